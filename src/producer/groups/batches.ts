@@ -243,8 +243,11 @@ function checkSize({ entries, concurrency, idempotencyKey }: NewBatch): void {
   const issues: Issue[] = [];
   if (entries.length < 1 || entries.length > MAX_MEMBERS)
     issues.push({ path: 'calls', message: `must be a list of 1 to ${MAX_MEMBERS} calls; got ${entries.length}` });
-  if (concurrency !== undefined && (!Number.isInteger(concurrency) || concurrency < 1))
-    issues.push({ path: 'concurrency', message: `must be a whole number from 1; got ${String(concurrency)}` });
+  if (concurrency !== undefined && !(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= MAX_MEMBERS))
+    issues.push({
+      path: 'concurrency',
+      message: `must be a whole number from 1 to ${MAX_MEMBERS}; got ${String(concurrency)}`,
+    });
   if (idempotencyKey !== undefined && !isIdempotencyKey(idempotencyKey))
     issues.push({
       path: 'idempotencyKey',

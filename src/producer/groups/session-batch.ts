@@ -86,7 +86,7 @@ function entriesOf(session: BatchSession, calls: readonly unknown[]): BatchEntry
     try {
       if (typeof call !== 'object' || call === null)
         throw contractInvalid([{ path: '', message: `must be { tool, params }; got ${typeof call}` }]);
-      const { tool, params, ...options } = call as AnyBatchCall;
+      const { tool, params = {}, ...options } = call as AnyBatchCall;
       const start = startTimeOf(options, session.now());
       const envelope = session.envelope(tool, params, startingAt(options, start));
       forms.check(envelope, options);

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { RESULT_STATUSES, type ResultStatus } from '../errors/result-status.ts';
+import { canonicalJson } from '../schema/canonical-json.ts';
 import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 
@@ -10,15 +11,34 @@ export const CONTRACT_VERSION = '1.1';
 /** The longest idempotency key, in UTF-8 bytes. */
 export const MAX_KEY_BYTES = 1_024;
 
+const OBJECT = { type: 'object' as const, propertyNames: { type: 'string' as const }, additionalProperties: {} };
+
 /** An object as it was sent. zod's own records lose a member that is called `__proto__`. */
 export const jsonObjectSchema = z
   .unknown()
   .refine((value) => typeof value === 'object' && value !== null && !Array.isArray(value), 'must be an object')
-  .meta({
-    type: 'object',
-    propertyNames: { type: 'string' },
-    additionalProperties: {},
-  }) as unknown as z.ZodType<Record<string, unknown>>;
+  .meta(OBJECT) as unknown as z.ZodType<Record<string, unknown>>;
+
+/** Parameters of a call that is made later: a value that no call may have is found at once. */
+export function laterParamsSchema(maxLength = Number.POSITIVE_INFINITY): z.ZodType<Record<string, unknown>> {
+  return jsonObjectSchema
+    .superRefine((params, context) => {
+      const { length, fault } = canonicalLength(params);
+      const isTooLong = length > maxLength;
+      const message = isTooLong ? `is ${length} characters long as JSON; at most ${maxLength} are allowed` : fault;
+      if (message !== undefined) context.addIssue({ code: 'custom', message });
+    })
+    .meta(OBJECT);
+}
+
+function canonicalLength(params: unknown): { readonly length: number; readonly fault?: string } {
+  try {
+    return { length: canonicalJson(params).length };
+  } catch (error) {
+    if (!(error instanceof PawlError)) throw error;
+    return { length: 0, fault: error.issues?.[0]?.message ?? error.message };
+  }
+}
 
 const UUIDV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/i;
 const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i;

@@ -1,6 +1,6 @@
 /** A plan: a graph whose nodes are calls. A node's parameters may refer to what other nodes returned. */
 import { z } from 'zod';
-import { idempotencyKeySchema, jsonObjectSchema, type ToolCallEnvelope } from '../calls/envelope.ts';
+import { idempotencyKeySchema, laterParamsSchema, type ToolCallEnvelope } from '../calls/envelope.ts';
 import { type AnyTool, type Effects, isTool, qualifiedName, type Tier } from '../tools/tool.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { MAX_MEMBERS } from './group.ts';
@@ -21,7 +21,7 @@ const conditionSchema = z.strictObject({ node: nameSchema, is: z.enum(PLAN_OUTCO
 export const planNodeSchema = z.strictObject({
   /** `name` or `namespace.name`. */
   tool: z.string().min(1).max(256),
-  params: jsonObjectSchema.default({}),
+  params: laterParamsSchema().default({}),
   /** Nodes that must have succeeded before. */
   after: z.array(nameSchema).max(MAX_MEMBERS).optional(),
   /** Makes one call for each item of a list. */

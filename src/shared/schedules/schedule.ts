@@ -1,6 +1,6 @@
 /** A schedule: a call that is made again and again, at times of an interval or of a cron expression. */
 import { z } from 'zod';
-import { jsonObjectSchema } from '../calls/envelope.ts';
+import { laterParamsSchema } from '../calls/envelope.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { nearest, quoteValue } from '../schema/schema-issues.ts';
@@ -79,7 +79,7 @@ const momentSchema = z
 const scheduleFields = {
   /** `name` or `namespace.name`. */
   tool: z.string().min(1).max(256),
-  params: jsonObjectSchema.default({}),
+  params: laterParamsSchema(MAX_PARAMS_LENGTH).default({}),
   session: z.string().min(1).max(256),
   every: intervalSchema.optional().meta({
     type: ['string', 'integer'],
@@ -118,7 +118,6 @@ function contradictions({
   cron,
   from,
   until,
-  params,
 }: Partial<z.output<z.ZodObject<typeof scheduleFields>>>): { readonly path: string[]; readonly message: string }[] {
   const faults: { readonly path: string[]; readonly message: string }[] = [];
   if (every !== undefined && cron !== undefined)
@@ -127,12 +126,6 @@ function contradictions({
     faults.push({ path: ['every'], message: 'must be given, or cron: when does the call occur?' });
   if (from !== undefined && until !== undefined && from > until)
     faults.push({ path: ['until'], message: 'must not be before from' });
-  const length = JSON.stringify(params)?.length ?? 0;
-  if (length > MAX_PARAMS_LENGTH)
-    faults.push({
-      path: ['params'],
-      message: `is ${length} characters long as JSON; at most ${MAX_PARAMS_LENGTH} are allowed`,
-    });
   return faults;
 }
 

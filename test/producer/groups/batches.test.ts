@@ -122,7 +122,8 @@ test('an empty batch, one that is too large and a wrong concurrency are refused,
   const call = { tool, params: { n: 1 } };
   await expect(session.batch([])).rejects.toMatchObject({ code: 'CONTRACT_INVALID', issues: [{ path: 'calls' }] });
   await expect(session.batch(Array.from({ length: 1_001 }, () => call))).rejects.toThrow('1 to 1000');
-  await expect(session.batch([call], { concurrency: 0 })).rejects.toMatchObject({ issues: [{ path: 'concurrency' }] });
+  for (const concurrency of [0, 1.5, 1_001, Number.NaN])
+    await expect(session.batch([call], { concurrency })).rejects.toMatchObject({ issues: [{ path: 'concurrency' }] });
   expect((await world.keys()).filter((key) => key.includes('{groups}'))).toEqual([]);
   const large = { tool, params: { n: 'x'.repeat(4_200_000) } as never };
   const [refused] = await session.batch([large]);

@@ -7,6 +7,7 @@ import { METRICS } from '../../../src/shared/telemetry/metrics.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { type Fleet, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
+import { echo } from '../../helpers/tools.ts';
 
 /** Calls of a tool that notes when it was to run, and ends when its gate opens. */
 function noting() {
@@ -236,6 +237,17 @@ test('a schedule that is written again goes on where it was, unless its times ar
   });
   expect(await pawl.schedules.resume('s')).toMatchObject({ state: 'active', next: { length: 5 } });
   expect(await put({ cron: '30 * * * *' })).toMatchObject({ revision: 3, counts: { started: 0 } });
+});
+
+test('parameters that JSON cannot say are refused when the schedule is written, and nothing is stored', async () => {
+  const { pawl, session, world } = await startFleet({ tools: [echo] });
+  const cyclic: Record<string, unknown> = {};
+  cyclic['self'] = cyclic;
+  for (const wrong of [Number.NaN, 1n, () => 1, new Map(), cyclic, 'x'.repeat(70_000)]) {
+    const put = pawl.schedules.put({ id: 'a', tool: 'echo', every: '5m', session, params: { text: 'hi', wrong } });
+    await expect(put).rejects.toMatchObject({ code: 'CONTRACT_INVALID', issues: [{ path: 'params' }] });
+  }
+  expect((await world.keys()).filter((key) => key.includes('{schedules}'))).toEqual([]);
 });
 
 test('a runner that is stopped leaves what is due to others', async () => {
