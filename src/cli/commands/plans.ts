@@ -1,7 +1,5 @@
 /** `pawl plans`: lists, shows, runs and cancels plans. */
-import type { Plan, PlanNodeView } from '../../producer/groups/plan-state.ts';
-import { planOrder, planSummary, planView } from '../../producer/groups/plan-view.ts';
-import { needsOf } from '../../shared/groups/check-plan.ts';
+import type { PlanSummary, PlanView } from '../../producer/groups/plan-view.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
@@ -9,36 +7,32 @@ import { EXIT_CODES } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
 import { type Column, moment, prettyJson, table } from '../print.ts';
 
-const COLUMNS: readonly Column<Plan>[] = [
-  { title: 'PLAN', text: ({ head }) => head.id },
+const COLUMNS: readonly Column<PlanSummary>[] = [
+  { title: 'PLAN', text: ({ planId }) => planId },
   { title: 'STATE', text: ({ state }) => state },
-  { title: 'NODES', align: 'right', text: ({ nodes }) => String(nodes.length) },
-  { title: 'STARTED', text: ({ head }) => moment(head.createdAtMs) },
-  { title: 'SESSION', text: ({ definition }) => definition.target.sessionKey },
+  { title: 'NODES', align: 'right', text: ({ progress }) => String(progress.total) },
+  { title: 'STARTED', text: ({ createdAtMs }) => moment(createdAtMs) },
+  { title: 'SESSION', text: ({ session }) => session },
 ];
 
-const NODE_COLUMNS: readonly Column<PlanNodeView>[] = [
-  { title: 'NODE', text: ({ name }) => name },
-  { title: 'TOOL', text: ({ node }) => node.name },
-  { title: 'STATE', text: ({ state }) => state },
-  { title: 'NEEDS', text: ({ node }) => [...needsOf(node)].join(', ') },
-  { title: 'RESULT', text: resultOf },
-  { title: 'CALL', text: ({ calls }) => callsOf(calls) },
+type NamedNode = readonly [name: string, node: PlanView['nodes'][string]];
+
+const NODE_COLUMNS: readonly Column<NamedNode>[] = [
+  { title: 'NODE', text: ([name]) => name },
+  { title: 'TOOL', text: ([, { tool }]) => tool },
+  { title: 'STATE', text: ([, { state }]) => state },
+  { title: 'NEEDS', text: ([, { needs }]) => needs.join(', ') },
+  { title: 'RESULT', text: ([, node]) => resultOf(node) },
+  { title: 'CALL', text: ([, { calls }]) => (calls.length > 1 ? `${calls.length} calls` : (calls[0]?.callId ?? '')) },
 ];
 
 interface JsonOption {
   readonly json?: boolean;
 }
 
-function resultOf({ note, calls }: PlanNodeView): string {
-  const failed = calls.find(({ member }) => member?.end?.code !== undefined)?.member?.end?.code;
-  const [first] = calls;
-  return note?.skipped ?? note?.error?.message ?? failed ?? shownLine(first?.summary ?? '');
-}
-
-function callsOf(calls: PlanNodeView['calls']): string {
-  const [first] = calls;
-  return calls.length > 1 ? `${calls.length} calls` : (first?.member?.callId ?? '');
+function resultOf({ skipped, error, calls }: NamedNode[1]): string {
+  const failed = calls.find(({ errorCode }) => errorCode !== undefined)?.errorCode;
+  return skipped ?? error?.message ?? failed ?? shownLine(calls[0]?.summary ?? '');
 }
 
 export async function listPlans(
@@ -47,7 +41,7 @@ export async function listPlans(
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     const plans = await pawl.plans.list({ limit: options.limit });
-    if (options.json === true) print(context, prettyJson({ plans: plans.map(planSummary) }));
+    if (options.json === true) print(context, prettyJson({ plans }));
     else if (plans.length === 0) say(context, 'there are no plans');
     else print(context, table(plans, COLUMNS));
   });
@@ -59,9 +53,9 @@ export async function showPlan(context: CliContext, id: string, options: JsonOpt
   });
 }
 
-function printPlan(context: CliContext, plan: Plan, { json }: JsonOption): void {
+function printPlan(context: CliContext, plan: PlanView, { json }: JsonOption): void {
   if (json === true) {
-    print(context, prettyJson(planView(plan)));
+    print(context, prettyJson(plan));
     return;
   }
   const because = plan.because === undefined ? '' : `, because of ${plan.because}`;
@@ -70,7 +64,7 @@ function printPlan(context: CliContext, plan: Plan, { json }: JsonOption): void 
   const waits = approval?.state === 'pending' ? `, for ${approval.approvalId}` : '';
   print(
     context,
-    `${plan.head.id}: ${plan.state}${because}${shownLine(refused)}${waits}\n\n${table(plan.nodes, NODE_COLUMNS)}`,
+    `${plan.planId}: ${plan.state}${because}${shownLine(refused)}${waits}\n\n${table(Object.entries(plan.nodes), NODE_COLUMNS)}`,
   );
 }
 
@@ -85,7 +79,7 @@ export async function planCommand(
   return withPawl(context, async (pawl) => {
     const { record: session } = await pawl.session(options.session);
     if (options.dryRun === true) {
-      const checked = planOrder(await pawl.plans.check({ session, plan }));
+      const checked = await pawl.plans.check({ session, plan });
       const marked = checked.order.map(
         (name) => `${name}${checked.needsApproval?.includes(name) ? ' (needs approval)' : ''}`,
       );
@@ -107,6 +101,6 @@ export async function cancelPlan(context: CliContext, id: string, options: JsonO
   return withPawl(context, async (pawl) => {
     await pawl.plans.cancel(id, operatorName());
     const plan = await pawl.plans.read(id);
-    print(context, options.json === true ? prettyJson(planView(plan)) : `${id} is ${plan.state}`);
+    print(context, options.json === true ? prettyJson(plan) : `${id} is ${plan.state}`);
   });
 }

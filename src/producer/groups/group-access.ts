@@ -8,10 +8,16 @@ import { startOf } from '../../shared/util/text/text-cut.ts';
 import { aboutGroup } from './audit-groups.ts';
 import type { GroupRunner } from './group-runner.ts';
 
-/** The record of a group. Throws `NOT_FOUND`, also for a group of another kind. */
-export async function groupOf(records: Pick<GroupRecords, 'read'>, kind: GroupKind, id: string): Promise<GroupRecord> {
+/** The record of a group. Throws `NOT_FOUND`, also for a group of another kind, and of another tenant than the one that is given. */
+export async function groupOf(
+  records: Pick<GroupRecords, 'read'>,
+  kind: GroupKind,
+  id: string,
+  tenantId?: string,
+): Promise<GroupRecord> {
   const record = await records.read(id);
-  if (record?.head.kind !== kind) throw noGroup(kind, id);
+  const isVisible = tenantId === undefined || record?.head.tenantId === tenantId;
+  if (record?.head.kind !== kind || !isVisible) throw noGroup(kind, id);
   return record;
 }
 

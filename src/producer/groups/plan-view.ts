@@ -43,9 +43,11 @@ export function planSummary({ head, definition, state, because, approval, endedA
   };
 }
 
+export type PlanOrder = ReturnType<typeof planOrder>;
+export type PlanSummary = ReturnType<typeof planSummary>;
 export type PlanView = ReturnType<typeof planView>;
 
-/** A plan with its nodes by name, as `session.plan` resolves and the API answers. */
+/** A plan with its nodes by name, as `session.plan`, `pawl.plans`, the API and the commands show it. */
 export function planView(plan: Plan) {
   const nodes = plan.nodes.map(planNodeView);
   return { ...planSummary(plan), nodes: Object.fromEntries(nodes.map(({ name, ...node }) => [name, node])) };

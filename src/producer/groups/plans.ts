@@ -31,7 +31,8 @@ import { cancelGroup, createdElsewhere, groupOf, groupWithKey } from './group-ac
 import type { GroupRunner } from './group-runner.ts';
 import { outputSummary } from './output-summary.ts';
 import { APPROVAL_FIELD, approvalOf, type PlanApprovals, storedApproval } from './plan-approvals.ts';
-import { type Plan, type PlanCall, type PlanNodeView, planFrom } from './plan-state.ts';
+import { type PlanCall, type PlanNodeView, planFrom } from './plan-state.ts';
+import { type PlanOrder, type PlanSummary, type PlanView, planOrder, planSummary, planView } from './plan-view.ts';
 
 export interface SubmitPlan {
   /** The session that makes the calls of the nodes. */
@@ -43,6 +44,11 @@ export interface SubmitPlan {
   readonly submittedBy?: string | undefined;
   /** Called when a person is asked about the plan. */
   readonly onApproval?: (request: ApprovalRequest) => void;
+}
+
+export interface PlanAccess {
+  /** Only plans of this tenant. Default: all. */
+  readonly tenantId?: string | undefined;
 }
 
 export interface AcceptedPlan {
@@ -89,9 +95,9 @@ export class PlanService {
     this.#deps = deps;
   }
 
-  /** Checks a plan, and runs nothing. Throws `PLAN_INVALID` with all issues, each with its path. */
-  async check(submitted: SubmitPlan): Promise<PlanDefinition> {
-    return this.#check(submitted, parsePlan(submitted.plan));
+  /** Checks a plan, and runs nothing: the order of its nodes. Throws `PLAN_INVALID` with all issues, each with its path. */
+  async check(submitted: SubmitPlan): Promise<PlanOrder> {
+    return planOrder(await this.#check(submitted, parsePlan(submitted.plan)));
   }
 
   async #check(
@@ -200,8 +206,8 @@ export class PlanService {
     return { planId: head.id, order: plan.order, ...defined({ approvalId }) };
   }
 
-  #recordOf(planId: string): Promise<GroupRecord> {
-    return groupOf(this.#deps.records, 'plan', planId);
+  #recordOf(planId: string, { tenantId }: PlanAccess = {}): Promise<GroupRecord> {
+    return groupOf(this.#deps.records, 'plan', planId, tenantId);
   }
 
   async #approvalFor(
@@ -220,21 +226,21 @@ export class PlanService {
   }
 
   /** The current state of a plan. Throws `NOT_FOUND`. */
-  async read(planId: string): Promise<Plan> {
-    return planFrom(await this.#recordOf(planId));
+  async read(planId: string, access?: PlanAccess): Promise<PlanView> {
+    return planView(planFrom(await this.#recordOf(planId, access)));
   }
 
   /**
    * A plan for display, with the beginning of its calls' outputs; of a `forEach`, the first ones. Large outputs, which are stored outside
    * of the records, are left out. Throws `NOT_FOUND`.
    */
-  async show(planId: string): Promise<Plan> {
-    const plan = await this.read(planId);
+  async show(planId: string, access?: PlanAccess): Promise<PlanView> {
+    const plan = planFrom(await this.#recordOf(planId, access));
     const nodes = plan.nodes.map(async (view): Promise<PlanNodeView> => {
       const shown = view.calls.slice(0, SHOWN_OUTPUTS).map((call) => this.#withSummary(call));
       return { ...view, calls: [...(await Promise.all(shown)), ...view.calls.slice(SHOWN_OUTPUTS)] };
     });
-    return { ...plan, nodes: await Promise.all(nodes) };
+    return planView({ ...plan, nodes: await Promise.all(nodes) });
   }
 
   async #withSummary(call: PlanCall): Promise<PlanCall> {
@@ -244,22 +250,16 @@ export class PlanService {
     return { ...call, ...defined({ summary: outcome && outputSummary(outcome) }) };
   }
 
-  /** Plans, the newest first. */
-  async list({
-    limit = 50,
-    tenantId,
-  }: {
-    readonly limit?: number;
-    readonly tenantId?: string | undefined;
-  } = {}): Promise<Plan[]> {
+  /** Plans without their nodes, the newest first. */
+  async list({ limit = 50, tenantId }: PlanAccess & { readonly limit?: number } = {}): Promise<PlanSummary[]> {
     const ids = await this.#deps.records.list('plan', limit, tenantId);
     const records = await Promise.all(ids.map((id) => this.#deps.records.read(id)));
-    return records.filter((record) => record !== undefined).map(planFrom);
+    return records.filter((record) => record !== undefined).map((record) => planSummary(planFrom(record)));
   }
 
   /** Resolves with the plan when it has ended. */
-  async ended(planId: string): Promise<Plan> {
-    return planFrom(await this.#deps.runner.ended(planId));
+  async ended(planId: string): Promise<PlanView> {
+    return planView(planFrom(await this.#deps.runner.ended(planId)));
   }
 
   /** Starts no further call, and cancels those that have not ended. Effects are not undone. Throws `NOT_FOUND`. */

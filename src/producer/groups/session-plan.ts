@@ -1,7 +1,7 @@
 /** `session.plan`: runs a graph of calls, and resolves with how each node ended. */
 import type { NewPlan } from '../../shared/groups/plan.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import { type PlanView, planView } from './plan-view.ts';
+import type { PlanView } from './plan-view.ts';
 import type { AcceptedPlan, PlanService, SubmitPlan } from './plans.ts';
 
 export interface PlanOptions {
@@ -31,7 +31,7 @@ export function runPlan(
     if (signal?.aborted === true) onAbort();
     signal?.addEventListener('abort', onAbort, { once: true });
     try {
-      return planView(await plans.ended(planId));
+      return await plans.ended(planId);
     } finally {
       signal?.removeEventListener('abort', onAbort);
     }

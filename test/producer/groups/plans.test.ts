@@ -178,6 +178,10 @@ test('all faults of a plan are found before anything runs, each with its path, a
   });
   expect(cycle).toBe('nodes.a');
   expect(await paths({})).toEqual(['nodes']);
+  const cyclic: Record<string, unknown> = {};
+  cyclic['self'] = cyclic;
+  for (const wrong of [Number.NaN, 1n, () => 1, new Map(), cyclic])
+    expect(await paths({ a: { tool: 'book', params: { ...city, wrong } } })).toEqual(['nodes.a.params']);
   expect(log).toEqual([]);
   expect((await world.keys()).filter((key) => key.includes('{groups}'))).toEqual([]);
 });
@@ -286,7 +290,9 @@ test('a plan is shown with the beginning of each output, without secrets', async
     },
   });
   const { nodes } = await pawl.plans.show(planId);
-  const summaries = Object.fromEntries(nodes.map(({ name, calls }) => [name, calls.map(({ summary }) => summary)]));
+  const summaries = Object.fromEntries(
+    Object.entries(nodes).map(([name, { calls }]) => [name, calls.map(({ summary }) => summary)]),
+  );
   expect(summaries).toMatchObject({ list: ['2'], none: [] });
   expect(summaries['secret']?.[0]).not.toContain('ghp_');
   expect(summaries['long']?.[0]).toMatch(/^\{"long":"é{191}…$/);
@@ -297,6 +303,8 @@ test('a plan is shown with the beginning of each output, without secrets', async
       each: { tool: 'say', forEach: { $from: 'list' }, params: { at: { $from: 'index' } } },
     },
   });
-  const each = (await pawl.plans.show(other.planId)).nodes.find(({ name }) => name === 'each');
+  const each = (await pawl.plans.show(other.planId)).nodes['each'];
+  const { nodes: _, ...summary } = await pawl.plans.read(planId);
+  expect((await pawl.plans.list()).find((listed) => listed.planId === planId)).toEqual(summary);
   expect(each?.calls.filter(({ summary }) => summary !== undefined)).toHaveLength(5);
 });

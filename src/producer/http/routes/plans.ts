@@ -3,11 +3,6 @@ import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { planSchema } from '../../../shared/groups/plan.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
-import type { Pawl } from '../../client.ts';
-import { noGroup } from '../../groups/group-access.ts';
-import type { Plan } from '../../groups/plan-state.ts';
-import { planOrder, planSummary, planView } from '../../groups/plan-view.ts';
-import { type Caller, seesTenant } from '../core/access.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { nameOf, submitterOf } from './approvals.ts';
@@ -46,7 +41,7 @@ function createPlan({ pawl, checkAccepting }: PlanRouteDeps): Route {
       const session = known?.record ?? (await pawl.sessions.draft(defined({ sessionKey, tenantId: caller.tenantId })));
       // A plan that cannot run opens no session.
       if (dryRun || known === undefined) {
-        const order = planOrder(await pawl.plans.check({ session, isDraft: known === undefined, plan }));
+        const order = await pawl.plans.check({ session, isDraft: known === undefined, plan });
         if (dryRun) return { status: 200, body: order };
       }
       const { record } = known ?? (await sessionOrNew(pawl, caller, { sessionKey }));
@@ -65,7 +60,7 @@ function listPlans({ pawl }: PlanRouteDeps): Route {
     responses: { 200: ['The plans', 'PlanList'] },
     async handle({ query, caller }) {
       const plans = await pawl.plans.list({ limit: query.limit, tenantId: caller.tenantId });
-      return { status: 200, body: { plans: plans.map(planSummary) } };
+      return { status: 200, body: { plans } };
     },
   });
 }
@@ -76,9 +71,9 @@ function getPlan({ pawl }: PlanRouteDeps): Route {
     permission: 'use',
     summary: 'A plan, with its nodes as they stand. `GET /v1/calls/{callId}` has the result of each call.',
     responses: { 200: ['The plan', 'Plan'] },
-    handle: async ({ path, caller }) => ({
+    handle: async ({ path, caller: { tenantId } }) => ({
       status: 200,
-      body: planView(await planFor(pawl, caller, path['id'] ?? '', 'show')),
+      body: await pawl.plans.show(path['id'] ?? '', { tenantId }),
     }),
   });
 }
@@ -90,20 +85,13 @@ function cancelPlan({ pawl }: PlanRouteDeps): Route {
     summary: 'Begins no further call of a plan, and cancels those that have not ended. What was done stays.',
     responses: { 200: ['The plan, as it stands now', 'Plan'] },
     async handle({ path, caller }) {
-      const { head } = await planFor(pawl, caller, path['id'] ?? '');
-      await pawl.plans.cancel(head.id, nameOf(caller));
-      return { status: 200, body: planView(await pawl.plans.read(head.id)) };
+      const { planId } = await pawl.plans.read(path['id'] ?? '', { tenantId: caller.tenantId });
+      await pawl.plans.cancel(planId, nameOf(caller));
+      return { status: 200, body: await pawl.plans.read(planId) };
     },
   });
 }
 
 function unlessUnknown(error: unknown): undefined {
   if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_SESSION') throw error;
-}
-
-/** Throws `NOT_FOUND`, also for another tenant's plan. */
-async function planFor(pawl: Pawl, caller: Caller, id: string, how: 'read' | 'show' = 'read'): Promise<Plan> {
-  const plan = await pawl.plans[how](id);
-  if (!seesTenant(caller, plan.head.tenantId)) throw noGroup('plan', id);
-  return plan;
 }
