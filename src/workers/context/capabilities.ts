@@ -77,24 +77,29 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
     const reason = missingReason(capability);
     if (reason !== undefined) throw new PawlError('PERMISSION_DENIED', reason);
   };
-  const network = openNetwork({ signal, attempt, allowedHosts: options.allowedHosts ?? [] });
-  const { sandbox = 'preferred', sandboxNetwork: networkGranted = false } = options;
-  const processes = openProcesses({ root, callId, signal, env, sandbox, network: networkGranted });
   const changes = new CallChanges();
-  const access = withheldReason('workspace:write', options) === undefined ? 'write' : 'read';
-  const workspace = openWorkspace(root, access, signal);
+  const openFiles = () => {
+    const access = withheldReason('workspace:write', options) === undefined ? 'write' : 'read';
+    return openWorkspace(root, access, signal);
+  };
+  const openSandbox = () => {
+    const { sandbox = 'preferred', sandboxNetwork: network = false } = options;
+    return openProcesses({ root, callId, signal, env, sandbox, network });
+  };
+  let network: ToolCapabilities['fetch'] | undefined;
   return {
     has: (capability) => missingReason(capability) === undefined,
     demand,
-    workspace: new GuardedWorkspace(workspace, demand, changes, attempt),
+    workspace: new GuardedWorkspace(openFiles, demand, changes, attempt),
     changes,
-    processes: guardedProcesses(processes, demand, attempt),
-    terminals: guardedTerminals(options.terminals, demand, attempt),
-    memory: guardedMemory(options.memory, demand, attempt, options.session.taint !== undefined),
+    processes: new GuardedProcesses(openSandbox, demand, attempt),
+    terminals: new GuardedTerminals(options.terminals, demand, attempt),
+    memory: new GuardedMemory(options.memory, demand, attempt, options.session.taint !== undefined),
     channel: new GuardedChannel(options.channel, demand, attempt),
-    agents: guardedAgents(options.agents, demand, attempt),
+    agents: new GuardedAgents(options.agents, demand, attempt),
     fetch: async (input, init) => {
       demand('network');
+      network ??= openNetwork({ signal, attempt, allowedHosts: options.allowedHosts ?? [] });
       return network(input, init);
     },
   };
@@ -143,18 +148,26 @@ function absenceReason(
 
 // Classes instead of object literals: V8 gives each literal with a getter its own hidden class in the old space, and that
 // class keeps everything alive that the call referenced.
+// Getters of functions instead of methods: a tool may destructure a handle (`const { read } = ctx.workspace`). Few tools use more
+// than one handle, so nothing of it is made before.
 
 class GuardedWorkspace implements Workspace {
-  readonly #workspace: Workspace;
+  readonly #open: () => Workspace;
+  #opened: Workspace | undefined;
   readonly #demand: Demand;
   readonly #changes: DiffTracker;
   readonly #attempt: SideEffectTracker;
 
-  constructor(workspace: Workspace, demand: Demand, changes: DiffTracker, attempt: SideEffectTracker) {
-    this.#workspace = workspace;
+  constructor(open: () => Workspace, demand: Demand, changes: DiffTracker, attempt: SideEffectTracker) {
+    this.#open = open;
     this.#demand = demand;
     this.#changes = changes;
     this.#attempt = attempt;
+  }
+
+  get #workspace(): Workspace {
+    this.#opened ??= this.#open();
+    return this.#opened;
   }
 
   get root(): string {
@@ -162,116 +175,193 @@ class GuardedWorkspace implements Workspace {
     return this.#workspace.root;
   }
 
-  // Fields, not methods: a tool may destructure the handle (`const { read } = ctx.workspace`).
-  readonly read: Workspace['read'] = async (path, options) => {
-    this.#demand('workspace:read');
-    return this.#workspace.read(path, options);
-  };
+  get read(): Workspace['read'] {
+    return async (path, options) => {
+      this.#demand('workspace:read');
+      return this.#workspace.read(path, options);
+    };
+  }
 
-  readonly list: Workspace['list'] = async (path) => {
-    this.#demand('workspace:read');
-    return this.#workspace.list(path);
-  };
+  get list(): Workspace['list'] {
+    return async (path) => {
+      this.#demand('workspace:read');
+      return this.#workspace.list(path);
+    };
+  }
 
-  readonly write: Workspace['write'] = async (path, content, options) => {
-    this.#demand('workspace:write');
-    const [written] = await this.commit([{ kind: 'write', path, content, ...options }]);
-    return { created: written?.existed === false, bytes: Buffer.byteLength(content) };
-  };
+  get write(): Workspace['write'] {
+    return async (path, content, options) => {
+      this.#demand('workspace:write');
+      const [written] = await this.commit([{ kind: 'write', path, content, ...options }]);
+      return { created: written?.existed === false, bytes: Buffer.byteLength(content) };
+    };
+  }
 
-  readonly commit: Workspace['commit'] = async (changes) => {
-    this.#demand('workspace:write');
-    const committed = await trackSideEffect(this.#attempt, () => this.#workspace.commit(changes));
-    changes.forEach((change, index) => {
-      const before = committed[index]?.before;
-      const after = change.kind === 'remove' ? undefined : Buffer.from(change.content);
-      this.#changes.note({
-        path: change.path,
-        ...(before === undefined ? {} : { before }),
-        ...(after === undefined ? {} : { after }),
+  get commit(): Workspace['commit'] {
+    return async (changes) => {
+      this.#demand('workspace:write');
+      const committed = await trackSideEffect(this.#attempt, () => this.#workspace.commit(changes));
+      changes.forEach((change, index) => {
+        const before = committed[index]?.before;
+        const after = change.kind === 'remove' ? undefined : Buffer.from(change.content);
+        this.#changes.note({
+          path: change.path,
+          ...(before === undefined ? {} : { before }),
+          ...(after === undefined ? {} : { after }),
+        });
       });
-    });
-    return committed;
-  };
+      return committed;
+    };
+  }
 
-  readonly search: Workspace['search'] = async (search) => {
-    this.#demand('workspace:read');
-    return this.#workspace.search(search);
-  };
+  get search(): Workspace['search'] {
+    return async (search) => {
+      this.#demand('workspace:read');
+      return this.#workspace.search(search);
+    };
+  }
 }
 
-function guardedProcesses(processes: Processes, demand: Demand, attempt: SideEffectTracker): Processes {
-  return {
-    run: async (request) => {
-      demand('processes');
-      return trackSideEffect(attempt, () => processes.run(request));
-    },
-  };
+class GuardedProcesses implements Processes {
+  readonly #open: () => Processes;
+  readonly #demand: Demand;
+  readonly #attempt: SideEffectTracker;
+
+  constructor(open: () => Processes, demand: Demand, attempt: SideEffectTracker) {
+    this.#open = open;
+    this.#demand = demand;
+    this.#attempt = attempt;
+  }
+
+  get run(): Processes['run'] {
+    return async (request) => {
+      this.#demand('processes');
+      return trackSideEffect(this.#attempt, () => this.#open().run(request));
+    };
+  }
 }
 
-function guardedTerminals(terminals: Terminals | undefined, demand: Demand, attempt: SideEffectTracker): Terminals {
-  const present = (): Terminals => {
-    demand('processes');
-    if (terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'No terminals are available here.');
-    return terminals;
-  };
-  return {
-    start: (request) => trackSideEffect(attempt, async () => present().start(request)),
-    write: (terminalId, chars, waitMs) =>
-      trackSideEffect(attempt, async () => present().write(terminalId, chars, waitMs)),
-  };
+class GuardedTerminals implements Terminals {
+  readonly #terminals: Terminals | undefined;
+  readonly #demand: Demand;
+  readonly #attempt: SideEffectTracker;
+
+  constructor(terminals: Terminals | undefined, demand: Demand, attempt: SideEffectTracker) {
+    this.#terminals = terminals;
+    this.#demand = demand;
+    this.#attempt = attempt;
+  }
+
+  #present(): Terminals {
+    this.#demand('processes');
+    if (this.#terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'No terminals are available here.');
+    return this.#terminals;
+  }
+
+  get start(): Terminals['start'] {
+    return (request) => trackSideEffect(this.#attempt, async () => this.#present().start(request));
+  }
+
+  get write(): Terminals['write'] {
+    return (terminalId, chars, waitMs) =>
+      trackSideEffect(this.#attempt, async () => this.#present().write(terminalId, chars, waitMs));
+  }
 }
 
-function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: SideEffectTracker): Agents {
-  const present = (): Agents => {
-    demand('agents');
-    if (agents === undefined)
+class GuardedAgents implements Agents {
+  readonly #agents: Agents | undefined;
+  readonly #demand: Demand;
+  readonly #attempt: SideEffectTracker;
+
+  constructor(agents: Agents | undefined, demand: Demand, attempt: SideEffectTracker) {
+    this.#agents = agents;
+    this.#demand = demand;
+    this.#attempt = attempt;
+  }
+
+  #present(): Agents {
+    this.#demand('agents');
+    if (this.#agents === undefined)
       throw new PawlError('PERMISSION_DENIED', 'Sub-agents need a fleet, and there is none here.');
-    return agents;
-  };
-  return {
-    // One call starts one agent, however often it is attempted.
-    spawn: async (message, agentType) => present().spawn(message, agentType),
-    send: (agentId, message, interrupt) =>
-      trackSideEffect(attempt, async () => present().send(agentId, message, interrupt)),
-    resume: (agentId) => trackSideEffect(attempt, async () => present().resume(agentId)),
-    look: async (agentIds) => present().look(agentIds),
-    haveAnswered: async (agentIds) => present().haveAnswered(agentIds),
-    close: (agentId) => trackSideEffect(attempt, async () => present().close(agentId)),
-  };
+    return this.#agents;
+  }
+
+  /** One call starts one agent, however often it is attempted. */
+  get spawn(): Agents['spawn'] {
+    return async (message, agentType) => this.#present().spawn(message, agentType);
+  }
+
+  get send(): Agents['send'] {
+    return (agentId, message, interrupt) =>
+      trackSideEffect(this.#attempt, async () => this.#present().send(agentId, message, interrupt));
+  }
+
+  get resume(): Agents['resume'] {
+    return (agentId) => trackSideEffect(this.#attempt, async () => this.#present().resume(agentId));
+  }
+
+  get look(): Agents['look'] {
+    return async (agentIds) => this.#present().look(agentIds);
+  }
+
+  get haveAnswered(): Agents['haveAnswered'] {
+    return async (agentIds) => this.#present().haveAnswered(agentIds);
+  }
+
+  get close(): Agents['close'] {
+    return (agentId) => trackSideEffect(this.#attempt, async () => this.#present().close(agentId));
+  }
 }
 
 /** A tainted session stores tainted records, so that storing a text does not make it trusted. */
-function guardedMemory(
-  memory: StoredMemory | undefined,
-  demand: Demand,
-  attempt: SideEffectTracker,
-  tainted: boolean,
-): Memory {
-  const present = (capability: Capability): StoredMemory => {
-    demand(capability);
-    if (memory === undefined) throw new PawlError('PERMISSION_DENIED', 'No memory store is configured.');
-    return memory;
-  };
-  return {
-    search: async (query, options) => present('memory:search').search(query, options),
-    store: (text, options) =>
-      trackSideEffect(attempt, async () =>
-        present('memory:store').store(text, tainted ? { ...options, tainted } : options),
-      ),
-    get: async (id) => {
-      const store = present('memory:search');
+class GuardedMemory implements Memory {
+  readonly #memory: StoredMemory | undefined;
+  readonly #demand: Demand;
+  readonly #attempt: SideEffectTracker;
+  readonly #tainted: boolean;
+
+  constructor(memory: StoredMemory | undefined, demand: Demand, attempt: SideEffectTracker, tainted: boolean) {
+    this.#memory = memory;
+    this.#demand = demand;
+    this.#attempt = attempt;
+    this.#tainted = tainted;
+  }
+
+  #present(capability: Capability): StoredMemory {
+    this.#demand(capability);
+    if (this.#memory === undefined) throw new PawlError('PERMISSION_DENIED', 'No memory store is configured.');
+    return this.#memory;
+  }
+
+  get search(): Memory['search'] {
+    return async (query, options) => this.#present('memory:search').search(query, options);
+  }
+
+  get store(): Memory['store'] {
+    const tainted = this.#tainted;
+    return (text, options) =>
+      trackSideEffect(this.#attempt, async () =>
+        this.#present('memory:store').store(text, tainted ? { ...options, tainted } : options),
+      );
+  }
+
+  get get(): Memory['get'] {
+    return async (id) => {
+      const store = this.#present('memory:search');
       if (store.get === undefined)
         throw new PawlError('PERMISSION_DENIED', 'This memory store does not support reading by ID.');
       return store.get(id);
-    },
-    forget: async (id) => {
-      const store = present('memory:store');
+    };
+  }
+
+  get forget(): Memory['forget'] {
+    return async (id) => {
+      const store = this.#present('memory:store');
       if (store.forget === undefined)
         throw new PawlError('PERMISSION_DENIED', 'This memory store does not support forget.');
-      return trackSideEffect(attempt, async () => store.forget?.(id) ?? false);
-    },
-  };
+      return trackSideEffect(this.#attempt, async () => store.forget?.(id) ?? false);
+    };
+  }
 }
 
 class GuardedChannel implements Channel {
@@ -295,14 +385,16 @@ class GuardedChannel implements Channel {
     return this.#present().kind;
   }
 
-  // These are fields for the same reason as in the workspace's handle.
-  readonly send: Channel['send'] = (message) =>
-    trackSideEffect(this.#attempt, async () => this.#present().send(message));
+  get send(): Channel['send'] {
+    return (message) => trackSideEffect(this.#attempt, async () => this.#present().send(message));
+  }
 
-  readonly ask: NonNullable<Channel['ask']> = async (question) => {
-    const channel = this.#present();
-    if (channel.ask === undefined)
-      throw new PawlError('PERMISSION_DENIED', `The session's ${channel.kind} channel cannot bring answers back.`);
-    return channel.ask(question);
-  };
+  get ask(): NonNullable<Channel['ask']> {
+    return async (question) => {
+      const channel = this.#present();
+      if (channel.ask === undefined)
+        throw new PawlError('PERMISSION_DENIED', `The session's ${channel.kind} channel cannot bring answers back.`);
+      return channel.ask(question);
+    };
+  }
 }
