@@ -125,8 +125,9 @@ export function isMerged(
 }
 
 const TIER_LETTERS: Readonly<Record<Tier, string>> = { 'read-only': 'r', workspace: 'w', system: 's', elevated: 'e' };
+const TIERS = new Map(Object.entries(TIER_LETTERS).map(([tier, letter]) => [letter, tier as Tier]));
 /** A whole digest is an ID, too, which only takes more room. */
-const CALL_ID = /^([rwse])(\d{1,4})\.(?:[A-Za-z0-9_-]{22}|[A-Za-z0-9_-]{43})$/;
+const CALL_ID = /^[rwse]\d{1,4}\.(?:[A-Za-z0-9_-]{22}|[A-Za-z0-9_-]{43})$/;
 
 /** A call's ID begins with its partition (tier letter and shard), so that the ID alone leads to the record. */
 function callIdOf(partition: { readonly tier: Tier; readonly shard: number }, fingerprint: string): string {
@@ -135,10 +136,8 @@ function callIdOf(partition: { readonly tier: Tier; readonly shard: number }, fi
 
 /** The partition of a call's record; undefined when the text is no call ID. */
 export function partitionOf(callId: string): { readonly tier: Tier; readonly shard: number } | undefined {
-  const match = CALL_ID.exec(callId);
-  if (match === null) return undefined;
-  const tier = (Object.keys(TIER_LETTERS) as Tier[]).find((candidate) => TIER_LETTERS[candidate] === match[1]);
-  return tier === undefined ? undefined : { tier, shard: Number(match[2]) };
+  const tier = CALL_ID.test(callId) ? TIERS.get(callId.charAt(0)) : undefined;
+  return tier === undefined ? undefined : { tier, shard: Number(callId.slice(1, callId.indexOf('.'))) };
 }
 
 /** The partition of a call's record. Throws `UNKNOWN_CALL` for a text that is no call ID. */
