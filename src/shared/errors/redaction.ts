@@ -208,9 +208,11 @@ const VALUE_MEMBERS: ReadonlySet<string> = new Set(['value', 'values', 'val', 'v
 
 /** The name in an object that is a pair, such as `{ name: 'Authorization', value: '…' }`; '' for any other. */
 function nameBeside(pair: object): string {
-  for (const [member, name] of Object.entries(pair))
+  for (const member of Object.keys(pair)) {
+    const name: unknown = pair[member as keyof typeof pair];
     if (typeof name === 'string' && name.length <= MAX_NAME_LENGTH && NAME_MEMBERS.has(member.toLowerCase()))
       return name;
+  }
   return '';
 }
 

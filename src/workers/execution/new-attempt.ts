@@ -1,5 +1,6 @@
 /** Builds the attempt of a call from the answer to its start. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
+import type { CircuitPolicy } from '../../shared/circuits/circuit-policy.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { circuitPolicyOf, toolPolicy } from '../../shared/config/tool-settings.ts';
@@ -12,7 +13,7 @@ import { parseCircuit } from '../../shared/store/circuits/circuits.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
-import { qualifiedName } from '../../shared/tools/tool.ts';
+import { type AnyTool, qualifiedName } from '../../shared/tools/tool.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { Attempt, RegisteredTool } from '../attempt/attempt-state.ts';
 import type { CircuitHold } from '../attempt/circuit-hold.ts';
@@ -43,6 +44,7 @@ export interface NewAttempt {
 
 export class AttemptFactory {
   readonly #deps: AttemptFactoryDeps;
+  readonly #circuitPolicies = new WeakMap<AnyTool, CircuitPolicy>();
 
   constructor(deps: AttemptFactoryDeps) {
     this.#deps = deps;
@@ -99,12 +101,21 @@ export class AttemptFactory {
     return {
       partition: homePartition(tier),
       key: circuit,
-      policy: circuitPolicyOf(this.#deps.settings, tool),
+      policy: this.#circuitPolicyOf(tool),
       snapshot: parseCircuit(circuitRaw),
       probe,
       bypassed,
       isRemote: this.#deps.clustered && shard > 0,
     };
+  }
+
+  #circuitPolicyOf(tool: AnyTool): CircuitPolicy {
+    let policy = this.#circuitPolicies.get(tool);
+    if (policy === undefined) {
+      policy = circuitPolicyOf(this.#deps.settings, tool);
+      this.#circuitPolicies.set(tool, policy);
+    }
+    return policy;
   }
 
   /** The request with its parameters, which are stored outside of it, or the failure to read them. */

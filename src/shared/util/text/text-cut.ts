@@ -42,12 +42,16 @@ function repaired(value: unknown, depth: number): unknown {
   }
   // Values with `toJSON` write themselves, and bytes hold no text.
   if (typeof (value as { readonly toJSON?: unknown }).toJSON === 'function' || ArrayBuffer.isView(value)) return value;
-  let isWhole = true;
-  const members: [string, unknown][] = [];
-  for (const [name, member] of Object.entries(value)) {
-    const next: [string, unknown] = [name.toWellFormed(), repaired(member, depth + 1)];
-    isWhole &&= next[0] === name && Object.is(next[1], member);
-    members.push(next);
+  const members = value as Readonly<Record<string, unknown>>;
+  let copy: [string, unknown][] | undefined;
+  let index = 0;
+  for (const name of Object.keys(members)) {
+    const next: unknown = repaired(members[name], depth + 1);
+    if (!name.isWellFormed() || !Object.is(next, members[name])) {
+      copy ??= Object.entries(members);
+      copy[index] = [name.toWellFormed(), next];
+    }
+    index += 1;
   }
-  return isWhole ? value : Object.fromEntries(members);
+  return copy === undefined ? value : Object.fromEntries(copy);
 }
