@@ -2,7 +2,7 @@
 import { contractInvalid, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
-import { fitted } from '../../shared/schema/validator.ts';
+import { fitted, type Validator } from '../../shared/schema/validator.ts';
 import { whyTooMany } from '../../shared/schema/value-size.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
@@ -60,9 +60,21 @@ function isContainer(value: unknown): value is object {
  * Validates the parameters. Models send null for optional parameters if the exported schema requires all; such nulls are removed if
  * the parameters are valid without them. Throws `INVALID_PARAMS`.
  */
-export async function checkParams(envelope: ToolCallEnvelope, tool: ResolvedTool): Promise<ToolCallEnvelope> {
+export function checkParams(
+  envelope: ToolCallEnvelope,
+  tool: ResolvedTool,
+): ToolCallEnvelope | Promise<ToolCallEnvelope> {
+  const found = tool.validate(envelope.payload.params);
+  return Array.isArray(found) && found.length === 0 ? envelope : fitParams(envelope, tool, found);
+}
+
+async function fitParams(
+  envelope: ToolCallEnvelope,
+  tool: ResolvedTool,
+  found: ReturnType<Validator>,
+): Promise<ToolCallEnvelope> {
   const { params } = envelope.payload;
-  const { value, issues: faults } = await fitted(tool.inputSchema, tool.validate, params);
+  const { value, issues: faults } = await fitted(tool.inputSchema, tool.validate, params, found);
   if (faults.length === 0)
     return value === params
       ? envelope

@@ -256,7 +256,7 @@ function claimTerms(claim: Claim): string {
   return JSON.stringify(terms);
 }
 
-async function parseClaimAnswer(access: LedgerAccess, claim: Claim, answer: unknown[]): Promise<ClaimAnswer> {
+function parseClaimAnswer(access: LedgerAccess, claim: Claim, answer: unknown[]): ClaimAnswer | Promise<ClaimAnswer> {
   const [code, callId] = answer as [string, string];
   const nowMs = Number(answer[2]);
   if (callId !== claim.callId && access.signatures.present && !isMergedInto(claim, callId, leaderRequest(answer)))
