@@ -86,6 +86,8 @@ export interface PlanServiceDeps {
 /** The number of calls of a `forEach` that are shown with their outputs. */
 const SHOWN_OUTPUTS = 5;
 
+/** Failures that are none of a single node. */
+const NOT_OF_A_NODE: ReadonlySet<string> = new Set(['BACKEND_UNAVAILABLE', 'SESSION_CLOSED']);
 const NO_CHANNEL = `neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`;
 
 export class PlanService {
@@ -153,7 +155,7 @@ export class PlanService {
         reasons.set(name, reason);
         if (!(await reachesPerson())) issues.push({ path, message: `${reason.reason}, and ${NO_CHANNEL}` });
       } catch (error) {
-        if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+        if (!(error instanceof PawlError) || NOT_OF_A_NODE.has(error.code)) throw error;
         issues.push({ path, message: error.message });
       }
     }
@@ -299,7 +301,9 @@ function once<T>(load: () => Promise<T>): () => Promise<T> {
 }
 
 function invalidPlan(issues: readonly Issue[]): PawlError {
-  const listed = issues.slice(0, 10).map(({ path, message }) => `${path === '' ? 'the plan' : path}: ${message}`);
+  const listed = issues
+    .slice(0, 10)
+    .map(({ path, message }) => `${path === '' ? 'the plan' : path}: ${message.replace(/\.$/, '')}`);
   const rest = issues.length > 10 ? `; and ${issues.length - 10} more` : '';
   return new PawlError('PLAN_INVALID', `The plan cannot run: ${listed.join('; ')}${rest}.`, { issues });
 }

@@ -135,7 +135,7 @@ class CronTimes {
     this.#cron = CronExpressionParser.parse(cron, { tz: 'UTC', currentDate: 0 });
     this.#zone = zone;
     const fields = cron.trim().split(/\s+/);
-    this.#isContinuous = fields.slice(0, fields.length - 3).some((field) => field.startsWith('*'));
+    this.#isContinuous = fields.slice(0, fields.length - 3).some((field) => /^[*?]/.test(field));
   }
 
   after(atMs: number): number | undefined {

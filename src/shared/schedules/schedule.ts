@@ -42,12 +42,13 @@ function cronFault(cron: string): string | undefined {
   if (fields.length < 5 || fields.length > 6 || cron.trim() === '') return `${shape}; got ${JSON.stringify(cron)}`;
   // Its value would differ from process to process.
   if (fields.some((field) => /(?:^|,)H/i.test(field))) return 'must name its times: "H" stands for a random one';
+  const neverComes = `names a day that never comes: ${JSON.stringify(cron)}`;
   try {
-    return occurrencesOf({ cron }).after(0) === undefined
-      ? `names a day that never comes: ${JSON.stringify(cron)}`
-      : undefined;
+    return occurrencesOf({ cron }).after(0) === undefined ? neverComes : undefined;
   } catch (error) {
-    return `is no cron expression: ${error instanceof Error ? error.message : String(error)}; it ${shape}`;
+    const reason = error instanceof Error ? error.message : String(error);
+    // The parser's words for a day that its month does not have.
+    return /explicit day of month/i.test(reason) ? neverComes : `is no cron expression: ${reason}; it ${shape}`;
   }
 }
 

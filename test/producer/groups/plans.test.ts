@@ -199,6 +199,14 @@ test('a plan is checked against the session: what it may not do, and what its bu
   await expect(poor.plan({ nodes })).rejects.toMatchObject({ issues: [{ path: 'budget.calls' }] });
 });
 
+test('a plan in a closed session is refused as a call is, without blame for its nodes', async () => {
+  const { tools } = journeyTools();
+  const { session, pawl } = await startFleet({ tools });
+  await pawl.sessions.close(session.key);
+  const plan = { nodes: { cities: { tool: 'cities' } } };
+  await expect(session.plan(plan)).rejects.toMatchObject({ code: 'SESSION_CLOSED' });
+});
+
 test('a plan is cancelled: what runs is cancelled, and nothing else begins', async () => {
   const { tools, log } = journeyTools();
   const { session } = await startFleet({ tools });

@@ -75,3 +75,8 @@ for (const zone of ZONES)
       }
     }
   });
+
+test('a question mark means any value, as `*` does, also while clocks change', () => {
+  const [fromMs, toMs] = [Date.UTC(YEAR, 9, 24), Date.UTC(YEAR, 9, 26)];
+  expect(ours('30 ? ? * *', 'Europe/Berlin', fromMs, toMs)).toEqual(ours('30 * * * *', 'Europe/Berlin', fromMs, toMs));
+});

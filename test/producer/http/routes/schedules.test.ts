@@ -116,6 +116,10 @@ test('/v1/schedules: what cannot be used is refused with its path, and nothing i
       json,
     });
   }
+  for (const never of ['0 0 30 2 *', '0 0 31 4,6 *']) {
+    const { body } = await ask('/v1/schedules/x', { method: 'PUT', json: { ...cron, cron: never } });
+    expect(body.error.message).toContain('names a day that never comes');
+  }
   expect((await ask('/v1/schedules/a%20b', { method: 'PUT', json: good })).body.error.issues[0].path).toBe('id');
   expect((await ask('/v1/schedules')).body).toEqual({ schedules: [] });
   expect((await world.keys()).filter((key) => key.includes('{schedules}'))).toEqual([]);
