@@ -5,6 +5,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallbackRecord } from '../../shared/store/callbacks/callbacks.ts';
 import { callbackSecrets } from '../../shared/store/callbacks/secrets.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 
 export interface CallbackView {
@@ -69,15 +70,8 @@ export class CallbackService {
       throw new PawlError('NOT_FOUND', `There is no callback ${JSON.stringify(id)}, or its record has expired.`);
     await callbacks.replay(id);
     const { session: sessionKey, tool } = target;
-    await this.#recordOverride({
-      what: 'callback',
-      action: 'replay',
-      by,
-      callId,
-      sessionKey,
-      tool,
-      ...ofTenant(target),
-    });
+    const subject = { callId, sessionKey, tool, tenantId: target.tenantId };
+    await this.#recordOverride({ what: 'callback', action: 'replay', by, ...subject });
     return viewOf(await callbacks.read(id));
   }
 
@@ -103,35 +97,9 @@ async function firstPage(
   return { views, isTruncated: false };
 }
 
-function viewOf({
-  id,
-  callId,
-  target,
-  state,
-  attempts,
-  settledAtMs,
-  dueAtMs,
-  last,
-  lastAtMs,
-}: CallbackRecord): CallbackView {
+function viewOf({ target, last, dueAtMs, lastAtMs, ...record }: CallbackRecord): CallbackView {
   const { url = '', tool = '', session = '', tenantId } = target ?? {};
-  return {
-    id,
-    callId,
-    url,
-    tool,
-    session,
-    ...(tenantId === undefined ? {} : { tenantId }),
-    state,
-    attempts,
-    settledAtMs,
-    ...(dueAtMs === undefined ? {} : { nextAtMs: dueAtMs }),
-    ...(lastAtMs === undefined ? {} : { lastAtMs }),
-    ...(last?.status === undefined ? {} : { lastStatus: last.status }),
-    ...(last?.error === undefined ? {} : { lastError: last.error }),
-  };
-}
-
-function ofTenant({ tenantId }: { readonly tenantId?: string }) {
-  return tenantId === undefined ? {} : { tenantId };
+  const { id, callId, state, attempts, settledAtMs } = record;
+  const sent = { nextAtMs: dueAtMs, lastAtMs, lastStatus: last?.status, lastError: last?.error };
+  return defined<CallbackView>({ id, callId, url, tool, session, tenantId, state, attempts, settledAtMs, ...sent });
 }

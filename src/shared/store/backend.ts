@@ -52,49 +52,22 @@ import { refusedEvent } from './signing/refused-records.ts';
 const READY_TIMEOUT_MS = { 'fail-fast': 3_000, patient: 15_000 } as const;
 /** A batch or plan whose driver died continues after this time at most. */
 const LONGEST_GROUP_LEASE_MS = 10_000;
-export interface Backend {
+
+type Stores = ReturnType<typeof openStores>;
+
+export interface Backend extends Stores {
   readonly url: string;
   readonly prefix: string;
   readonly redis: Redis;
   /** Redis is a cluster: a script touches the keys of one hash tag, and PUBLISH counts only subscribers of its node. */
   readonly clustered: boolean;
-  readonly ledger: Ledger;
-  readonly dispatch: JobDispatch;
-  /** Calls that wait for outside systems, and their tokens. */
-  readonly completions: Completions;
-  readonly breakers: Breakers;
-  readonly limits: Limits;
-  readonly sessions: Sessions;
   readonly shards: Shards;
-  readonly approvals: Approvals;
-  readonly deadLetters: DeadLetterIndex;
-  readonly redrives: Redrives;
-  readonly standingApprovals: StandingApprovals;
-  readonly agents: SubAgentRecords;
-  readonly repeatedCalls: RepeatedCalls;
-  readonly messages: Messages;
-  readonly questions: Questions;
   readonly signatures: Signatures;
   readonly audit: RecordAudit;
   readonly records: AuditWriter;
-  readonly trail: AuditTrail;
-  readonly catalogue: Catalogue;
-  /** Tools that are declared at run time. */
-  readonly specs: DeclaredToolRecords;
-  readonly skills: SkillRecords;
-  readonly schedules: ScheduleRecords;
-  readonly clientCalls: ClientCalls;
-  readonly callbacks: CallbackRecords;
-  readonly switches: SwitchRecords;
   /** Redis' clock, for every time that another process will compare. */
   readonly clock: FollowedClock;
   readonly server: ServerFacts;
-  readonly tasks: Tasks;
-  readonly groups: GroupRecords;
-  readonly terminals: TerminalOwners;
-  /** The mailbox of one worker; its connection is opened by the first read. */
-  mailboxOf(workerId: string): WorkerMailbox;
-  readonly locks: ResourceLocks;
   close(): Promise<void>;
 }
 
@@ -194,28 +167,14 @@ interface StoreDeps {
   readonly shards: Shards;
 }
 
-type Stores = Omit<
-  Backend,
-  | 'url'
-  | 'prefix'
-  | 'redis'
-  | 'clustered'
-  | 'shards'
-  | 'signatures'
-  | 'audit'
-  | 'records'
-  | 'clock'
-  | 'server'
-  | 'close'
->;
-
-function openStores({ url, redis, settings, tiers, signatures, writer, shards }: StoreDeps): Stores {
+function openStores({ url, redis, settings, tiers, signatures, writer, shards }: StoreDeps) {
   const { prefix, ttl } = settings;
   const ledger = new Ledger(redis, prefix, longestRetentionMs(settings), signatures, writer);
   useConfiguredStore(ledger.access.blobs, settings);
   return {
     ledger,
     dispatch: new JobDispatch(ledger.access),
+    /** Calls that wait for outside systems, and their tokens. */
     completions: new Completions(ledger.access),
     breakers: new Breakers(redis, prefix, shards),
     limits: new Limits(redis, prefix),
@@ -230,6 +189,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
     questions: new Questions(redis, prefix, signatures),
     trail: new AuditTrail(redis, prefix, writer),
     catalogue: new Catalogue(redis, prefix, { signatures, ...(tiers === undefined ? {} : { tiers }) }),
+    /** Tools that are declared at run time. */
     specs: new DeclaredToolRecords(redis, prefix, signatures),
     skills: new SkillRecords(redis, prefix, signatures),
     schedules: new ScheduleRecords(redis, prefix, signatures),
@@ -239,7 +199,8 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
     groups: new GroupRecords(redis, prefix, signatures, Math.min(settings.lockDurationMs, LONGEST_GROUP_LEASE_MS)),
     tasks: new Tasks(redis, prefix, ttl.doneMs, signatures),
     terminals: new TerminalOwners(redis, prefix, signatures),
-    mailboxOf: (workerId) => new WorkerMailbox({ redis, url, prefix, signatures, workerId }),
+    /** The mailbox of one worker; its connection is opened by the first read. */
+    mailboxOf: (workerId: string) => new WorkerMailbox({ redis, url, prefix, signatures, workerId }),
     locks: new ResourceLocks(redis, prefix, settings.lockDurationMs),
   };
 }

@@ -2,11 +2,7 @@
 import { z } from 'zod';
 import { BATCH_STATES } from '../../../shared/groups/batch.ts';
 import { PLAN_STATES } from '../../../shared/groups/plan.ts';
-
-const text = z.string();
-const count = z.number().int().min(0);
-/** Milliseconds since the epoch. */
-const atMs = z.number();
+import { atMs, count, text } from './call-schemas.ts';
 
 const entryError = z.object({
   code: text,

@@ -73,6 +73,13 @@ export interface Route {
 const NO_QUERY = z.strictObject({});
 const NO_HEADERS = z.object({});
 
+type Answer<Checked> = (request: Checked) => Promise<object> | object;
+
+/** `answer` returns the body of a 200, `handle` any response. */
+type Handler<Checked> =
+  | { handle(request: Checked): Promise<RouteResponse> | RouteResponse; readonly answer?: never }
+  | { readonly answer: Answer<Checked>; readonly handle?: never };
+
 /** Defines a route, such as `get /v1/calls`, whose handler is typed by the route's schemas. */
 export function route<
   Query extends z.ZodType = typeof NO_QUERY,
@@ -84,12 +91,10 @@ export function route<
     readonly query?: Query;
     readonly headers?: Headers;
     readonly body?: Body;
-    handle(
-      request: RouteRequest<z.output<Query>, z.output<Body>, z.output<Headers>>,
-    ): Promise<RouteResponse> | RouteResponse;
-  },
+  } & Handler<RouteRequest<z.output<Query>, z.output<Body>, z.output<Headers>>>,
 ): Route {
   const [method, path] = address.split(' ') as [Method, string];
+  const { handle, answer } = spec as Partial<{ handle: Route['handle']; answer: Answer<RouteRequest> }>;
   return {
     ...spec,
     method,
@@ -97,7 +102,7 @@ export function route<
     query: spec.query ?? NO_QUERY,
     headers: spec.headers ?? NO_HEADERS,
     body: spec.body,
-    handle: (request) => spec.handle(request as never),
+    handle: handle ?? (async (request) => ({ status: 200, body: (await answer?.(request)) ?? {} })),
   };
 }
 

@@ -151,44 +151,20 @@ export function approvalView({ record, digest }: ApprovalListing) {
     taint: request.taint,
     rule: request.rule,
     reason: request.reason,
-    ...(request.amendment === undefined ? {} : { amendment: request.amendment }),
-    ...(request.startAtMs === undefined ? {} : { startAtMs: request.startAtMs }),
-    ...(request.plan === undefined ? {} : { planId: request.plan }),
+    ...defined({ amendment: request.amendment, startAtMs: request.startAtMs, planId: request.plan }),
     createdAtMs: request.createdAtMs,
     expiresAtMs: request.expiresAtMs,
-    ...(decidedAtMs === undefined ? {} : { decidedAtMs }),
-    ...(decision === undefined
-      ? {}
-      : {
-          decidedBy: decision.by,
-          ...(decision.reason === undefined ? {} : { decisionReason: decision.reason }),
-          ...(decision.params === undefined ? {} : { decidedParams: decision.params }),
-        }),
+    ...defined({ decidedAtMs, decidedBy: decision?.by }),
+    ...defined({ decisionReason: decision?.reason, decidedParams: decision?.params }),
   };
 }
 
 /** A standing approval of a session, under the ID of the approval that created it. */
-export function standingApprovalView({
-  approvalId,
-  sessionKey,
-  tool,
-  amendment,
-  by,
-  grantedAtMs,
-  validUntilMs,
-}: StandingApproval) {
+export function standingApprovalView({ sessionKey: session, tool, ...approval }: StandingApproval) {
+  const { approvalId, amendment, by, grantedAtMs, validUntilMs } = approval;
   const { name, namespace, version: toolVersion } = tool;
-  return {
-    approvalId,
-    session: sessionKey,
-    tool: name,
-    namespace,
-    toolVersion,
-    amendment,
-    by,
-    grantedAtMs,
-    validUntilMs,
-  };
+  const decided = { by, grantedAtMs, validUntilMs };
+  return { approvalId, session, tool: name, namespace, toolVersion, amendment, ...decided };
 }
 
 /** An approval as lists show it. Large parameters are truncated there, and `paramsBytes` is their full size. */

@@ -24,7 +24,7 @@ function nextAgentOrder({ pawl, longPolls }: AgentRouteDeps): Route {
       'The next message to a sub-agent of the session, waited for up to `?wait=MS`. Each message is delivered once.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
     responses: { 200: ['A message, or none', 'AgentNews'] },
-    async handle({ path, query, caller, onDisconnect }) {
+    async answer({ path, query, caller, onDisconnect }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
       // A client that polls a closed session would otherwise never learn that no message will come.
       if (session.record.state === 'closed') throw sessionClosed(session.key);
@@ -43,9 +43,9 @@ function nextAgentOrder({ pawl, longPolls }: AgentRouteDeps): Route {
       } finally {
         session.events.off('agent', listen);
       }
-      if (event === undefined) return { status: 200, body: {} };
+      if (event === undefined) return {};
       const { session: agent, ...order } = event;
-      return { status: 200, body: { order: { ...order, sessionKey: agent.key } } };
+      return { order: { ...order, sessionKey: agent.key } };
     },
   });
 }
@@ -62,13 +62,13 @@ function replyAsAgent({ pawl }: AgentRouteDeps): Route {
       output: z.string().max(MAX_OUTPUT_LENGTH).optional(),
     }),
     responses: { 200: ['Whether it was taken', 'AgentReplied'] },
-    async handle({ path, body: { turn, state, output }, caller }) {
+    async answer({ path, body: { turn, state, output }, caller }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
       const reply = { state, ...(output === undefined ? {} : { output }) };
       const agentId = path['agentId'] ?? '';
       // The session needs only the agent and the turn of the order; its type has no effect here.
       const replied = await session.reply({ agentId, turn, type: 'input' }, reply);
-      return { status: 200, body: { replied } };
+      return { replied };
     },
   });
 }

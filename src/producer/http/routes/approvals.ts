@@ -39,11 +39,11 @@ function listApprovals({ pawl: { approvals } }: ApprovalRouteDeps): Route {
       limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
     }),
     responses: { 200: ['Approvals', 'ApprovalList'] },
-    async handle({ query, caller }) {
+    async answer({ query, caller }) {
       const { state, limit } = query;
       const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
       const listed = await approvals.listBrief({ limit, isSeen, ...(state === undefined ? {} : { state }) });
-      return { status: 200, body: { approvals: listed.map(listedApprovalView) } };
+      return { approvals: listed.map(listedApprovalView) };
     },
   });
 }
@@ -55,10 +55,10 @@ function getApproval({ pawl }: ApprovalRouteDeps): Route {
     permission: 'decide',
     summary: 'One approval, with earlier decisions on the same tool.',
     responses: { 200: ['The approval', 'ApprovalWithSimilar'] },
-    async handle({ path, caller }) {
+    async answer({ path, caller }) {
       const shown = await approvalFor(pawl, caller, path['id'] ?? '');
       const similar = await approvals.similarTo(shown.record);
-      return { status: 200, body: { ...approvalView(shown), similar: similar.map(decisionView) } };
+      return { ...approvalView(shown), similar: similar.map(decisionView) };
     },
   });
 }
@@ -71,7 +71,7 @@ function decideApproval({ pawl }: ApprovalRouteDeps): Route {
     summary: 'Approves or denies a call, once, exactly as it was shown.',
     body: decisionSchema,
     responses: { 200: ['The approval, decided', 'Approval'] },
-    async handle({ path, body, caller }) {
+    async answer({ path, body, caller }) {
       const { record } = await approvalFor(pawl, caller, path['id'] ?? '');
       const { decision, digest, reason, params, remember } = body;
       const decided = await approvals.decide(record.request.id, {
@@ -80,7 +80,7 @@ function decideApproval({ pawl }: ApprovalRouteDeps): Route {
         by: nameOf(caller),
         ...defined({ reason, params, remember }),
       });
-      return { status: 200, body: approvalView(decided) };
+      return approvalView(decided);
     },
   });
 }

@@ -91,9 +91,7 @@ function getBatch({ pawl }: BatchRouteDeps): Route {
     permission: 'use',
     summary: 'A batch, with its calls as they stand. `GET /v1/calls/{callId}` has the result of each.',
     responses: { 200: ['The batch', 'Batch'] },
-    async handle({ path, caller }) {
-      return { status: 200, body: batchView(await batchFor(pawl, caller, path['id'] ?? '')) };
-    },
+    answer: async ({ path, caller }) => batchView(await batchFor(pawl, caller, path['id'] ?? '')),
   });
 }
 
@@ -103,10 +101,10 @@ function cancelBatch({ pawl }: BatchRouteDeps): Route {
     permission: 'use',
     summary: 'Begins no further call of a batch, and cancels those that have not ended.',
     responses: { 200: ['The batch, as it stands now', 'Batch'] },
-    async handle({ path, caller }) {
+    async answer({ path, caller }) {
       const { head } = await batchFor(pawl, caller, path['id'] ?? '');
       await pawl.batches.cancel(head.id, nameOf(caller));
-      return { status: 200, body: batchView(await pawl.batches.read(head.id)) };
+      return batchView(await pawl.batches.read(head.id));
     },
   });
 }

@@ -21,10 +21,7 @@ function listCallbacks(pawl: Pawl): Route {
       limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'callbacks' }),
     }),
     responses: { 200: ['Callbacks', 'CallbackList'] },
-    handle: async ({ query, caller }) => ({
-      status: 200,
-      body: await pawl.callbacks.list({ ...query, tenantId: caller.tenantId }),
-    }),
+    answer: ({ query, caller }) => pawl.callbacks.list({ ...query, tenantId: caller.tenantId }),
   });
 }
 
@@ -35,9 +32,7 @@ function replayCallback(pawl: Pawl): Route {
     summary: 'Sends a callback again, at once and for another day, under the same ID.',
     body: z.strictObject({ action: z.literal('replay') }),
     responses: { 200: ['The callback', 'Callback'] },
-    handle: async ({ path, caller }) => ({
-      status: 200,
-      body: await pawl.callbacks.replay(path['id'] ?? '', { by: nameOf(caller), tenantId: caller.tenantId }),
-    }),
+    answer: ({ path, caller }) =>
+      pawl.callbacks.replay(path['id'] ?? '', { by: nameOf(caller), tenantId: caller.tenantId }),
   });
 }

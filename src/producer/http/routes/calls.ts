@@ -70,7 +70,7 @@ function getCall({ pawl, longPolls }: CallRouteDeps): Route {
     summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_ANSWER_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
     responses: { 200: ['The call', 'Call'] },
-    async handle({ path, query, caller, onDisconnect }) {
+    async answer({ path, query, caller, onDisconnect }) {
       const record = await callFor(pawl, caller, path['callId'] ?? '');
       const { callId } = record;
       if (query.wait > 0 && record.state === 'inflight')
@@ -80,7 +80,7 @@ function getCall({ pawl, longPolls }: CallRouteDeps): Route {
         now.phase === 'running' || now.phase === 'pending'
           ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event
           : undefined;
-      return { status: 200, body: { ...callView(now), ...(progress === undefined ? {} : { progress }) } };
+      return { ...callView(now), ...(progress === undefined ? {} : { progress }) };
     },
   });
 }
@@ -110,9 +110,9 @@ function cancelCall({ pawl }: CallRouteDeps): Route {
     permission: 'use',
     summary: 'Cancels a call wherever it is, and says how that ended.',
     responses: { 200: ['The settlement, and the result if there is one', 'Cancellation'] },
-    async handle({ path, caller }) {
+    async answer({ path, caller }) {
       const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
-      return { status: 200, body: await pawl.cancel(callId, nameOf(caller)) };
+      return pawl.cancel(callId, nameOf(caller));
     },
   });
 }
@@ -149,9 +149,9 @@ function resolveCall({ pawl }: CallRouteDeps): Route {
     summary: 'Gives a call with an unknown outcome a known one, or lets it run again.',
     body: resolutionSchema,
     responses: { 200: ['The call', 'Call'] },
-    async handle({ path, body, caller }) {
+    async answer({ path, body, caller }) {
       const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
-      return { status: 200, body: callView(await pawl.resolve(callId, body, nameOf(caller))) };
+      return callView(await pawl.resolve(callId, body, nameOf(caller)));
     },
   });
 }

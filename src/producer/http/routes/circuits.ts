@@ -41,7 +41,7 @@ function getReliability(pawl: Pawl): Route {
     permission: 'oversee',
     summary: 'Circuits, ledger counts and switches.',
     responses: { 200: ['The state of reliability', 'Reliability'] },
-    handle: async () => ({ status: 200, body: await reliability(pawl) }),
+    answer: () => reliability(pawl),
   });
 }
 
@@ -52,7 +52,7 @@ function listCircuitChanges(pawl: Pawl): Route {
     summary: 'What became of circuits in the last week, the newest first.',
     query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'changes' }) }),
     responses: { 200: ['Changes', 'CircuitHistory'] },
-    handle: async ({ query }) => ({ status: 200, body: { changes: await pawl.circuits.history(query.limit) } }),
+    answer: async ({ query }) => ({ changes: await pawl.circuits.history(query.limit) }),
   });
 }
 
@@ -64,7 +64,7 @@ function changeReliability(pawl: Pawl): Route {
       'Forces a circuit open, resets circuits to closed, forgets calls that have ended, or switches the reliability layer off and on for the fleet.',
     body: actionSchema,
     responses: { 200: ['The state of reliability, with the circuits that were changed', 'ReliabilityChange'] },
-    handle: async ({ body, caller }) => ({ status: 200, body: await change(pawl, body, nameOf(caller)) }),
+    answer: ({ body, caller }) => change(pawl, body, nameOf(caller)),
   });
 }
 

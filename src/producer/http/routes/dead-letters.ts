@@ -96,10 +96,10 @@ function listDeadLetters(pawl: Pawl): Route {
       next: name.optional(),
     }),
     responses: { 200: ['Dead letters', 'DeadLetterList'] },
-    async handle({ query: { limit, next, ...filter }, caller: { tenantId } }) {
+    async answer({ query: { limit, next, ...filter }, caller: { tenantId } }) {
       const page = await pawl.deadLetters.list({ ...filterOf(filter), tenantId, limit: Math.max(1, limit), next });
       const { deadLetters, ...rest } = page;
-      return { status: 200, body: { deadLetters: deadLetters.map(deadLetterView), ...rest } };
+      return { deadLetters: deadLetters.map(deadLetterView), ...rest };
     },
   });
 }
@@ -113,14 +113,14 @@ function changeDeadLetters(pawl: Pawl): Route {
     query: z.strictObject({ wait }),
     body: actionSchema,
     responses: { 200: ['What became of them by now', 'BulkAnswer'] },
-    async handle({ body, query, caller }) {
+    async answer({ body, query, caller }) {
       const { action, perSecond } = body;
       const chosen = { ...selectionOf(body), by: nameOf(caller), tenantId: caller.tenantId };
       const answer =
         action === 'redrive'
           ? await pawl.deadLetters.redrive({ ...chosen, perSecond, waitMs: query.wait })
           : await pawl.deadLetters.discard(chosen);
-      return { status: 200, body: answer };
+      return answer;
     },
   });
 }
@@ -132,9 +132,9 @@ function listRedrives(pawl: Pawl): Route {
     summary: 'Redrives of the last week, the newest first.',
     query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'redrives' }) }),
     responses: { 200: ['Redrives', 'RedriveList'] },
-    async handle({ query: { limit }, caller: { tenantId } }) {
+    async answer({ query: { limit }, caller: { tenantId } }) {
       const redrives = await pawl.deadLetters.redrives(defined({ limit, tenantId }));
-      return { status: 200, body: { redrives: redrives.map(redriveView) } };
+      return { redrives: redrives.map(redriveView) };
     },
   });
 }
@@ -146,9 +146,9 @@ function getRedrive(pawl: Pawl): Route {
     summary: 'How far a redrive is; `wait` waits for its end.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
     responses: { 200: ['The redrive', 'Redrive'] },
-    async handle({ path, query, caller: { tenantId } }) {
+    async answer({ path, query, caller: { tenantId } }) {
       const progress = await pawl.deadLetters.progress(path['id'] ?? '', { waitMs: query.wait, tenantId });
-      return { status: 200, body: redriveView(progress) };
+      return redriveView(progress);
     },
   });
 }
@@ -159,9 +159,9 @@ function stopRedrive(pawl: Pawl): Route {
     permission: 'operate',
     summary: 'Stops a redrive: the calls that it has not reached stay dead letters.',
     responses: { 200: ['The redrive', 'Redrive'] },
-    async handle({ path, caller }) {
+    async answer({ path, caller }) {
       const options = { by: nameOf(caller), tenantId: caller.tenantId };
-      return { status: 200, body: redriveView(await pawl.deadLetters.stop(path['id'] ?? '', options)) };
+      return redriveView(await pawl.deadLetters.stop(path['id'] ?? '', options));
     },
   });
 }
@@ -174,12 +174,12 @@ function resolveCalls(pawl: Pawl): Route {
       'Resolves calls in doubt, at most 1,000 in one request: those that are neither started nor skipped are left for another one.',
     body: resolutionsSchema,
     responses: { 200: ['What became of them', 'BulkAnswer'] },
-    async handle({ body, caller }) {
+    async answer({ body, caller }) {
       const { as, output, reason } = body;
       const resolution: Resolution = as === 'succeeded' ? { as, output } : { as };
       const by = nameOf(caller);
       const chosen = { ...selectionOf(body), ...resolution, reason, by, tenantId: caller.tenantId };
-      return { status: 200, body: await pawl.calls.resolveMany(chosen) };
+      return pawl.calls.resolveMany(chosen);
     },
   });
 }

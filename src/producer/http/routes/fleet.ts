@@ -67,9 +67,7 @@ function listShards(pawl: Pawl): Route {
     permission: 'oversee',
     summary: 'The shards of each tier, and how they stand.',
     responses: { 200: ['Shards', 'ShardList'] },
-    async handle() {
-      return { status: 200, body: { shards: await pawl.shards.list() } };
-    },
+    answer: async () => ({ shards: await pawl.shards.list() }),
   });
 }
 
@@ -80,12 +78,12 @@ function setShards(pawl: Pawl): Route {
     summary: 'Spreads the sessions that are opened from now on among so many shards; all others stay where they are.',
     body: z.strictObject({ shards: shardCountSchema }),
     responses: { 200: ['The shards of the tier', 'ShardList'] },
-    async handle({ path, body, caller }) {
+    async answer({ path, body, caller }) {
       const tier = TIERS.find((each) => each === path['tier']);
       if (tier === undefined)
         throw new PawlError('NOT_FOUND', `There is no tier of that name; tiers are ${TIERS.join(', ')}.`);
       await pawl.shards.set(tier, body.shards, nameOf(caller));
-      return { status: 200, body: { shards: (await pawl.shards.list()).filter((shard) => shard.tier === tier) } };
+      return { shards: (await pawl.shards.list()).filter((shard) => shard.tier === tier) };
     },
   });
 }

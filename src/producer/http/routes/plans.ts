@@ -58,9 +58,9 @@ function listPlans({ pawl }: PlanRouteDeps): Route {
     summary: 'Plans, the newest first, without their nodes.',
     query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'plans' }) }),
     responses: { 200: ['The plans', 'PlanList'] },
-    async handle({ query, caller }) {
+    async answer({ query, caller }) {
       const plans = await pawl.plans.list({ limit: query.limit, tenantId: caller.tenantId });
-      return { status: 200, body: { plans } };
+      return { plans };
     },
   });
 }
@@ -71,10 +71,7 @@ function getPlan({ pawl }: PlanRouteDeps): Route {
     permission: 'use',
     summary: 'A plan, with its nodes as they stand. `GET /v1/calls/{callId}` has the result of each call.',
     responses: { 200: ['The plan', 'Plan'] },
-    handle: async ({ path, caller: { tenantId } }) => ({
-      status: 200,
-      body: await pawl.plans.show(path['id'] ?? '', { tenantId }),
-    }),
+    answer: ({ path, caller: { tenantId } }) => pawl.plans.show(path['id'] ?? '', { tenantId }),
   });
 }
 
@@ -84,10 +81,10 @@ function cancelPlan({ pawl }: PlanRouteDeps): Route {
     permission: 'use',
     summary: 'Begins no further call of a plan, and cancels those that have not ended. What was done stays.',
     responses: { 200: ['The plan, as it stands now', 'Plan'] },
-    async handle({ path, caller }) {
+    async answer({ path, caller }) {
       const { planId } = await pawl.plans.read(path['id'] ?? '', { tenantId: caller.tenantId });
       await pawl.plans.cancel(planId, nameOf(caller));
-      return { status: 200, body: await pawl.plans.read(planId) };
+      return pawl.plans.read(planId);
     },
   });
 }

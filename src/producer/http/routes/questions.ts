@@ -27,9 +27,9 @@ function listQuestions({ pawl: { questions } }: QuestionRouteDeps): Route {
     summary: 'Questions of tools that wait for a person, the most urgent first.',
     query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'questions' }) }),
     responses: { 200: ['Questions', 'QuestionList'] },
-    async handle({ query, caller }) {
+    async answer({ query, caller }) {
       const listed = await questions.list(query.limit, ({ tenantId }) => seesTenant(caller, tenantId));
-      return { status: 200, body: { questions: listed } };
+      return { questions: listed };
     },
   });
 }
@@ -42,11 +42,11 @@ function answerQuestion({ pawl }: QuestionRouteDeps): Route {
     summary: 'Answers a question, once, or dismisses it.',
     body: replySchema,
     responses: { 200: ['The question, with its answer', 'AnsweredQuestion'] },
-    async handle({ path, body, caller }) {
+    async answer({ path, body, caller }) {
       const record = await questionFor(pawl, caller, path['id'] ?? '');
       const by = nameOf(caller);
       await questions.reply(record.id, body, by);
-      return { status: 200, body: { ...record, ...body, by } };
+      return { ...record, ...body, by };
     },
   });
 }

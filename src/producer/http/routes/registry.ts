@@ -128,9 +128,7 @@ function listToolRevisions({ registry }: Pawl): Route {
     permission: 'administer',
     summary: `Its revisions, the newest first. ${DESCRIBED}`,
     responses: { 200: ['Revisions', 'RevisionList'] },
-    async handle({ path }) {
-      return { status: 200, body: { revisions: await registry.history(path['name'] ?? '') } };
-    },
+    answer: async ({ path }) => ({ revisions: await registry.history(path['name'] ?? '') }),
   });
 }
 

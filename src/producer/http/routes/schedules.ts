@@ -56,7 +56,7 @@ function listSchedules({ schedules }: Pawl): Route {
     permission: 'use',
     summary: 'Schedules, by ID.',
     responses: { 200: ['Schedules', 'ScheduleList'] },
-    handle: async ({ caller }) => ({ status: 200, body: { schedules: await schedules.list(optionsFor(caller)) } }),
+    answer: async ({ caller }) => ({ schedules: await schedules.list(optionsFor(caller)) }),
   });
 }
 
@@ -66,10 +66,7 @@ function getSchedule({ schedules }: Pawl): Route {
     permission: 'use',
     summary: 'One schedule, with its next five times and what became of the last ones.',
     responses: { 200: ['The schedule', 'Schedule'] },
-    handle: async ({ path, caller }) => ({
-      status: 200,
-      body: await schedules.get(path['id'] ?? '', optionsFor(caller)),
-    }),
+    answer: ({ path, caller }) => schedules.get(path['id'] ?? '', optionsFor(caller)),
   });
 }
 
@@ -80,13 +77,12 @@ function changeSchedule({ schedules }: Pawl): Route {
     summary: 'Pauses or resumes a schedule, or makes its call now.',
     body: actionSchema,
     responses: { 200: ['The schedule', 'ScheduleAction'] },
-    async handle({ path, body, caller }) {
+    async answer({ path, body, caller }) {
       const id = path['id'] ?? '';
       const { action, reason } = body;
       const options = optionsFor(caller);
-      if (action === 'pause')
-        return { status: 200, body: await schedules.pause(id, { ...options, ...defined({ reason }) }) };
-      return { status: 200, body: await schedules[action](id, options) };
+      if (action === 'pause') return schedules.pause(id, { ...options, ...defined({ reason }) });
+      return schedules[action](id, options);
     },
   });
 }

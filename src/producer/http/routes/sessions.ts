@@ -63,9 +63,7 @@ function listSessions(pawl: Pawl): Route {
     summary: 'Sessions, the newest first.',
     query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
     responses: { 200: ['Sessions', 'SessionList'] },
-    async handle({ query, caller }) {
-      return { status: 200, body: { sessions: await pawl.sessions.list(query.limit, caller.tenantId) } };
-    },
+    answer: async ({ query, caller }) => ({ sessions: await pawl.sessions.list(query.limit, caller.tenantId) }),
   });
 }
 
@@ -75,9 +73,9 @@ function getSession(pawl: Pawl): Route {
     permission: 'use',
     summary: 'One session.',
     responses: { 200: ['The session', 'Session'] },
-    async handle({ path, caller }) {
+    async answer({ path, caller }) {
       const { record } = await sessionFor(pawl, caller, path['key'] ?? '');
-      return { status: 200, body: { ...record, ...(await spentBy(pawl, record)) } };
+      return { ...record, ...(await spentBy(pawl, record)) };
     },
   });
 }
@@ -88,9 +86,9 @@ function listMessages(pawl: Pawl): Route {
     permission: 'use',
     summary: 'What tools said to the people of a session, whose channel is console or operator.',
     responses: { 200: ['Messages, the oldest first', 'MessageList'] },
-    async handle({ path, caller }) {
+    async answer({ path, caller }) {
       const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
-      return { status: 200, body: { messages: await pawl.backend.messages.list(key) } };
+      return { messages: await pawl.backend.messages.list(key) };
     },
   });
 }
@@ -102,9 +100,9 @@ function changeSession(pawl: Pawl): Route {
     summary: 'Says what a session and those below it are doing: policy may bind tools to states.',
     body: changeSessionSchema,
     responses: { 200: ['The session', 'Session'] },
-    async handle({ path, body, caller }) {
+    async answer({ path, body, caller }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
-      return { status: 200, body: await pawl.sessions.setState(session.key, body.state, nameOf(caller)) };
+      return pawl.sessions.setState(session.key, body.state, nameOf(caller));
     },
   });
 }

@@ -15,9 +15,8 @@ function listSkills({ skills }: Pawl): Route {
     summary: 'Skills, the highest priority first; with `?task=` those that its words call for.',
     query: z.strictObject({ task: z.string().min(1).max(20_000).optional() }),
     responses: { 200: ['Skills', 'SkillList'] },
-    handle: async ({ query: { task } }) => ({
-      status: 200,
-      body: { skills: await (task === undefined ? skills.list() : skills.triggeredBy(task)) },
+    answer: async ({ query: { task } }) => ({
+      skills: await (task === undefined ? skills.list() : skills.triggeredBy(task)),
     }),
   });
 }
@@ -28,7 +27,7 @@ function getSkill({ skills }: Pawl): Route {
     permission: 'use',
     summary: 'One skill.',
     responses: { 200: ['The skill', 'Skill'] },
-    handle: async ({ path }) => ({ status: 200, body: await skills.show(path['name'] ?? '') }),
+    answer: ({ path }) => skills.show(path['name'] ?? ''),
   });
 }
 
@@ -39,10 +38,7 @@ function writeSkill({ skills }: Pawl): Route {
     summary: 'Writes the record of a skill. Sessions that are open keep what they have of it.',
     body: skillSchema,
     responses: { 200: ['The skill', 'Skill'] },
-    handle: async ({ path, body, caller }) => ({
-      status: 200,
-      body: await skills.put(path['name'] ?? '', body, caller.id),
-    }),
+    answer: ({ path, body, caller }) => skills.put(path['name'] ?? '', body, caller.id),
   });
 }
 

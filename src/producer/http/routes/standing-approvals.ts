@@ -15,10 +15,10 @@ function listRememberedApprovals(pawl: Pawl): Route {
     permission: 'decide',
     summary: 'What people allowed for the rest of a session, the newest first.',
     responses: { 200: ['Remembered approvals', 'RememberedApprovalList'] },
-    async handle({ path, caller }) {
+    async answer({ path, caller }) {
       const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
       const remembered = await pawl.approvals.remembered(key);
-      return { status: 200, body: { remembered: remembered.map(standingApprovalView) } };
+      return { remembered: remembered.map(standingApprovalView) };
     },
   });
 }

@@ -47,7 +47,7 @@ function nextToolClientCall({ pawl: { toolClients }, longPolls }: ToolClientRout
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
     body: z.strictObject({ running: runningSchema }),
     responses: { 200: ['A call, or none; and calls to stop', 'ToolClientNews'] },
-    async handle({ path, query, body, onDisconnect }) {
+    async answer({ path, query, body, onDisconnect }) {
       const ended = new AbortController();
       const broadcast = toolClients.next(path['clientId'] ?? '', {
         running: body.running,
@@ -56,7 +56,7 @@ function nextToolClientCall({ pawl: { toolClients }, longPolls }: ToolClientRout
       });
       // A closing server ends the waiting and answers with the current state.
       await longPolls.within(broadcast, query.wait, onDisconnect).finally(() => ended.abort());
-      return { status: 200, body: await broadcast };
+      return broadcast;
     },
   });
 }
@@ -68,10 +68,7 @@ function renewToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route 
     summary: 'Renews the lease of the client, and says which of its calls to stop.',
     body: z.strictObject({ running: runningSchema }),
     responses: { 200: ['Calls to stop', 'ToolClientNews'] },
-    handle: async ({ path, body }) => ({
-      status: 200,
-      body: await toolClients.heartbeat(path['clientId'] ?? '', body.running),
-    }),
+    answer: ({ path, body }) => toolClients.heartbeat(path['clientId'] ?? '', body.running),
   });
 }
 
@@ -87,14 +84,14 @@ function reportToolClientProgress({ pawl: { toolClients } }: ToolClientRouteDeps
       message: z.string().max(2_000).optional(),
     }),
     responses: { 200: ['Whether a caller still waits for the call', 'ProgressWanted'] },
-    async handle({ path, body: { fence, progress, total, message } }) {
+    async answer({ path, body: { fence, progress, total, message } }) {
       const report = {
         progress,
         ...(total === undefined ? {} : { total }),
         ...(message === undefined ? {} : { message }),
       };
       const isWanted = await toolClients.progress(path['clientId'] ?? '', path['callId'] ?? '', fence, report);
-      return { status: 200, body: { wanted: isWanted } };
+      return { wanted: isWanted };
     },
   });
 }

@@ -5,7 +5,9 @@
 import type { Signatures } from '../../signing/signatures.ts';
 import type { DeadLetterFilter } from '../dead-letters/dead-letter-index.ts';
 import type { Redis } from '../redis/connection.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 const beginScript = new Script(new URL('./redrive-begin.lua', import.meta.url));
 const takeScript = new Script(new URL('./redrive-take.lua', import.meta.url));
@@ -63,45 +65,42 @@ export interface BatchResult {
   readonly skipped: readonly SkippedCall[];
 }
 
-export class Redrives {
-  readonly #redis: Redis;
-  readonly #signatures: Signatures;
-  readonly #base: string;
-  readonly #leaseMs: number;
+export class Redrives extends FleetRecords {
+  readonly leaseMs: number;
+  /** One hash tag: a step writes a redrive and the indexes together. */
+  readonly #base = `${this.keys.prefix}:{redrives}`;
+  readonly #all = `${this.#base}:all`;
+  readonly #running = `${this.#base}:running`;
 
   constructor(redis: Redis, prefix: string, signatures: Signatures, leaseMs: number) {
-    this.#redis = redis;
-    this.#signatures = signatures;
-    this.#base = `${prefix}:{redrives}`;
-    this.#leaseMs = leaseMs;
-  }
-
-  get leaseMs(): number {
-    return this.#leaseMs;
+    super(redis, prefix, signatures);
+    this.leaseMs = leaseMs;
   }
 
   async begin(redriveId: string, order: RedriveOrder, batches: readonly (readonly RedrivenCall[])[]): Promise<void> {
     const calls = this.#calls(redriveId);
-    const texts = batches.map((batch, position) => this.#signed('redrive-calls', [redriveId, `${position}`], batch));
+    const texts = batches.map((batch, position) =>
+      signedText(this.signatures, 'redrive-calls', [redriveId, `${position}`], { batch }),
+    );
     for (let start = 0; start < texts.length; start += PUSH_BATCH)
-      await this.#redis.rpush(calls, ...texts.slice(start, start + PUSH_BATCH));
-    await this.#redis.pexpire(calls, UNBEGUN_MS);
-    const text = JSON.stringify(order);
+      await this.redis.rpush(calls, ...texts.slice(start, start + PUSH_BATCH));
+    await this.redis.pexpire(calls, UNBEGUN_MS);
+    const signed = signedText(this.signatures, 'redrive', redriveId, order);
     const [code] = await beginScript.run(
-      this.#redis,
+      this.redis,
       [this.#record(redriveId), calls, this.#running, this.#all],
-      [redriveId, text, this.#signatures.sign('redrive', redriveId, text), batches.length, KEPT_MS],
+      [redriveId, signed, batches.length, KEPT_MS],
     );
     if (code !== 'begun') throw new Error(`the calls of redrive ${redriveId} are not as they were written`);
   }
 
   /** Undefined when there is none, or when no key of this fleet signed it. */
   async read(redriveId: string): Promise<RedriveRecord | undefined> {
-    const fields = await this.#redis.hgetall(this.#record(redriveId));
-    const { order, signature = '' } = fields;
-    if (order === undefined || !this.#signatures.verify('redrive', redriveId, order, signature)) return undefined;
+    const fields = await this.redis.hgetall(this.#record(redriveId));
+    const order = verifiedText<RedriveOrder>(this.signatures, 'redrive', redriveId, fields['order'] ?? '');
+    if (order === undefined) return undefined;
     return {
-      ...(JSON.parse(order) as RedriveOrder),
+      ...order,
       redriveId,
       state: fields['state'] as RedriveState,
       started: Number(fields['started']),
@@ -113,63 +112,48 @@ export class Redrives {
 
   /** IDs, the newest first. */
   list(limit: number): Promise<string[]> {
-    return this.#redis.zrevrange(this.#all, 0, limit - 1);
+    return this.redis.zrevrange(this.#all, 0, limit - 1);
   }
 
   /** IDs of those that run, the oldest first. */
   running(): Promise<string[]> {
-    return this.#redis.zrangebyscore(this.#running, '-inf', '+inf');
+    return this.redis.zrangebyscore(this.#running, '-inf', '+inf');
   }
 
   async skipped(redriveId: string, limit: number): Promise<SkippedCall[]> {
-    const texts = await this.#redis.lrange(this.#skipped(redriveId), 0, limit - 1);
+    const texts = await this.redis.lrange(this.#skipped(redriveId), 0, limit - 1);
     return texts.map((text) => JSON.parse(text) as SkippedCall);
   }
 
   /** Takes a redrive that no other process holds; the milliseconds until another one's lease ends; undefined when it has ended. */
   async take(redriveId: string): Promise<HeldRedrive | { readonly heldMs: number } | undefined> {
-    const [code, , first, position] = await takeScript.run(this.#redis, [this.#record(redriveId)], [this.#leaseMs]);
+    const [code, , first, position] = await takeScript.run(this.redis, [this.#record(redriveId)], [this.leaseMs]);
     if (code === 'held') return { heldMs: Number(first) };
     return code === 'taken' ? { redriveId, fence: Number(first), position: Number(position) } : undefined;
   }
 
   /** The calls of a batch; undefined when there are none, or when no key of this fleet signed them. */
   async batch({ redriveId, position }: HeldRedrive): Promise<readonly RedrivenCall[] | undefined> {
-    const text = await this.#redis.lindex(this.#calls(redriveId), position);
-    if (text === null) return undefined;
-    const { signature, text: calls } = JSON.parse(text) as { readonly signature: string; readonly text: string };
-    if (!this.#signatures.verify('redrive-calls', [redriveId, `${position}`], calls, signature)) return undefined;
-    return JSON.parse(calls) as RedrivenCall[];
+    const text = await this.redis.lindex(this.#calls(redriveId), position);
+    const id = [redriveId, `${position}`];
+    return verifiedText<{ readonly batch: RedrivenCall[] }>(this.signatures, 'redrive-calls', id, text ?? '')?.batch;
   }
 
   /** Writes what became of a batch; its lease begins again. */
   async advance(held: HeldRedrive, { started, skipped }: BatchResult): Promise<RedriveState | 'fenced'> {
     const { redriveId, fence, position } = held;
     const [code] = await advanceScript.run(
-      this.#redis,
+      this.redis,
       [this.#record(redriveId), this.#calls(redriveId), this.#running, this.#skipped(redriveId)],
-      [redriveId, fence, position, started, this.#leaseMs, KEPT_MS, ...skipped.map((call) => JSON.stringify(call))],
+      [redriveId, fence, position, started, this.leaseMs, KEPT_MS, ...skipped.map((call) => JSON.stringify(call))],
     );
     return code as RedriveState | 'fenced';
   }
 
   /** Undefined when there is none. */
   async stop(redriveId: string): Promise<RedriveState | undefined> {
-    const [state] = await stopScript.run(this.#redis, [this.#record(redriveId), this.#running], [redriveId]);
+    const [state] = await stopScript.run(this.redis, [this.#record(redriveId), this.#running], [redriveId]);
     return state === '' ? undefined : (state as RedriveState);
-  }
-
-  #signed(kind: string, id: readonly string[], value: unknown): string {
-    const text = JSON.stringify(value);
-    return JSON.stringify({ signature: this.#signatures.sign(kind, id, text), text });
-  }
-
-  get #all(): string {
-    return `${this.#base}:all`;
-  }
-
-  get #running(): string {
-    return `${this.#base}:running`;
   }
 
   #record(redriveId: string): string {
