@@ -36,11 +36,11 @@ export interface AdapterOptions extends ExportOptions {
   readonly maxOutputBytes?: number;
 }
 
-export type CallNotice =
-  | ({ readonly type: 'progress' } & SessionEvents['progress'][0])
-  | ({ readonly type: 'pending' } & SessionEvents['pending'][0])
-  | ({ readonly type: 'retrying' } & SessionEvents['retrying'][0])
-  | ({ readonly type: 'approval-requested' } & SessionEvents['approval-requested'][0]);
+const NOTICES = ['progress', 'pending', 'retrying', 'approval-requested'] as const;
+
+export type CallNotice = {
+  [Type in (typeof NOTICES)[number]]: { readonly type: Type } & SessionEvents[Type][0];
+}[(typeof NOTICES)[number]];
 
 export interface ModelAnswer {
   /** The content for the model, at least one part. Errors consist of text. */
@@ -163,15 +163,11 @@ export class ModelTools {
       notices.push(notice);
       resume();
     };
-    const listeners = {
-      progress: (event: SessionEvents['progress'][0]) => onNotice({ type: 'progress', ...event }),
-      pending: (event: SessionEvents['pending'][0]) => onNotice({ type: 'pending', ...event }),
-      retrying: (event: SessionEvents['retrying'][0]) => onNotice({ type: 'retrying', ...event }),
-      'approval-requested': (event: SessionEvents['approval-requested'][0]) =>
-        onNotice({ type: 'approval-requested', ...event }),
-    } as const;
-    events.on('progress', listeners.progress).on('pending', listeners.pending).on('retrying', listeners.retrying);
-    events.on('approval-requested', listeners['approval-requested']);
+    const listeners = NOTICES.map((type) => {
+      const listener = (event: object) => onNotice({ type, ...event } as CallNotice);
+      return { type, listener } as const;
+    });
+    for (const { type, listener } of listeners) events.on(type, listener);
     try {
       const submission = await this.#session.submit(name, params, options);
       if (submission.kind === 'answered') return submission.result;
@@ -191,8 +187,7 @@ export class ModelTools {
         if (notices.length === 0) await Promise.race([ended, new Promise<void>((resolve) => (resume = resolve))]);
       }
     } finally {
-      events.off('progress', listeners.progress).off('pending', listeners.pending).off('retrying', listeners.retrying);
-      events.off('approval-requested', listeners['approval-requested']);
+      for (const { type, listener } of listeners) events.off(type, listener);
     }
   }
 

@@ -67,26 +67,12 @@ export class RedriveRunner {
 
   /** Periodically checks for redrives that no process runs. The returned function ends that. */
   watch(): () => void {
-    const { redrives, schedule = backgroundSchedule, onError } = this.#deps;
-    let stop = () => {};
-    let stopped = false;
+    const { redrives, onError } = this.#deps;
     const sweep = async () => {
-      for (const redriveId of await redrives.running()) if (!stopped && !this.#closed) void this.run(redriveId);
+      for (const redriveId of await redrives.running()) if (!this.#closed) void this.run(redriveId);
     };
-    const next = () => {
-      stop = schedule(
-        () =>
-          void sweep()
-            .catch(onError)
-            .finally(() => !stopped && !this.#closed && next()),
-        Math.min(SWEEP_MS, redrives.leaseMs),
-      );
-    };
-    next();
-    return () => {
-      stopped = true;
-      stop();
-    };
+    const timer = setInterval(() => void sweep().catch(onError), Math.min(SWEEP_MS, redrives.leaseMs)).unref();
+    return () => clearInterval(timer);
   }
 
   /** Stops after the current batch. */
