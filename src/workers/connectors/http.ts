@@ -7,6 +7,7 @@ import { evaluateExpression, isEmpty } from '../../shared/connectors/jmespath.ts
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import { qualifiedName, type ToolContext, type ToolResult } from '../../shared/tools/tool.ts';
+import { parseWithLongNumbersAsText } from '../../shared/util/json/exact-json.ts';
 import { decodeDocument } from '../../shared/util/text/charset.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { isForAnyOrigin } from '../context/network.ts';
@@ -273,7 +274,7 @@ class Exchange {
     if (!isJson && result === undefined && pagination === undefined) return this.#redactText(text);
     let content: unknown;
     try {
-      content = parsedJson(text);
+      content = parseWithLongNumbersAsText(text);
     } catch {
       if (!isJson || !response.ok) return this.#redactText(text);
       throw new PawlError('RESULT_INVALID', 'The service labels its answer as JSON, but it does not parse as JSON.');
@@ -334,17 +335,6 @@ function nextLink(header: string): string | undefined {
 /** Whether bytes hold a character that no text has. */
 function isBinary(bytes: Uint8Array): boolean {
   return bytes.includes(0) || !isUtf8(bytes);
-}
-
-/**
- * Parses JSON; an integer with more digits than a number can hold becomes a string, because an ID with rounded digits
- * would be another one.
- */
-function parsedJson(text: string): unknown {
-  if (!/\d{16}/.test(text)) return JSON.parse(text);
-  return JSON.parse(text, (_key, value: unknown, { source = '' }: { readonly source?: string } = {}) =>
-    typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? source : value,
-  );
 }
 
 async function bytesOf(response: Response, maxBytes: number): Promise<Uint8Array> {

@@ -3,6 +3,7 @@ import { classify, isToolError, stackOf } from '../../shared/errors/classify-err
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
 import type { RetryPolicy } from '../../shared/retries/retry.ts';
+import { acceptingDigits } from '../../shared/schema/long-integers.ts';
 import { fitted, type Validator } from '../../shared/schema/validator.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { isPending } from '../../shared/tools/pending.ts';
@@ -222,13 +223,18 @@ export function checkedResult(
   return fitResult(result, { tool, validateOutput }, validation);
 }
 
-/** Accepts null for an optional field of the output: the tool has run, and refusing its output would not undo it. */
+/**
+ * Accepts null for an optional field of the output, and a text of digits for a whole number beyond 2^53: the tool has run, and refusing
+ * its output would not undo it.
+ */
 async function fitResult(
   result: ToolResult<unknown>,
   { tool, validateOutput }: { readonly tool: AnyTool; readonly validateOutput: Validator },
   validation: ReturnType<Validator>,
 ): Promise<AttemptResult> {
-  const { value: output, issues } = await fitted(tool.outputSchema ?? {}, validateOutput, result.output, validation);
+  const accepting = acceptingDigits(validateOutput);
+  const found = accepting(result.output, validation);
+  const { value: output, issues } = await fitted(tool.outputSchema ?? {}, accepting, result.output, found);
   if (issues.length === 0) return { kind: 'value', result: output === result.output ? result : { ...result, output } };
   const list = issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ');
   return invalidResult(`The output of ${tool.name} does not match its schema: ${list}.`);

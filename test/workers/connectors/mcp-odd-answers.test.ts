@@ -100,6 +100,11 @@ const ODD_LINES: readonly (readonly string[])[] = [
   [answer.replace('"content"', '"isError":0,"content"')],
   [answer.replace('[{"type":"text","text":"said"}]', '{"type":"text","text":"said"}')],
   [answer.replace('[{"type":"text","text":"said"}]', '"said"')],
+  // A second answer is ignored, and the next call has its own.
+  [answer, answer],
+  [answer, answer.replace('said', 'said again'), answer],
+  [answer, '{"jsonrpc":"2.0","id":"ID","error":{"code":-32000,"message":"late"}}'],
+  [answer, '{"jsonrpc":"2.0","id":0,"result":{}}'],
 ];
 const messages = ODD_LINES.map((lines) => lines.map((line) => line.slice(0, 60)).join(' '));
 
@@ -241,6 +246,53 @@ test('an output whose only mismatch is null for an optional member is a success'
     a: 2,
   });
   expect((await says({ content: [], structuredContent: { a: null } })).error?.code).toBe('RESULT_INVALID');
+});
+
+const LONG = '12345678901234567890';
+const longStructure = `{"id":${LONG},"ids":[{"of":-${LONG}},{"of":1}],"reference":"${LONG}","huge":1e400}`;
+const exact = { id: LONG, ids: [{ of: `-${LONG}` }, { of: 1 }], reference: LONG, huge: '1e400' };
+
+test.each(['stdio', 'application/json', 'text/event-stream'] as const)(
+  'whole numbers that a number cannot hold keep all digits, over %s',
+  async (type) => {
+    const { writes } = await (type === 'stdio' ? overStdio() : overHttp(type));
+    const lines = [answer.replace('"content"', `"structuredContent":${longStructure},"content"`)];
+    expect(contentOf(await writes(lines))).toEqual(exact);
+  },
+);
+
+test('whole numbers that a number cannot hold fit an output that is declared as numbers', async () => {
+  const fleet = await startMcpFleet();
+  const item = { type: 'object', properties: { of: { type: 'integer', maximum: 9223372036854775807n } } };
+  const outputSchema = {
+    type: 'object',
+    properties: {
+      id: { anyOf: [{ type: 'integer' }, { type: 'null' }] },
+      ids: { type: 'array', items: item },
+      reference: { type: 'string' },
+      note: { type: 'string' },
+    },
+  };
+  const definitions = [{ name: 'writes', inputSchema: { type: 'object' }, outputSchema }];
+  const written = JSON.stringify(definitions, (_name, value) =>
+    typeof value === 'bigint' ? JSON.rawJSON(String(value)) : value,
+  );
+  await writeFile(join(fleet.folder, 'definitions.json'), written);
+  await fleet.bring('odd', fleet.odd());
+  const many = Array.from({ length: 30 }, () => `{"of":${LONG.slice(0, 18)}}`).join(',');
+  const lines = [
+    answer.replace(
+      '"content"',
+      `"structuredContent":{"id":${LONG},"ids":[${many}],"reference":"${LONG}","note":null},"content"`,
+    ),
+    answer.replace('"said"', JSON.stringify(`{"id":${LONG},"ids":[],"reference":"${LONG}"}`)),
+    answer.replace('"content"', '"structuredContent":{"id":"many"},"content"'),
+  ];
+  const says = (line: string) => fleet.session.call('writes', { lines: [line] }, { namespace: 'mcp.odd' });
+  const ids = Array.from({ length: 30 }, () => ({ of: LONG.slice(0, 18) }));
+  expect(contentOf(await says(lines[0] ?? ''))).toEqual({ id: LONG, ids, reference: LONG });
+  expect(contentOf(await says(lines[1] ?? ''))).toEqual({ id: LONG, ids: [], reference: LONG });
+  expect((await says(lines[2] ?? '')).error?.code).toBe('RESULT_INVALID');
 });
 
 test('an odd entry in a list of tools is named, and hides no other', async () => {

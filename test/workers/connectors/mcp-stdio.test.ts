@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { AnswerReader } from '../../../src/workers/connectors/mcp/incoming.ts';
 import { StdioTransport } from '../../../src/workers/connectors/mcp/stdio.ts';
 import { detectIsolation } from '../../../src/workers/context/processes.ts';
 import { protectFile } from '../../../src/workers/workspace/protected-paths.ts';
@@ -24,6 +25,7 @@ test.skipIf(!(await detectIsolation()).includes('bubblewrap'))(
       },
       settings: { dataDir: temporaryFolder(), sandbox: 'required' },
       environment: process.env,
+      answers: new AnswerReader(),
     });
     await transport.start();
     await eventually(() => existsSync(config));
@@ -52,6 +54,7 @@ async function homePartition(change: { readonly folder?: string; readonly enviro
     },
     settings: { dataDir, sandbox: 'required' },
     environment: { ...process.env, HOME: '/root' },
+    answers: new AnswerReader(),
   });
   const said = new Promise<string>((resolve) => {
     transport.onmessage = (message) => resolve((message as { method: string }).method);

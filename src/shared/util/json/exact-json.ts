@@ -7,7 +7,7 @@ export type ExactJson =
   | { readonly kind: 'problem'; readonly problem: string };
 
 /** Only such numbers can be too long for a number of 64 bits. */
-const LONG_NUMBER = /\d{16}|\d[eE]\+?\d{3}/;
+export const LONG_NUMBER = /\d{16}|\d[eE]\+?\d{3}/;
 const QUOTED_LENGTH = 40;
 
 /** Reads a text, or bytes, which must be UTF-8. A byte order mark in front is skipped. */
@@ -33,6 +33,28 @@ export function readExactJson(source: Uint8Array | string): ExactJson {
     if (error instanceof RangeError) return { kind: 'problem', problem: 'is nested too deeply' };
     return { kind: 'problem', problem: `is not JSON: ${startOf((error as Error).message, 200)}` };
   }
+}
+
+/**
+ * Parses an answer that cannot be asked for again. A whole number beyond 2^53 becomes a text with all its digits, because an ID with
+ * rounded digits would be another one. So does a number that is beyond all numbers. Throws `SyntaxError`.
+ */
+export function parseWithLongNumbersAsText(text: string): unknown {
+  if (!LONG_NUMBER.test(text)) return JSON.parse(text);
+  const keep = (_name: string, value: unknown, { source = '' }: { readonly source?: string } = {}): unknown =>
+    typeof value === 'number' && (isLongInteger(source) || !Number.isFinite(value)) ? source : value;
+  try {
+    return JSON.parse(text, keep);
+  } catch (error) {
+    // Only the replacement of numbers recurses.
+    if (error instanceof RangeError) return JSON.parse(text);
+    throw error;
+  }
+}
+
+/** Whether a text is a whole number beyond 2^53. */
+export function isLongInteger(text: string): boolean {
+  return /^-?\d{16,}$/.test(text) && !Number.isSafeInteger(Number(text));
 }
 
 /** A whole number with more digits than a number holds becomes a different one, and one beyond all numbers is infinite. */

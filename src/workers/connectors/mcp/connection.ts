@@ -17,6 +17,7 @@ import { endOf } from '../../../shared/util/text/text-cut.ts';
 import { DefinitionCache, readDefinitions, unlessAborted } from './definitions.ts';
 import { connectFailure, requestFailure } from './failures.ts';
 import { openHttpTransport } from './http.ts';
+import { AnswerReader } from './incoming.ts';
 import { StdioTransport } from './stdio.ts';
 
 export interface McpConnectionDeps {
@@ -39,6 +40,9 @@ const IDLE_MS = 10 * 60_000;
 const FIRST_REST_MS = 250;
 const LONGEST_REST_MS = 30_000;
 
+/** The beginning of the SDK's message about an answer that no request waits for; the answer follows as JSON. */
+const UNKNOWN_ID = 'Received a response for an unknown message ID: ';
+
 interface Open {
   readonly client: Client;
   readonly transport: Transport;
@@ -49,8 +53,7 @@ interface Open {
   /** The connection takes no further calls, and is closed after its last one. */
   isRetired: boolean;
   readonly definitions: DefinitionCache;
-  /** The number of abandoned requests: answers to them may still arrive and are no fault. */
-  abandoned: number;
+  readonly answers: AnswerReader;
 }
 
 export class McpConnection {
@@ -120,10 +123,7 @@ export class McpConnection {
         this.#failures = 0;
         return result;
       } catch (error) {
-        if (signal.aborted) {
-          open.abandoned += 1;
-          throw signal.reason;
-        }
+        if (signal.aborted) throw signal.reason;
         const { failure, gone } = requestFailure(error, open, this.server);
         if (gone) this.#retire(open);
         throw failure;
@@ -201,9 +201,10 @@ export class McpConnection {
       },
     };
     const client = new Client({ name: 'pawl', version: pawlVersion }, options);
-    const transport = this.#transport((broken) => (broken instanceof PawlError ? broken : this.#lost(open)));
+    const answers = new AnswerReader();
+    const transport = this.#transport(answers, (broken) => (broken instanceof PawlError ? broken : this.#lost(open)));
     const definitions = new DefinitionCache(this.server, (signal) => this.definitions(signal));
-    open = { client, transport, fault: undefined, calls: 0, isRetired: false, definitions, abandoned: 0 };
+    open = { client, transport, fault: undefined, calls: 0, isRetired: false, definitions, answers };
     const opened = open;
     client.onclose = () => this.#closed(opened);
     client.onerror = (error) => this.#onSdkError(opened, error);
@@ -220,7 +221,7 @@ export class McpConnection {
     return open;
   }
 
-  #transport(lost: (broken: Error | undefined) => Error): Transport {
+  #transport(answers: AnswerReader, lost: (broken: Error | undefined) => Error): Transport {
     const { settings, environment, messageTimeoutMs } = this.#deps;
     const options = this.#options;
     if (options.transport === 'http')
@@ -229,6 +230,7 @@ export class McpConnection {
         connection: options,
         allowedHosts: settings.allowedHosts,
         environment,
+        answers,
         lost,
       });
     return new StdioTransport({
@@ -236,6 +238,7 @@ export class McpConnection {
       connection: options,
       settings,
       environment,
+      answers,
       ...(messageTimeoutMs === undefined ? {} : { messageTimeoutMs }),
     });
   }
@@ -243,9 +246,11 @@ export class McpConnection {
   /** The SDK reports every message here that it could not match. */
   #onSdkError(open: Open, error: Error): void {
     if (open.transport instanceof StdioTransport) open.fault ??= open.transport.fault;
-    if (!error.message.startsWith('Received a response for an unknown message ID')) return;
-    if (open.abandoned > 0) {
-      open.abandoned -= 1;
+    if (!error.message.startsWith(UNKNOWN_ID)) return;
+    const { id } = JSON.parse(error.message.slice(UNKNOWN_ID.length)) as { readonly id?: unknown };
+    if (open.answers.wasSent(id)) {
+      const { log } = this.#deps;
+      log.warn({ event: 'mcp_answer_ignored', server: this.server }, 'a second answer to a request, or a late one');
       return;
     }
     const message = `The MCP server ${this.server} answered a request that was never sent; the connection was closed.`;

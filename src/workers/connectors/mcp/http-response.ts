@@ -1,7 +1,8 @@
 /** Rewrites the HTTP responses of MCP servers into a form that the SDK can parse. */
 import type { JSONRPCMessage } from '@modelcontextprotocol/client';
 import type { PawlError } from '../../../shared/errors/failure.ts';
-import { isBrokenAnswer, messagesIn, notMessage } from './incoming.ts';
+import { LONG_NUMBER } from '../../../shared/util/json/exact-json.ts';
+import { isBrokenAnswer, messagesIn, notMessage, parseMessage } from './incoming.ts';
 
 /** Returns the same response with its valid messages alone. `onBroken` is called for an answer that is no message. */
 export function readableResponse(response: Response, server: string, onBroken: (fault: PawlError) => void): Response {
@@ -23,7 +24,7 @@ export function readableResponse(response: Response, server: string, onBroken: (
     const text = await response.text();
     let value: unknown;
     try {
-      value = JSON.parse(text);
+      value = parseMessage(text);
     } catch {
       throw notMessage(server, text);
     }
@@ -47,12 +48,12 @@ function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): Trans
       .join('\n');
     let data: unknown;
     try {
-      data = JSON.parse(text);
+      data = parseMessage(text);
     } catch {
       return event;
     }
     const messages = messagesOf(data);
-    if (messages.length === 1 && messages[0] === data) return event;
+    if (messages.length === 1 && messages[0] === data && !LONG_NUMBER.test(text)) return event;
     const [head, ...others] = messages.map((message) => `data: ${JSON.stringify(message)}`);
     if (head === undefined) return event;
     const first = [...lines.filter((line) => line !== '' && !isData(line)), head];

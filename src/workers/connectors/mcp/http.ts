@@ -15,7 +15,7 @@ import type { Environment } from '../../../shared/config/variables.ts';
 import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
 import { openNetwork } from '../../context/network.ts';
 import { readableResponse } from './http-response.ts';
-import { AnswerReader } from './incoming.ts';
+import type { AnswerReader } from './incoming.ts';
 import { MAX_MESSAGE_BYTES } from './stdio.ts';
 import { resolveValues } from './values.ts';
 
@@ -41,6 +41,7 @@ export interface HttpTransportOptions {
   readonly connection: Extract<McpConnectionOptions, { transport: 'http' }>;
   readonly allowedHosts: readonly string[];
   readonly environment: Environment;
+  readonly answers: AnswerReader;
   /** Creates the error for a call whose answer will not come. Other calls of the connection are not affected. */
   lost(broken: Error | undefined): Error;
 }
@@ -62,7 +63,7 @@ export function openHttpTransport(options: HttpTransportOptions): Transport {
     requestInit: { headers: resolveValues(headers, environment) },
     reconnectionOptions: RECONNECT,
   });
-  reportLostAnswers(transport, options.lost);
+  reportLostAnswers(transport, options);
   const close = transport.close.bind(transport);
   transport.close = async () => {
     // This tells servers that keep sessions to end this one. A failure does not matter.
@@ -80,9 +81,11 @@ export function openHttpTransport(options: HttpTransportOptions): Transport {
  * Answers a request with an error when its stream has ended without an answer. The SDK reports the end to the transport
  * alone, and not whether the answer came before.
  */
-function reportLostAnswers(transport: StreamableHTTPClientTransport, lost: HttpTransportOptions['lost']): void {
+function reportLostAnswers(
+  transport: StreamableHTTPClientTransport,
+  { answers, lost }: Pick<HttpTransportOptions, 'answers' | 'lost'>,
+): void {
   const unanswered = new Set<RequestId>();
-  const answers = new AnswerReader();
   // The client calls this handler before its own.
   transport.onmessage = (message) => {
     answers.read(message);

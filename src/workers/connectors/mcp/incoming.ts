@@ -10,6 +10,7 @@ import {
   type RequestId,
 } from '@modelcontextprotocol/client';
 import { PawlError } from '../../../shared/errors/failure.ts';
+import { parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { readableBlock, readableContents } from './results.ts';
 
@@ -18,6 +19,20 @@ type Json = Readonly<Record<string, unknown>>;
 /** JSON-RPC's "internal error", for an error without a code. */
 const NO_CODE = -32_603;
 const MAX_DEPTH = 64;
+
+/**
+ * Parses one message. Numbers of results that a number cannot hold become texts. Definitions of tools keep theirs: there they are bounds
+ * of schemas. Throws `SyntaxError`.
+ */
+export function parseMessage(text: string): unknown {
+  const value = parseWithLongNumbersAsText(text);
+  return isListOfTools(value) ? JSON.parse(text) : value;
+}
+
+function isListOfTools(value: unknown): boolean {
+  const result = isObject(value) ? value['result'] : undefined;
+  return isObject(result) && Array.isArray(result['tools']) && !('content' in result);
+}
 
 export interface Received {
   readonly messages: readonly JSONRPCMessage[];
@@ -96,12 +111,20 @@ const COMPLETE = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
 /** Rewrites answers, by the request that they belong to, into the form that the SDK accepts. */
 export class AnswerReader {
   readonly #requests = new Map<RequestId, string>();
+  #lastId = -1;
 
   /** Records a request, so that its answer is read accordingly. */
   sent(message: JSONRPCMessage): void {
-    if (isJSONRPCRequest(message)) this.#requests.set(message.id, message.method);
-    else if (isJSONRPCNotification(message) && message.method === 'notifications/cancelled')
+    if (isJSONRPCRequest(message)) {
+      this.#requests.set(message.id, message.method);
+      this.#lastId = Math.max(this.#lastId, Number(message.id));
+    } else if (isJSONRPCNotification(message) && message.method === 'notifications/cancelled')
       this.#requests.delete(message.params?.['requestId'] as RequestId);
+  }
+
+  /** Whether a request with this ID was ever sent. The SDK counts its IDs up. */
+  wasSent(id: unknown): boolean {
+    return typeof id !== 'object' && Number(id) >= 0 && Number(id) <= this.#lastId;
   }
 
   /** Modifies the message in place, because the SDK already holds it. */

@@ -4,6 +4,7 @@ import type { CallToolResult } from '@modelcontextprotocol/client';
 import { ToolError } from '../../../shared/errors/failure.ts';
 import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
 import type { ContentBlock, ToolResult } from '../../../shared/tools/tool.ts';
+import { parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
@@ -28,7 +29,7 @@ export function toolResult(result: CallToolResult, declaresOutput = false): Tool
 /** Older servers return their declared output as text alone. */
 function parsedOr(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseWithLongNumbersAsText(text);
   } catch {
     return text;
   }
@@ -66,7 +67,7 @@ const TEXT = /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|yaml)\b)/i;
 /** Whether a text repeats the structured content. Servers write it as text, too, for clients that read text alone. */
 function saysSame(text: string, structured: unknown): boolean {
   try {
-    return canonicalJson(JSON.parse(text)) === canonicalJson(structured);
+    return canonicalJson(parseWithLongNumbersAsText(text)) === canonicalJson(structured);
   } catch {
     return text === structured;
   }

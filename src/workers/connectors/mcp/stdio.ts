@@ -16,7 +16,7 @@ import { endOf } from '../../../shared/util/text/text-cut.ts';
 import { prepareProgram } from '../../context/processes.ts';
 import type { ProgramEnvironment } from '../../sandbox/environment.ts';
 import { startTree, type Tree } from '../../sandbox/process-tree.ts';
-import { AnswerReader, isBrokenAnswer, messagesIn, notMessage } from './incoming.ts';
+import { type AnswerReader, isBrokenAnswer, messagesIn, notMessage, parseMessage } from './incoming.ts';
 import { resolveValues } from './values.ts';
 
 /** The largest message, in bytes. Tool results are capped far below it; lists of tools are not. */
@@ -30,6 +30,7 @@ export interface StdioOptions {
   readonly connection: Extract<McpConnectionOptions, { transport: 'stdio' }>;
   readonly settings: Pick<Settings, 'dataDir' | 'sandbox'>;
   readonly environment: Environment;
+  readonly answers: AnswerReader;
   readonly messageTimeoutMs?: number;
 }
 
@@ -58,7 +59,6 @@ export class StdioTransport implements Transport {
   readonly #options: StdioOptions;
   readonly #abort = new AbortController();
   readonly #closing = new PawlError('CANCELLED', 'The connection was closed.');
-  readonly #answers = new AnswerReader();
   #tree: Tree | undefined;
   #parts: Buffer[] = [];
   #bytes = 0;
@@ -174,7 +174,7 @@ export class StdioTransport implements Transport {
   #line(line: string): void {
     let value: unknown;
     try {
-      value = JSON.parse(line);
+      value = parseMessage(line);
     } catch {
       value = undefined;
     }
@@ -191,7 +191,7 @@ export class StdioTransport implements Transport {
    * that a progress report would otherwise come too late for its request.
    */
   #deliver(message: JSONRPCMessage): void {
-    this.#answers.read(message);
+    this.#options.answers.read(message);
     this.#delivered = this.#delivered.then(() => {
       this.onmessage?.(message);
       return 'id' in message ? undefined : new Promise((resolve) => setImmediate(resolve));
@@ -209,7 +209,7 @@ export class StdioTransport implements Transport {
           nothingHappened: true,
         })
       );
-    this.#answers.sent(message);
+    this.#options.answers.sent(message);
     await new Promise<void>((resolve, reject) => {
       stdin.write(`${JSON.stringify(message)}\n`, (error) => (error ? reject(this.fault ?? error) : resolve()));
     });
