@@ -202,11 +202,16 @@ function licencesOf(modules) {
     .join(`\n${'-'.repeat(80)}\n\n`);
 }
 
-/** Modules find files beside them by `import.meta.url`, which goes on naming the module's own place in the tree. */
+/**
+ * Modules find files beside them by `import.meta.url`, which goes on naming the module's own place in the tree. No file is there, so
+ * the place is written in a form in which webpack does not look for one. A bundle of CommonJS has no `import.meta.url`.
+ */
 function keepPlaces(roots) {
   return {
     name: 'keep-places',
     transform(code, id) {
+      // Rolldown's own `require` runs when it is loaded, even if nothing is required.
+      if (id.includes('rolldown/runtime')) return code.replaceAll('import.meta.url', '(import.meta.url || __filename)');
       const root = roots.find((folder) => id.startsWith(folder)) ?? ROOT;
       const place = relative(root, id).replaceAll('\\', '/').replace(/\.ts$/, '.js');
       return code.includes('import.meta.url') ? code.replaceAll('import.meta.url', `PLACE_OF("${place}")`) : null;
@@ -214,7 +219,7 @@ function keepPlaces(roots) {
     renderChunk: (code, { fileName }) =>
       code.replaceAll(/PLACE_OF\("(?<place>[^"]+)"\)/g, (_all, place) => {
         const path = relative(dirname(fileName), place).replaceAll('\\', '/');
-        return `new URL("${path.startsWith('.') ? path : `./${path}`}", import.meta.url).href`;
+        return `(import.meta.url && new URL("${path.startsWith('.') ? path : `./${path}`}", String(import.meta.url)).href)`;
       }),
   };
 }

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
 import { builtPackage } from './helpers/built-package.ts';
 import { startProgram } from './helpers/process.ts';
@@ -15,6 +15,25 @@ const entries = Object.values(exports)
   .filter((entry) => entry !== 'types');
 
 const packageFolder = builtPackage();
+
+/** What the modules of Node 18 lack, as far as Pawl may use it. */
+const LATER =
+  /^(?:hash|argon2|argon2Sync|partialDeepStrictEqual|glob|globSync|openAsBlob|mkdtempDisposable(?:Sync)?|matchesGlob|enableCompileCache|findPackageJSON|flushCompileCache|getCompileCacheDir|registerHooks|stripTypeScriptTypes|duplexPair|getCACertificates|setDefaultCACertificates|getCallSites|parseEnv|styleText|crc32|\w*[zZ]std\w*)$/;
+
+test('no module imports by name what an older Node lacks: it would fail before it can say which Node is needed', () => {
+  const folder = fileURLToPath(new URL('../src/', import.meta.url));
+  const sources = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+  expect(sources.length).toBeGreaterThan(300);
+  const named = sources.flatMap((file) =>
+    [...readFileSync(join(folder, file), 'utf8').matchAll(/^import \{([^}]*)\} from 'node:/gm)].flatMap(
+      ([, names = '']) =>
+        names
+          .split(',')
+          .flatMap((name) => (LATER.test(name.trim().split(' ')[0] ?? '') ? [`${file}: ${name.trim()}`] : [])),
+    ),
+  );
+  expect(named).toEqual([]);
+});
 
 /** The first Node on the path that is too old for Pawl. */
 const oldNode = (process.env['PATH'] ?? '')

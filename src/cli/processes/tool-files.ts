@@ -3,7 +3,7 @@
  * means the Pawl that runs it, and libraries that are missing there, such as `zod`, are taken from Pawl's own.
  */
 import { existsSync, realpathSync, statSync } from 'node:fs';
-import { createRequire, registerHooks } from 'node:module';
+import nodeModule, { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { isPromise } from 'node:util/types';
@@ -174,7 +174,7 @@ function lendOwnLibraries(): Installed {
   if (installed !== undefined) return installed;
   const loaded: string[] = [];
   const guessed = new Set<string>();
-  registerHooks({
+  nodeModule.registerHooks({
     resolve(specifier, context, nextResolve) {
       // The lookup comes from `requireHere`.
       if (context.parentURL === OWN_PLACE) return nextResolve(specifier, context);

@@ -1,5 +1,6 @@
 /** Canonical JSON (RFC 8785): equal values give equal text. */
-import { hash } from 'node:crypto';
+// A named import would fail on a Node that lacks the function, before the required version can be printed.
+import crypto from 'node:crypto';
 import { PawlError } from '../errors/failure.ts';
 
 /** Deeper nesting is refused: no tool needs it, and recursion must end. */
@@ -78,5 +79,5 @@ function notJson(value: unknown): PawlError {
 
 /** SHA-256, base64url: 43 characters that are safe in Redis keys, job IDs and URLs. */
 export function digest(text: string | Buffer): string {
-  return hash('sha256', text, 'base64url');
+  return crypto.hash('sha256', text, 'base64url');
 }

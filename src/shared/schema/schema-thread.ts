@@ -9,11 +9,9 @@ import { isMarkedValid } from './schema.ts';
 import type { SanitizedSchema } from './schema-sanitize.ts';
 import type { ThreadAnswer, ThreadTask } from './schema-thread-main.ts';
 
-/** The thread's own file, which this thread does not load. */
-const FILE = new URL(
-  import.meta.url.endsWith('.ts') ? './schema-thread-main.ts' : './schema-thread-main.js',
-  import.meta.url,
-);
+/** The thread's own file, which this thread does not load. A bundle of CommonJS knows no place of its own. */
+const fileOfThread = () =>
+  new URL(import.meta.url.endsWith('.ts') ? './schema-thread-main.ts' : './schema-thread-main.js', import.meta.url);
 
 /** The time for one check. */
 const CHECK_LIMIT_MS = 2_000;
@@ -112,13 +110,13 @@ function next(): void {
     thread?.unref();
     return;
   }
-  thread ??= startThread();
-  thread.ref();
   const limitMs = running.limitMs();
   try {
+    thread ??= startThread();
+    thread.ref();
     thread.postMessage(running.task());
   } catch (error) {
-    // JSON has no form for the value.
+    // JSON has no form for the value, or the thread cannot start.
     end((job) => job.reject(error instanceof Error ? error : new Error(String(error))));
     return;
   }
@@ -141,7 +139,10 @@ function stopThread(why: 'too-long' | 'too-much-memory'): void {
 }
 
 function startThread(): Worker {
-  const started = new Worker(FILE, { name: 'schemas', resourceLimits: { maxOldGenerationSizeMb: MAX_MEMORY_MB } });
+  const started = new Worker(fileOfThread(), {
+    name: 'schemas',
+    resourceLimits: { maxOldGenerationSizeMb: MAX_MEMORY_MB },
+  });
   const isPresent = () => thread === started;
   started.on('message', (answer: ThreadAnswer) => {
     if (isPresent()) end((job) => job.resolve(answer));

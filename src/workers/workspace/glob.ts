@@ -1,5 +1,5 @@
 /** Matches paths against globs as ripgrep does, and rejects globs that would take too long to match. */
-import { matchesGlob } from 'node:path';
+import nodePath from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
 
 /** The most patterns that the braces of a glob may expand to. */
@@ -44,7 +44,7 @@ const HIDDEN = /(?<=^|\/)\./;
 const shownNames = (path: string): string => path.replaceAll(new RegExp(HIDDEN, 'g'), '\uE000');
 
 function fits(path: string, glob: string): boolean {
-  return matchesGlob(path, glob) || (!glob.includes('/') && matchesGlob(path, `**/${glob}`));
+  return nodePath.matchesGlob(path, glob) || (!glob.includes('/') && nodePath.matchesGlob(path, `**/${glob}`));
 }
 
 /**
