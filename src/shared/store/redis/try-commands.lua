@@ -1,20 +1,20 @@
--- Tries the commands of the other scripts on a key of its own.
+-- Tries the commands of the other scripts, of BullMQ's and of the code on a key of its own.
 --
 -- KEYS  1 a key for trials
 -- Returns the names of the commands that this user or server refuses, in lower case
 local key = KEYS[1]
 local tried = {
-  {'DEL', key}, {'UNLINK', key}, {'EXISTS', key}, {'SET', key, '1'}, {'GET', key},
+  {'DEL', key}, {'UNLINK', key}, {'EXISTS', key}, {'SET', key, '1'}, {'GET', key}, {'MGET', key},
   {'INCR', key}, {'INCRBY', key, '1'},
   {'PEXPIRE', key, '1000'}, {'PEXPIREAT', key, '1'}, {'PTTL', key}, {'PERSIST', key},
-  {'HSET', key, 'f', '1'}, {'HSETNX', key, 'f', '1'}, {'HGET', key, 'f'}, {'HMGET', key, 'f'}, {'HGETALL', key}, {'HVALS', key},
+  {'HSET', key, 'f', '1'}, {'HMSET', key, 'f', '1'}, {'HSETNX', key, 'f', '1'}, {'HGET', key, 'f'}, {'HMGET', key, 'f'}, {'HGETALL', key}, {'HVALS', key},
   {'HLEN', key}, {'HRANDFIELD', key, '1'}, {'HEXISTS', key, 'f'}, {'HINCRBY', key, 'f', '1'}, {'HINCRBYFLOAT', key, 'f', '1'}, {'HDEL', key, 'f'},
-  {'ZADD', key, '1', 'm'}, {'ZINCRBY', key, '1', 'm'}, {'ZSCORE', key, 'm'}, {'ZRANK', key, 'm'}, {'ZCARD', key},
-  {'ZCOUNT', key, '1', '1'}, {'ZRANGE', key, '0', '-1'}, {'ZRANGEBYSCORE', key, '1', '1'}, {'ZREVRANGEBYSCORE', key, '1', '1'},
-  {'ZPOPMIN', key}, {'ZREM', key, 'm'}, {'ZREMRANGEBYSCORE', key, '1', '1'},
-  {'SADD', key, 'm'}, {'SCARD', key}, {'SMEMBERS', key}, {'SREM', key, 'm'},
+  {'ZADD', key, '1', 'm'}, {'ZINCRBY', key, '1', 'm'}, {'ZSCORE', key, 'm'}, {'ZMSCORE', key, 'm'}, {'ZRANK', key, 'm'}, {'ZRANDMEMBER', key}, {'ZCARD', key},
+  {'ZCOUNT', key, '1', '1'}, {'ZRANGE', key, '0', '-1'}, {'ZREVRANGE', key, '0', '-1'}, {'ZRANGEBYSCORE', key, '1', '1'}, {'ZREVRANGEBYSCORE', key, '1', '1'},
+  {'ZPOPMIN', key}, {'ZREM', key, 'm'}, {'ZREMRANGEBYSCORE', key, '1', '1'}, {'ZREMRANGEBYRANK', key, '0', '-1'},
+  {'SADD', key, 'm'}, {'SCARD', key}, {'SMEMBERS', key}, {'SRANDMEMBER', key}, {'SREM', key, 'm'},
   {'RPUSH', key, 'v'}, {'LPUSH', key, 'v'}, {'LINDEX', key, '0'}, {'LLEN', key}, {'LRANGE', key, '0', '1'}, {'LREM', key, '1', 'v'},
-  {'LTRIM', key, '0', '1'}, {'LPOP', key},
+  {'LPOS', key, 'v'}, {'LTRIM', key, '0', '1'}, {'RPOPLPUSH', key, key}, {'RPOP', key}, {'LPOP', key},
   {'XADD', key, '*', 'f', '1'}, {'XRANGE', key, '-', '+'}, {'XDEL', key, '1-1'}, {'XTRIM', key, 'MAXLEN', '1'},
   {'TIME'}, {'PUBSUB', 'NUMSUB'},
 }

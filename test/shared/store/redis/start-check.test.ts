@@ -3,17 +3,24 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { connect, startWorker } from '../../../../src/index.ts';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { openBackend } from '../../../../src/shared/store/backend.ts';
 import { connectVerified } from '../../../../src/shared/store/redis/connection.ts';
 import { findRedisBinary } from '../../../../src/shared/store/redis/redis-binary.ts';
+import { silentLogger } from '../../../../src/shared/telemetry/log.ts';
 import { freePort, type Server, startServer } from '../../../chaos/server.ts';
 import { makeCertificates } from '../../../helpers/certificates.ts';
 import { temporaryFolder } from '../../../helpers/context.ts';
 import { startPawl, startProgram } from '../../../helpers/process.ts';
 import { createUser } from '../../../helpers/redis-user.ts';
+import { echo } from '../../../helpers/tools.ts';
 import { createWorld } from '../../../helpers/world.ts';
 
+const BULLMQ_SCRIPTS = fileURLToPath(new URL('../../../../node_modules/bullmq/dist/esm/scripts/', import.meta.url));
+const OTHERWISE = new Set(
+  'PUBLISH SUBSCRIBE UNSUBSCRIBE EVAL EVALSHA MULTI BLPOP BZPOPMIN INFO CONFIG PING SELECT CALL DISCONNECT'.split(' '),
+);
 const STORE = fileURLToPath(new URL('../../../../src/shared/store/', import.meta.url));
 
 async function startOn(redisUrl: string, prefix = 'pawl', mode: 'fail-fast' | 'patient' = 'patient'): Promise<void> {
@@ -80,16 +87,51 @@ describe('a Redis user', () => {
     await expect(startOn(url, prefix)).rejects.toMatchObject({ message: expect.stringContaining(`~${prefix}:*`) });
   });
 
-  test('is tried with every command that a script uses', () => {
+  test.each([
+    ['reads alone', ['-@all', '+@read', '+@connection']],
+    ['what is fast', ['+@all', '-@slow']],
+    ['what is slow', ['+@all', '-@fast']],
+  ])('of %s can do all that a call needs once it has the rules that the start names', async (_kind, rules) => {
+    const { redisUrl, prefix } = await createWorld();
+    const { url, give } = await createUser(redisUrl, prefix, ['~*', '&*', ...rules]);
+    for (let refused = true; refused; ) {
+      refused = false;
+      await startOn(url, prefix).catch(async (error: Error) => {
+        refused = true;
+        const rule = /ACL SETUSER \S+ (.+)$/.exec(error.message)?.[1];
+        if (rule === undefined) throw error;
+        await give(...rule.split(' '));
+      });
+    }
+    const worker = await startWorker({ tools: [echo], redisUrl: url, prefix, log: silentLogger });
+    const pawl = await connect({ redisUrl: url, prefix, log: silentLogger });
+    onTestFinished(async () => {
+      await pawl.close();
+      await worker.close();
+    });
+    const session = await pawl.openSession({ actorId: 'ada' });
+    expect(await session.call(echo, { text: 'said' }, { timeoutMs: 20_000 })).toMatchObject({ status: 'success' });
+  });
+
+  test('is tried with every command that a script, BullMQ or the code uses', () => {
     const used = new Set<string>();
-    const scripts = readdirSync(STORE, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.lua'));
-    expect(scripts.length).toBeGreaterThan(50);
-    for (const file of scripts.filter((name) => !name.endsWith('try-commands.lua')))
-      for (const [, name = ''] of readFileSync(join(STORE, file), 'utf8').matchAll(/redis\.p?call\('([A-Za-z]+)'/g))
-        used.add(name.toUpperCase());
+    const find = (folder: string, file: RegExp, command: RegExp): void => {
+      const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => file.test(name));
+      expect(files.length).toBeGreaterThan(8);
+      for (const name of files)
+        for (const [, first = ''] of readFileSync(join(folder, name), 'utf8').matchAll(command))
+          for (const [word] of first.matchAll(/[A-Za-z]{3,}/g)) used.add(word.toUpperCase());
+    };
+    find(STORE, /(?<!try-commands)\.lua$/, /redis\.p?call\((?:\w+ and )?('\w+'(?: or '\w+')?)/g);
+    find(
+      BULLMQ_SCRIPTS,
+      /^(?:add(?:Standard|Delayed|Prioritized)Job|moveTo(?:Active|Delayed|Finished)|moveStalledJobsToWait|extendLocks?|retryJob|promote|changeDelay|removeJob|getCounts|getRanges|getStateV2)-\d+\.js$/,
+      /call\(["'](\w+)["']/g,
+    );
+    find(STORE, /\.ts$/, /\bredis\.([a-z]+)\(/g);
     const tried = readFileSync(join(STORE, 'redis/try-commands.lua'), 'utf8');
-    // It has no key, and is tried on its own.
-    used.delete('PUBLISH');
+    // They are tried on their own, are methods of the client, or may be missing.
+    for (const name of OTHERWISE) used.delete(name);
     expect([...used].filter((name) => !tried.includes(`{'${name}'`))).toEqual([]);
   });
 });
