@@ -95,7 +95,8 @@ export class LedgerAccess {
     const pending = this.clustered ? (keys[0] as string) : this.#pendingRecords;
     let recordsWritten = false;
     try {
-      const answers = await script.run(this.redis, [pending, ...keys], [batch?.texts ?? '', ...args]);
+      const texts: (string | number)[] = [batch?.texts ?? ''];
+      const answers = await script.run(this.redis, [pending, ...keys], texts.concat(args));
       recordsWritten = answers.pop() === 1 && !this.clustered;
       return { answers, recordsWritten };
     } finally {

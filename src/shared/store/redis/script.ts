@@ -53,14 +53,16 @@ export class Script {
    */
   async run(client: Redis, keys: readonly string[], args: readonly ScriptArgument[]): Promise<unknown[]> {
     const known = scriptsSentTo(client);
+    // A script for many calls has hundreds of arguments: `concat` copies them at once, spread one by one.
+    const values = ([] as ScriptArgument[]).concat(keys, args);
     try {
-      if (known.has(this)) return (await client.evalsha(this.#sha1, keys.length, ...keys, ...args)) as unknown[];
+      if (known.has(this)) return (await client.evalsha(this.#sha1, keys.length, ...values)) as unknown[];
     } catch (error) {
       if (!isUnknownScript(error)) throw backendError(error);
     }
     known.add(this);
     try {
-      return (await client.eval(this.#lua, keys.length, ...keys, ...args)) as unknown[];
+      return (await client.eval(this.#lua, keys.length, ...values)) as unknown[];
     } catch (error) {
       throw backendError(error);
     }
