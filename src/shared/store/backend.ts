@@ -236,10 +236,11 @@ async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
 /** Writes every event to the audit trail, and rare ones to the log, too. */
 function auditOf({ log, audit }: BackendOptions, writer: AuditWriter): RecordAudit {
   return (event) => {
-    const { type, ...fields } = event;
-    const sentence = AUDIT_SENTENCES[type];
-    if (sentence !== undefined)
+    const sentence = AUDIT_SENTENCES[event.type];
+    if (sentence !== undefined) {
+      const { type, ...fields } = event;
       log(type === 'refused' ? 'warn' : 'info', sentence, { event: `audit_${type}`, ...fields });
+    }
     const recorded = audit?.(event);
     const written = writer.record(event);
     return recorded === undefined ? written : Promise.all([recorded, written]).then(() => {});

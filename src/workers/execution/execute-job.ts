@@ -68,37 +68,34 @@ export class Executor {
 
   /** `beginResult` is the answer to the attempt's start, when the fetch of the job started it too. */
   async execute(job: CallJob, running: RunningAttempt, beginResult?: BeginResult): Promise<JobOutcome> {
-    try {
-      return await this.#execute(job, running, beginResult);
-    } finally {
-      this.#steps.starter.attemptEnded(running);
-    }
-  }
-
-  async #execute(job: CallJob, running: RunningAttempt, beginResult: BeginResult | undefined): Promise<JobOutcome> {
     const { locks, limits, gate } = this.#deps;
-    const start = await this.#steps.starter.begin(job, running, beginResult);
-    if ('end' in start) {
-      await locks?.releaseUnused(job, start.end);
-      return start.end;
-    }
-    const attempt = start.go;
-    let outcome: JobOutcome;
+    const { starter, audit } = this.#steps;
     try {
-      outcome = await this.#attempt(attempt);
-    } catch (error) {
-      outcome = await this.#release(attempt, error);
+      const start = await starter.begin(job, running, beginResult);
+      if ('end' in start) {
+        await locks?.releaseUnused(job, start.end);
+        return start.end;
+      }
+      const attempt = start.go;
+      let outcome: JobOutcome;
+      try {
+        outcome = await this.#attempt(attempt);
+      } catch (error) {
+        outcome = await this.#release(attempt, error);
+      } finally {
+        const released = limits?.release(attempt);
+        if (released !== undefined) await released;
+      }
+      if (locks !== undefined) await locks.release(attempt, outcome);
+      if (!this.#ran.has(attempt)) audit.withoutAttempt(attempt, outcome);
+      const used = gate?.release(attempt, outcome);
+      if (used !== undefined) await used;
+      if (running.leaseLost) attempt.trace?.failed(failureOf('LEASE_LOST'));
+      attempt.trace?.end(outcome);
+      return outcome;
     } finally {
-      const released = limits?.release(attempt);
-      if (released !== undefined) await released;
+      starter.attemptEnded(running);
     }
-    if (locks !== undefined) await locks.release(attempt, outcome);
-    if (!this.#ran.has(attempt)) this.#steps.audit.withoutAttempt(attempt, outcome);
-    const used = gate?.release(attempt, outcome);
-    if (used !== undefined) await used;
-    if (running.leaseLost) attempt.trace?.failed(failureOf('LEASE_LOST'));
-    attempt.trace?.end(outcome);
-    return outcome;
   }
 
   /** Redis failed before the tool's code was reached: nothing has happened, and the job goes back without consuming an attempt. */
