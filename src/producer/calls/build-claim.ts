@@ -72,16 +72,16 @@ export class ClaimBuilder {
       keepJob: this.#marksJob(),
       once: tool.effects === 'once',
       inboxId: this.#deps.inboxId,
-      ...(start === undefined ? {} : { start }),
-      ...(spends === undefined ? {} : { spends }),
-      ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
-      ...(shadow === undefined ? {} : { shadow }),
+      ...(start !== undefined && { start }),
+      ...(spends !== undefined && { spends }),
+      ...(identity.mergeId !== undefined && { mergeId: identity.mergeId }),
+      ...(shadow !== undefined && { shadow }),
       ...(loop === undefined
         ? {}
         : {
             loop: { loopId: loop.loopId, windowMs: loop.guard.windowMs, refuseAt: refuseAt(loop.guard, circuit.modes) },
           }),
-      ...(record === undefined ? {} : { auditRecord: record }),
+      ...(record !== undefined && { auditRecord: record }),
     };
   }
 
@@ -95,12 +95,12 @@ export class ClaimBuilder {
       tool: { version: tool.version, definition: tool.definition, effects: tool.effects },
       idempotencyKey: envelope.payload.idempotencyKey ?? identity.callId,
       ...(modes.enabled ? {} : { direct: true }),
-      ...(submittedBy === undefined ? {} : { submittedBy }),
-      ...(channel === undefined ? {} : { channel }),
+      ...(submittedBy !== undefined && { submittedBy }),
+      ...(channel !== undefined && { channel }),
       ...timedOf(admission.spends),
       ...(approvalNeed === undefined && this.#isShared(envelope, tool, modes) ? { shared: true } : {}),
-      ...(start === undefined ? {} : { startAtMs: start.atMs }),
-      ...(planned === undefined ? {} : { planned }),
+      ...(start !== undefined && { startAtMs: start.atMs }),
+      ...(planned !== undefined && { planned }),
     };
   }
 

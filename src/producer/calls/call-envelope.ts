@@ -54,8 +54,8 @@ export function callTargetOf({ sessionKey, actorId, agentId, tenantId }: Session
   return Object.freeze({
     sessionKey,
     actorId,
-    ...(agentId === undefined ? {} : { agentId }),
-    ...(tenantId === undefined ? {} : { tenantId }),
+    ...(agentId !== undefined && { agentId }),
+    ...(tenantId !== undefined && { tenantId }),
   });
 }
 
@@ -83,17 +83,17 @@ export function callEnvelope(
     payload: {
       version: '1.0',
       params: jsonParams(params),
-      ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
+      ...(options.idempotencyKey !== undefined && { idempotencyKey: options.idempotencyKey }),
       ...hintsOf(options),
     },
     transport: transportOf(options),
     control: {
-      ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
+      ...(deadlineAtMs !== undefined && { deadlineAtMs }),
       ...tagsOf(options),
     },
     trace: traceOf(options),
     // The spread comes last: V8 adds properties after a spread slowly, and every call is built here.
-    ...(options.toolCallId === undefined ? {} : { toolCallId: options.toolCallId }),
+    ...(options.toolCallId !== undefined && { toolCallId: options.toolCallId }),
   };
 }
 
@@ -135,7 +135,7 @@ function transportOf({ dedupeMode, retryBudget, circuitBreakerHint }: CallOption
       maxAttempts: retryBudget?.maxAttempts ?? LARGEST_RETRY_BUDGET.maxAttempts,
       maxElapsedMs: retryBudget?.maxElapsedMs ?? LARGEST_RETRY_BUDGET.maxElapsedMs,
     },
-    ...(circuitBreakerHint === undefined ? {} : { circuitBreakerHint }),
+    ...(circuitBreakerHint !== undefined && { circuitBreakerHint }),
   };
 }
 
@@ -147,9 +147,9 @@ function hintsOf({
   if (timeoutMs === undefined && expectedRetrySafe === undefined && safetyCritical === undefined) return undefined;
   return {
     callHints: {
-      ...(safetyCritical === undefined ? {} : { safetyCritical }),
-      ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      ...(expectedRetrySafe === undefined ? {} : { expectedRetrySafe }),
+      ...(safetyCritical !== undefined && { safetyCritical }),
+      ...(timeoutMs !== undefined && { timeoutMs }),
+      ...(expectedRetrySafe !== undefined && { expectedRetrySafe }),
     },
   };
 }

@@ -60,10 +60,10 @@ export class CallIdentifier {
       circuit,
       admission,
       channel,
-      ...(start === undefined ? {} : { start }),
+      ...(start !== undefined && { start }),
       sessionActorId: session.actorId === envelope.target.actorId ? undefined : session.actorId,
       approvalNeed: needsApproval ? { policyResult, session } : undefined,
-      ...(session.callbackUrl === undefined ? {} : { callbackUrl: session.callbackUrl }),
+      ...(session.callbackUrl !== undefined && { callbackUrl: session.callbackUrl }),
       ...this.#loopGuard(tool, identity, modes),
       ...(modes.dedupe === 'shadow'
         ? { shadow: { slotId: regular.mergeId ?? regular.callId, derived: regular.mergeId !== undefined } }

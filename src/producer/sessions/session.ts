@@ -176,7 +176,7 @@ export class Session {
     if (result.status === 'circuit_open')
       this.emit('circuit-open', {
         toolName: result.toolName,
-        ...(result.error.retryAfterMs === undefined ? {} : { retryAfterMs: result.error.retryAfterMs }),
+        ...(result.error.retryAfterMs !== undefined && { retryAfterMs: result.error.retryAfterMs }),
       });
     this.emit('settled', result);
     return result;
@@ -207,9 +207,9 @@ export class Session {
 
   async #send({ envelope, start }: AcceptableCall, { signal, callbackUrl }: CallOptions): Promise<Submission> {
     const submission = await this.#host.submit(envelope, {
-      ...(start === undefined ? {} : { start }),
+      ...(start !== undefined && { start }),
       session: this.record,
-      ...(callbackUrl === undefined ? {} : { callbackUrl }),
+      ...(callbackUrl !== undefined && { callbackUrl }),
       onProgress: (event) => this.#emitProgress(event),
       onApproval: (request) => this.emit('approval-requested', approvalEventOf(request)),
       onAccepted: (callId) => this.emit('queued', { callId, toolName: envelope.toolName }),
@@ -286,7 +286,7 @@ export class Session {
     const { idempotencyKey, requestId, ...rest } = options;
     const { result, reasks } = await callAgainWhenInvalid(
       params,
-      { ask, ...(repair === undefined ? {} : { repair }), ...(maxReasks === undefined ? {} : { maxReasks }) },
+      { ask, ...(repair !== undefined && { repair }), ...(maxReasks !== undefined && { maxReasks }) },
       {
         toolName,
         schema,

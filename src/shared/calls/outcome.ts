@@ -40,9 +40,9 @@ export function resultError(failure: Failure, status: FailureStatus, breakerStat
     message: failure.message,
     retriable: failure.retriable || status === 'circuit_open',
     terminal: status === 'retry_exhausted' || (status === 'error' && !failure.retriable),
-    ...(breakerState === undefined ? {} : { breakerState }),
-    ...(failure.issues === undefined ? {} : { issues: [...failure.issues] }),
-    ...(failure.retryAfterMs === undefined ? {} : { retryAfterMs: failure.retryAfterMs }),
+    ...(breakerState !== undefined && { breakerState }),
+    ...(failure.issues !== undefined && { issues: [...failure.issues] }),
+    ...(failure.retryAfterMs !== undefined && { retryAfterMs: failure.retryAfterMs }),
     ...(failure.code === 'OUTCOME_UNKNOWN' ? { mayHaveHappened: true } : {}),
   };
 }
@@ -89,7 +89,7 @@ export function storedForm(outcome: Outcome): object {
   if (outcome.status !== 'success') return outcome;
   const { toolName: _tool, durationMs, attempts, status: _status, error: _error, output, ...more } = outcome;
   const { content, metadata } = output;
-  const rest = { ...(attempts === 1 ? {} : { attempts }), ...more, ...(metadata === undefined ? {} : { metadata }) };
+  const rest = { ...(attempts === 1 ? {} : { attempts }), ...more, ...(metadata !== undefined && { metadata }) };
   const stored: StoredSuccess = Object.keys(rest).length === 0 ? [durationMs, content] : [durationMs, content, rest];
   return stored;
 }
@@ -186,7 +186,7 @@ export function refusal(
   );
   return {
     requestId: request.requestId,
-    ...(request.callId === undefined ? {} : { callId: request.callId }),
+    ...(request.callId !== undefined && { callId: request.callId }),
     status,
     fromCache: false,
     toolName: request.toolName,

@@ -67,11 +67,11 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
     if (!isArtifact(artifact)) return wrong(`artifacts[${index}]`, 'a kind and a reference', artifact);
   return wellFormed({
     output: output ?? null,
-    ...(display === undefined ? {} : { display }),
-    ...(artifacts === undefined ? {} : { artifacts }),
-    ...(content === undefined ? {} : { content }),
-    ...(success === undefined ? {} : { success }),
-    ...(tainted === undefined ? {} : { tainted }),
+    ...(display !== undefined && { display }),
+    ...(artifacts !== undefined && { artifacts }),
+    ...(content !== undefined && { content }),
+    ...(success !== undefined && { success }),
+    ...(tainted !== undefined && { tainted }),
   });
 }
 
@@ -122,7 +122,7 @@ export function resultMetadata(
   more: { readonly outside: boolean; readonly diff: string },
 ): Readonly<Record<string, unknown>> {
   return {
-    ...(display === undefined ? {} : { display }),
+    ...(display !== undefined && { display }),
     ...(artifacts.length === 0 ? {} : { artifacts }),
     ...(content.length === 0 ? {} : { content }),
     ...(success === false ? { success } : {}),

@@ -165,11 +165,11 @@ export function attemptsWith(attempt: Attempt, failure: Failure | undefined, del
     finishedAtMs: nowMs(attempt),
     status: failure === undefined ? 'success' : 'error',
     retriable: failure?.retriable ?? false,
-    ...(failure === undefined ? {} : { errorCode: failure.code }),
+    ...(failure !== undefined && { errorCode: failure.code }),
     ...(failure !== undefined && isInDoubt(tool.effects, failure) ? { inDoubt: true } : {}),
-    ...(delayMs === undefined ? {} : { delayMs }),
-    ...(vote === undefined ? {} : { vote }),
-    ...(attempt.trace === undefined ? {} : { traceparent: attempt.trace.traceparent }),
+    ...(delayMs !== undefined && { delayMs }),
+    ...(vote !== undefined && { vote }),
+    ...(attempt.trace !== undefined && { traceparent: attempt.trace.traceparent }),
   };
   return [...started.earlierAttempts, record];
 }

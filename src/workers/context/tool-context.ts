@@ -92,7 +92,7 @@ function prepareContext(
     fence: started.fence,
     idempotencyKey: started.request.idempotencyKey,
     signal: running.signal,
-    ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
+    ...(deadlineAtMs !== undefined && { deadlineAtMs }),
     trace: traceparent === undefined ? {} : { traceparent },
     config: attempt.policy.config ?? {},
     values: new Map(Object.entries(envelope.trace.baggage ?? {})),
@@ -110,9 +110,9 @@ function ownerOf({ envelope, callId }: Attempt, session: SessionRecord): Capabil
     callId,
     sessionKey: session.sessionKey,
     actorId: envelope.target.actorId,
-    ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
-    ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
-    ...(turnId === undefined ? {} : { turnId }),
+    ...(session.agentId !== undefined && { agentId: session.agentId }),
+    ...(session.tenantId !== undefined && { tenantId: session.tenantId }),
+    ...(turnId !== undefined && { turnId }),
   };
 }
 
@@ -139,10 +139,10 @@ function grantedCapabilities(
     allowedHosts: settings.allowedHosts,
     sandbox: escalated ? 'off' : settings.sandbox,
     sandboxNetwork: settings.sandboxNetwork === 'on',
-    ...(terminals === undefined ? {} : { terminals }),
-    ...(agents === undefined ? {} : { agents }),
-    ...(memory === undefined ? {} : { memory }),
-    ...(channel === undefined ? {} : { channel }),
+    ...(terminals !== undefined && { terminals }),
+    ...(agents !== undefined && { agents }),
+    ...(memory !== undefined && { memory }),
+    ...(channel !== undefined && { channel }),
   });
 }
 
@@ -184,7 +184,7 @@ function progressReports(
   return {
     report: (report) => {
       const { message, ...numbers } = checkedProgress(tool.name, report);
-      reports.add({ ...numbers, ...(message === undefined ? {} : { message: clip(message) }) });
+      reports.add({ ...numbers, ...(message !== undefined && { message: clip(message) }) });
     },
     flush: reports.flush,
   };

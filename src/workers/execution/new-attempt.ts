@@ -87,7 +87,7 @@ export class AttemptFactory {
       workerId,
       clock,
       beganMonotonicMs,
-      ...(traces === undefined ? {} : { trace: traces.begin(job, started, circuit) }),
+      ...(traces !== undefined && { trace: traces.begin(job, started, circuit) }),
     };
   }
 

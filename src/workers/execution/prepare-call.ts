@@ -83,7 +83,7 @@ export class Preparation {
       policy: attempt.retry,
       validateOutput,
       log,
-      ...(schedule === undefined ? {} : { schedule }),
+      ...(schedule !== undefined && { schedule }),
     };
   }
 }

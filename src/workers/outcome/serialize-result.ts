@@ -60,6 +60,6 @@ function successOutcome(attempt: Attempt, result: ToolResult<unknown>, diff: str
     status: 'success',
     attempts: attempt.number,
     output: { content: result.output ?? null, ...(Object.keys(metadata).length === 0 ? {} : { metadata }) },
-    ...(shownBytes === undefined ? {} : { shownBytes }),
+    ...(shownBytes !== undefined && { shownBytes }),
   };
 }

@@ -103,7 +103,7 @@ export class CallSettler {
       ...this.#baseSettle(attempt.callId, attempt.started.fence, outcome, ttlsOf(this.#deps.settings, attempt.tool)),
       outcomeJson,
       attempts: attemptsWith(attempt, undefined),
-      ...(sample === undefined ? {} : { sample }),
+      ...(sample !== undefined && { sample }),
       ...(hasOwnCircuit(attempt) ? { plainCircuit: true } : {}),
       ...(attempt.modes.retry === 'on' ? { refill: attempt.allowance } : {}),
     };
@@ -120,7 +120,7 @@ export class CallSettler {
       status,
       attempts: attempts.length,
       error: resultError(failure, status, breakerState),
-      ...(settlement === undefined ? {} : { settlement }),
+      ...(settlement !== undefined && { settlement }),
     };
     const { callId, started, tool, envelope } = attempt;
     const ttls = ttlsOf(this.#deps.settings, tool);

@@ -171,7 +171,7 @@ function startedResult(
     cancelRequested: answer[11] === '1',
     ...(answer[12] === '' ? {} : { approvalId: answer[12] as string }),
     ...(resolution === '' ? {} : { resolution }),
-    ...(checkpoint === undefined ? {} : { checkpoint }),
+    ...(checkpoint !== undefined && { checkpoint }),
   };
 }
 

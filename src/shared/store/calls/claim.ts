@@ -221,7 +221,7 @@ function mergeSlot({ mergeId, request }: Claim): string {
   const { toolCallId, requestId, target, control } = request.envelope;
   const { requestTags } = control;
   const naming: RequestNaming = {
-    ...(toolCallId === undefined ? {} : { toolCallId }),
+    ...(toolCallId !== undefined && { toolCallId }),
     requestId,
     target,
     control: requestTags === undefined ? {} : { requestTags },

@@ -113,7 +113,7 @@ export function parseRequest(text: string): StoredRequest {
   const envelope: ToolCallEnvelope = {
     contractVersion: (rest.contract ?? CONTRACT_VERSION) as typeof CONTRACT_VERSION,
     requestId: unpackedId(requestId),
-    ...(rest.toolCallId === undefined ? {} : { toolCallId: rest.toolCallId }),
+    ...(rest.toolCallId !== undefined && { toolCallId: rest.toolCallId }),
     toolName,
     toolNamespace: rest.namespace ?? DEFAULT_NAMESPACE,
     target: { sessionKey: unpackedId(session), actorId, ...rest.target },
@@ -121,7 +121,7 @@ export function parseRequest(text: string): StoredRequest {
       version: PAYLOAD_VERSION,
       params,
       ...(key === '' ? {} : { idempotencyKey: key }),
-      ...(rest.callHints === undefined ? {} : { callHints: rest.callHints }),
+      ...(rest.callHints !== undefined && { callHints: rest.callHints }),
     },
     transport: { dedupeMode, retryBudget, ...hint },
     control: rest.control ?? {},
@@ -130,7 +130,7 @@ export function parseRequest(text: string): StoredRequest {
   const storedEffects = EFFECTS[effects];
   return {
     envelope,
-    tool: { version, definition, ...(storedEffects === undefined ? {} : { effects: storedEffects }) },
+    tool: { version, definition, ...(storedEffects !== undefined && { effects: storedEffects }) },
     idempotencyKey: key === '' ? (rest.key ?? '') : key,
     ...rest.request,
   };
