@@ -88,10 +88,27 @@ export function callbackBody(
 
 const SECRET_PREFIX = 'whsec_';
 
-/** The secret of one tenant's callbacks. Tenants do not know each other's. */
+const MIN_SECRET_LENGTH = 16;
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?$/;
+
+/** A secret of the settings: a text, or `whsec_` and base64. Node would take a text that is no base64 for a short key, or for none. */
+export const callbackSecretSchema = z
+  .string()
+  .min(MIN_SECRET_LENGTH)
+  .refine(
+    (secret) =>
+      !secret.startsWith(SECRET_PREFIX) ||
+      (BASE64.test(secret.slice(SECRET_PREFIX.length)) && keyOf(secret).length >= MIN_SECRET_LENGTH),
+    `must be ${SECRET_PREFIX} and the base64 of at least ${MIN_SECRET_LENGTH} bytes, or another text`,
+  );
+
+/**
+ * The secret of one tenant's callbacks, in the form that the libraries of Standard Webhooks take. Tenants do not know each other's.
+ */
 export function callbackSecret(secret: string, tenantId: string | undefined): string {
-  if (tenantId === undefined) return secret;
-  return `${SECRET_PREFIX}${createHmac('sha256', keyOf(secret)).update(`tenant:${tenantId}`).digest('base64')}`;
+  const key = keyOf(secret);
+  const own = tenantId === undefined ? key : createHmac('sha256', key).update(`tenant:${tenantId}`).digest();
+  return `${SECRET_PREFIX}${own.toString('base64')}`;
 }
 
 /** The headers of Standard Webhooks. During a rotation, each secret makes a signature. */

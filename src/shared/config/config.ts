@@ -1,5 +1,6 @@
 /** All settings with their defaults. Tools' own settings are in `tool-settings.ts`; `resolve-settings.ts` reads them. */
 import { z } from 'zod';
+import { callbackSecretSchema } from '../callbacks/callback.ts';
 import { DEFAULT_TTLS } from '../calls/call-state.ts';
 import { circuitDefaultsSchema } from '../circuits/circuit-policy.ts';
 import { budgetSettingsSchema } from '../limits/budget.ts';
@@ -159,7 +160,7 @@ export const settingsSchema = z.strictObject({
   /** The webhook addresses with which the API's agents may open sessions. Other roles may use any. */
   webhooks: z.array(z.url()).default([]),
   /** Secrets that sign callbacks: each makes a signature. Default: one that follows from the signing keys. */
-  callbackSecrets: z.array(z.string().min(16)).default([]),
+  callbackSecrets: z.array(callbackSecretSchema).default([]),
   /** The access of declared HTTP connectors in a worker. */
   connectors: z
     .strictObject({
