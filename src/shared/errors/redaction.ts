@@ -4,8 +4,6 @@
  */
 import {
   PATTERNS,
-  PROGRAM_PATTERNS,
-  PROGRAM_SIGN,
   REDACTED,
   SECRET_NAME,
   type SecretPattern,
@@ -13,6 +11,7 @@ import {
   WEAK_SECRET,
   WEAK_SECRET_NAME,
 } from './secret-patterns.ts';
+import { programPatterns } from './secret-programs.ts';
 import { MIXED_PREFIXES, PLAIN_PREFIXES, START, WHOLE_FORMS } from './secret-rules.ts';
 
 const MIN_VALUE_LENGTH = 8;
@@ -50,8 +49,23 @@ const LENGTH_OF_SHARE = 64;
 /** One list for all, because the encoded forms of a list are cached. */
 const NO_SECRETS: readonly string[] = [];
 
-/** Removes known secrets and whatever looks like a token. Replaces the whole text where the search would take long. */
+/** Characters that are not shown. A secret with one of them inside is still a secret to a reader. */
+const INVISIBLE = /[\u180e\u200b-\u200f\u2060-\u2064\ufeff]/;
+const ALL_INVISIBLE = /[\u00ad\u180e\u200b-\u200f\u2060-\u2064\ufeff]/g;
+
+/**
+ * Removes known secrets and whatever looks like a token. Replaces the whole text where the search would take long. A text whose secret
+ * holds invisible characters loses all of these.
+ */
 export function redact(text: string, known = NO_SECRETS): string {
+  // The soft hyphen stands apart: a class without it cannot match in most texts, and is then not searched for.
+  if (!(INVISIBLE.test(text) || text.includes('\u00ad'))) return redactVisible(text, known);
+  const bare = text.replace(ALL_INVISIBLE, '');
+  const redacted = redactVisible(bare, known.map((value) => value.replace(ALL_INVISIBLE, '')).filter(Boolean));
+  return redacted === bare ? text : redacted;
+}
+
+function redactVisible(text: string, known: readonly string[]): string {
   const shares = known.reduce((sum, value) => sum + 1 + value.length / LENGTH_OF_SHARE, 0);
   const cost = shares * (text.length + COST_OF_VALUE);
   if (text.length > MAX_LENGTH || cost > MAX_LOOKED_THROUGH) return REDACTED;
@@ -67,7 +81,7 @@ export function redact(text: string, known = NO_SECRETS): string {
     for (const form of encodedForms(known)) clean = clean.replaceAll(form, REDACTED);
   clean = withoutCards(clean);
   if (hasTokenLetters(clean)) clean = withoutTokens(clean);
-  if (PROGRAM_SIGN.test(clean)) clean = replaceAll(clean, PROGRAM_PATTERNS);
+  clean = replaceAll(clean, programPatterns(clean));
   return SIGN.test(clean) ? replaceAll(clean, PATTERNS) : clean;
 }
 

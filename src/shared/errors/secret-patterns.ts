@@ -19,6 +19,9 @@ const WEAK_NAME = '(?:[\\w-]{0,40}[-_.])?(?:pass|pwd|pw|auth|otp|psk)';
 export const WEAK_SECRET_NAME = new RegExp(`^${WEAK_NAME}$`, 'i');
 /** A path, such as that of the variable `PWD`, is no secret. */
 export const WEAK_SECRET = /^(?![/~.]|[A-Za-z]:[\\/])(?=\D{0,256}\d)\S{6,}$/;
+/** Names of numbers that people type, most of them too short to look like a secret. */
+const PIN_NAME =
+  '(?:[\\w-]{0,40}[-_])?(?:pin(?:[-_ ]?code)?|cv[vc]2?|totp|[2m]fa(?:[-_]?code)?|otp|(?:verification|security|confirmation)[-_]?code)';
 const WEAK_VALUE = '(?![/~.]|[a-z]:\\\\)(?=[^\\s"\'\\\\]{0,256}\\d)';
 
 const JSON_TEXT = '(?:[^"\\\\]|\\\\.)*';
@@ -37,85 +40,13 @@ const NO_SECRET = [
 /** A value in quotes, or up to the next space. A quote may be escaped, as in JSON. */
 const secretValue = (length: number, check = '') =>
   `(?:(?<quote>\\\\{0,31}["'\`])(?!\\[redacted\\])${check}(?:(?!\\k<quote>)(?:[^"\\n\\\\]|\\\\+[^"\\n])){${length},1024}\\k<quote>|\\\\{0,31}["']?(?!${NO_SECRET})${check}[^\\s"'\\\\,;|&}\\])]{${length},})`;
-const KEEP_HEAD = `$<head>$<quote>${REDACTED}$<quote>`;
+export const KEEP_HEAD = `$<head>$<quote>${REDACTED}$<quote>`;
+/** A tag or an anchor before a value in YAML. */
+const YAML_TAG = '(?:(?:!{1,2}[\\w./:-]{0,60}|&[\\w-]{1,60})[ \\t]{1,4}){0,2}';
+const REDACTED_TAG = '[!&][^\\s"\']{0,60}[ \\t]{1,4}(?:[!&]\\S{0,60}[ \\t]{1,4})?\\\\{0,31}["\']?\\[redacted\\]';
 /** The end of one argument and the beginning of the next, in a command line or in a list of arguments. */
-const NEXT_ARGUMENT = '(?:\\\\{0,31}["\'],\\s?\\\\{0,31}["\']|["\']?\\s{1,8}|["\']?\\\\{1,4}n\\s{0,8})';
-/** The arguments before: the command goes on in the next line behind a backslash. */
-const ARGUMENTS = '(?:\\\\\\r?\\n|[^\\n|;&]){0,300}?';
-const ARGUMENT = '(?:\\\\{0,3}"[^"\\n\\\\]{1,256}\\\\{0,3}"|\'[^\'\\n]{1,256}\'|[^\\s"\'\\\\,;|]{1,256})';
-
+export const NEXT_ARGUMENT = '(?:\\\\{0,31}["\'],\\s?\\\\{0,31}["\']|["\']?\\s{1,8}|["\']?\\\\{1,4}n\\s{0,8})';
 export type SecretPattern = readonly [pattern: RegExp, replacement: string, sign?: string];
-
-/** `flags` ends where the secret begins. */
-const commandRule = (programs: string, flags: string): SecretPattern => [
-  new RegExp(
-    `(?<head>(?<![\\w-])(?:${programs})(?=[\\s"'\\\\])${ARGUMENTS}${NEXT_ARGUMENT}(?:${flags}))(?!\\[redacted\\]|["']\\[redacted\\])(?:(?<quote>\\\\{0,3}["'])(?!,)[^"'\\n\\\\]{1,256}\\k<quote>|[^\\s"'\\\\,;|]{1,256})`,
-    'g',
-  ),
-  KEEP_HEAD,
-];
-const spaced = (flags: string) => `(?:${flags})${NEXT_ARGUMENT}`;
-const spacedOrEqual = (flags: string) => `(?:${flags})(?:=|${NEXT_ARGUMENT})`;
-
-/** Most texts name none of these programs. */
-export const PROGRAM_SIGN =
-  /(?<![\w-])(?:curl|https?|mysql\w*|mariadb|sshpass|docker|podman|buildah|skopeo|helm|az|oc|mongo\w*|redis-cli|valkey-cli|sqlcmd|bcp|zip|unzip|7za?|ldap\w+|smbclient|vault|mc|aws|net|sqlplus|echo|printf|gh|openssl|ssh-keygen|twine|cqlsh|user(?:mod|add)|htpasswd|setx|npm|kinit|sudo|ENV)(?![\w-])/;
-export const PROGRAM_PATTERNS: readonly SecretPattern[] = [
-  [
-    /(?<head>(?<![\w-])curl(?=\s)[^\n]{0,300}?\s(?:-[a-zA-Z]{0,6}[uU]|--user|--proxy-user)[= ]?(?<quote>\\{0,31}["'])[\w.@-]{1,100}:)(?!\[redacted\]|\/\/)[^"'\n\\]{1,256}\k<quote>/g,
-    `$<head>${REDACTED}$<quote>`,
-  ],
-  commandRule(
-    'curl',
-    `(?:(?:-[a-zA-Z]{0,6}[uU]${NEXT_ARGUMENT}?|${spacedOrEqual('--user|--proxy-user')})\\\\{0,3}["']?[^\\s:"',]{0,100}:)`,
-  ),
-  commandRule('curl', `(?:${spacedOrEqual('-[a-zA-Z]{0,6}b|--cookie')})(?=\\\\{0,3}["']?[^\\s"'\\\\]{1,100}=)`),
-  commandRule('curl', spacedOrEqual('--pass|--proxy-pass|--oauth2-bearer|--key-passwd')),
-  commandRule('https?', `${spacedOrEqual('-a|--auth')}["']?[^\\s:"',]{0,100}:`),
-  // The database of these programs stands behind a space, the password does not.
-  commandRule('mysql\\w*|mariadb(?:-\\w+)?', '-p(?=[^\\s,])(?!["\'],)'),
-  commandRule('sshpass', `-p(?:${NEXT_ARGUMENT})?`),
-  commandRule(
-    'docker|podman|buildah|skopeo|helm|az|oc',
-    `(?:login${ARGUMENTS}${NEXT_ARGUMENT}|login${NEXT_ARGUMENT})-p(?:${NEXT_ARGUMENT})?`,
-  ),
-  commandRule('mongo(?:sh|dump|restore|import|export|stat|top)?', spaced('-p')),
-  commandRule('(?:redis|valkey)-cli', spaced('-a|--pass')),
-  commandRule('sqlcmd|bcp|zip|unzip', `-P(?:${NEXT_ARGUMENT})?`),
-  commandRule('7za?', '-p'),
-  commandRule('ldap\\w+', spaced('-w')),
-  commandRule('smbclient', `${spaced('-U')}["']?[^\\s%"',]{0,100}%`),
-  commandRule('vault', spaced('login')),
-  commandRule('ssh-keygen', spaced('-N')),
-  commandRule('twine|cqlsh|user(?:mod|add)', spaced('-p')),
-  commandRule('htpasswd', `-\\w{0,4}b\\w{0,4}(?:${NEXT_ARGUMENT}${ARGUMENT}){2}${NEXT_ARGUMENT}`),
-  commandRule('setx|ENV', `[A-Z_]{0,40}(?:PASSWORD|TOKEN|SECRET|KEY)${NEXT_ARGUMENT}`),
-  commandRule('npm', `set${NEXT_ARGUMENT}\\S{0,200}(?:_authToken|_auth|_password)${NEXT_ARGUMENT}`),
-  commandRule('aws', `SecureString${ARGUMENTS}${NEXT_ARGUMENT}--value${NEXT_ARGUMENT}`),
-  commandRule('aws', spacedOrEqual('--secret-string')),
-  commandRule('gh|kinit|sudo|docker', '<<<\\s{0,4}'),
-  // A key in place of the user, without a password.
-  [
-    new RegExp(
-      `((?<![\\w-])curl(?=[\\s"'\\\\])${ARGUMENTS}${NEXT_ARGUMENT}(?:-u|--user)(?:=|${NEXT_ARGUMENT}))[\\w-]{16,256}(?=:(?:[\\s"'\\\\]|$))`,
-      'g',
-    ),
-    `$1${REDACTED}`,
-  ],
-  commandRule('mc', `alias${NEXT_ARGUMENT}set(?:${NEXT_ARGUMENT}${ARGUMENT}){3}${NEXT_ARGUMENT}`),
-  commandRule('aws', `set${NEXT_ARGUMENT}[\\w.-]{0,60}(?:secret|token)[\\w.-]{0,60}${NEXT_ARGUMENT}`),
-  commandRule('net', `user${NEXT_ARGUMENT}[\\w.@\\\\-]{1,100}${NEXT_ARGUMENT}(?=[^/\\s])`),
-  commandRule(
-    'gh',
-    `secret${NEXT_ARGUMENT}set(?:${NEXT_ARGUMENT}${ARGUMENT}){1,6}?${NEXT_ARGUMENT}(?:-b|--body)(?:=|${NEXT_ARGUMENT})`,
-  ),
-  commandRule('openssl', '["\']?-pass(?:in|out)?["\',\\s]{1,4}pass:'),
-  [
-    /(?<head>(?<![\w-])(?:echo|printf)\s{1,4}(?:-n\s{1,4}|\\{0,3}["']%s(?:\\{1,4}n)?\\{0,3}["']\s{1,4})?)(?!\[redacted\])(?:(?<quote>\\{0,3}["'])[^"'\n\\]{1,256}\k<quote>|[^\s"'\\|]{1,256})(?=\s{0,4}\|\s{0,4}(?:[^\n|]{0,120}--password-stdin|sudo\s+-S|kinit|passwd|chpasswd|openssl\s))/g,
-    KEEP_HEAD,
-  ],
-  [/(sqlplus\s{1,4}(?:-\w\s{1,4}){0,4}[\w$#]{1,60}\/)[^\s"'\\@[]{1,256}(?=@)/gi, `$1${REDACTED}`],
-];
 
 /** Patterns of secrets. The groups before the secret stay; a text without the sign is not searched. */
 export const PATTERNS: readonly SecretPattern[] = [
@@ -218,7 +149,7 @@ export const PATTERNS: readonly SecretPattern[] = [
   // A block of lines in YAML.
   [
     new RegExp(
-      `(${NAMES}["']?:[ \\t]{0,4}[|>][-+\\d]{0,2}[ \\t]{0,4}(?:\\r?\\n|\\\\{1,4}n)(?![ \\t]{1,40}\\[redacted\\])([ \\t]{1,40}))[^\\n"\\\\]{1,4096}(?:(?:\\n|\\\\{1,4}n)\\2[^\\n"\\\\]{1,4096}){0,100}`,
+      `(${NAMES}["']?:[ \\t]{0,4}${YAML_TAG}[|>][-+\\d]{0,2}[ \\t]{0,4}(?:\\r?\\n|\\\\{1,4}n)(?![ \\t]{1,40}\\[redacted\\])([ \\t]{1,40}))[^\\n"\\\\]{1,4096}(?:(?:\\n|\\\\{1,4}n)\\2[^\\n"\\\\]{1,4096}){0,100}`,
       'gi',
     ),
     `$1${REDACTED}`,
@@ -238,6 +169,40 @@ export const PATTERNS: readonly SecretPattern[] = [
     KEEP_HEAD,
     '-',
   ],
+  // Short numbers are secret only beside a name that says so.
+  [
+    new RegExp(
+      `((?<![A-Za-z])${PIN_NAME}\\\\{0,31}["']?\\s{0,4}(?:[:=]\\s{0,4}|\\sis\\s)\\\\{0,31}["'])\\d{3,10}(?=\\\\{0,31}["'])`,
+      'gi',
+    ),
+    `$1${REDACTED}`,
+  ],
+  [
+    new RegExp(`((?<![A-Za-z])${PIN_NAME}(\\\\{0,31}")\\s{0,4}:\\s{0,4})\\d{4,10}(?=\\s{0,4}(?:[,}"\\\\]|$))`, 'gi'),
+    `$1$2${REDACTED}$2`,
+  ],
+  [
+    new RegExp(`((?<![A-Za-z])${PIN_NAME}(?:\\s{0,4}[:=]\\s{0,4}|\\sis\\s))\\d{4,10}(?![\\w.-]\\w|[\\w:-])`, 'gi'),
+    `$1${REDACTED}`,
+  ],
+  [/((?<![A-Za-z])cv[vc]2?\s{0,4}[:=]\s{0,4})\d{3,4}(?![\w.-])/gi, `$1${REDACTED}`],
+  [
+    /((?:verification|security|confirmation|one-time|login|sign-in|2fa|mfa)[ -](?:code|pin)(?:\s{0,2}:|\sis)\s{1,4})\d{4,8}(?![\w.-]\w)/gi,
+    `$1${REDACTED}`,
+  ],
+  [
+    new RegExp(
+      `(?<head>--from-literal(?:=|${NEXT_ARGUMENT})\\\\{0,3}["']?[\\w.-]{1,100}=)(?!\\[redacted\\])[^\\s"'\\\\,;|]{1,256}`,
+      'g',
+    ),
+    `$<head>${REDACTED}`,
+    '--from-literal',
+  ],
+  [
+    /((?<![\w-])auth\(\\{0,3}["'][^"'\n\\]{1,100}\\{0,3}["'],\s{0,4}\\{0,3}["'])(?!\[redacted\])[^"'\n\\]{1,256}/g,
+    `$1${REDACTED}`,
+  ],
+  [/((?<![\w.])PASSWORD\(\\{0,3}["'])(?!\[redacted\])[^"'\n\\]{1,256}(?=\\{0,3}["']\))/g, `$1${REDACTED}`],
   [/(machine\s\S{1,256}\s{1,8}login\s\S{1,256}\s{1,8}password\s{1,4})\S{1,256}/gi, `$1${REDACTED}`],
   // Lines of PostgreSQL's file of passwords.
   [
@@ -303,7 +268,7 @@ export const PATTERNS: readonly SecretPattern[] = [
   // name=value and name: value. Other JSON values at that place are no secret.
   [
     new RegExp(
-      `(?<head>${NAMES}(?:\\\\*["']\\]?)?(?:\\s{0,4}:\\s{0,4}[A-Za-z]{1,20})?\\s{0,4}(?:=>|:=|[:=：＝])\\s{0,4}(?:[bfru]{1,2}(?=["']))?)(?!Bearer |Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))${secretValue(4)}`,
+      `(?<head>${NAMES}(?:\\\\*["']\\]?)?(?:\\s{0,4}:\\s{0,4}[A-Za-z]{1,20})?\\s{0,4}(?:=>|:=|[:=：＝])\\s{0,4}${YAML_TAG}(?:[bfru]{1,2}(?=["']))?)(?!Bearer |${REDACTED_TAG}|Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))${secretValue(4)}`,
       'gi',
     ),
     KEEP_HEAD,
@@ -316,4 +281,4 @@ export const PATTERNS: readonly SecretPattern[] = [
 
 /** Every pattern above needs one of these. Most texts have none, and one search for all of them costs a tenth. */
 export const SIGN =
-  /:\/\/|----|LS0t|bearer|basic|pass|pwd|pw|secret|secure|token|[?&]key=|key(?<=(?:api|access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions|signing)[-_ ]?key)|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identified|jdbc:|private-lines|:\d{4,5}:/i;
+  /:\/\/|----|LS0t|bearer|basic|pass|pwd|pw|secret|secure|token|[?&]key=|key(?<=(?:api|access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions|signing)[-_ ]?key)|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identified|jdbc:|private-lines|:\d{4,5}:|(?:pin|code|cv[vc]2?|totp|2fa|mfa)[\\"']{0,4}\s{0,4}(?:[:=]|is\s)[\\"'\s]{0,8}\d{3}/i;

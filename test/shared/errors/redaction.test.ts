@@ -135,3 +135,18 @@ test('R31: the message of every failure is clean', () => {
   const { message } = failureOf('TOOL_FAILED', `login failed for ${TOKENS['a forge’s token']}`);
   expect(message).toBe(`login failed for ${REDACTED}`);
 });
+
+test.each(['\u200b', '\u200d', '\u2060', '\ufeff', '\u00ad', '\u180e'])(
+  'a secret with an invisible character inside is redacted: %j',
+  (invisible) => {
+    const token = `ghp_${'a1B2c3D4e5F6g7H8i9J0'}k1L2m3N4`;
+    for (const at of [2, 4, 12]) {
+      const clean = redact(`found ${token.slice(0, at)}${invisible}${token.slice(at)} here`);
+      expect(clean).toBe(`found ${REDACTED} here`);
+    }
+    expect(redact(`pass${invisible}word: Hunter22`)).toBe(`password: ${REDACTED}`);
+    expect(redact(`is Known${invisible}Value12 there`, ['KnownValue12'])).toBe(`is ${REDACTED} there`);
+    const ordinary = `a${invisible}b`;
+    expect(redact(ordinary)).toBe(ordinary);
+  },
+);
