@@ -40,27 +40,27 @@ export interface AiSdkOptions extends AdapterOptions {
  */
 export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): Promise<ToolSet> {
   // The SDK makes each provider's form itself, but leaves in what some of them refuse.
-  const tools = await ModelTools.of(session, 'mcp', options);
+  const tools = await ModelTools.create(session, 'mcp', options);
   return Object.fromEntries(
     tools.exported.tools.map((exported) => {
       const name = String(exported['name']);
-      const callOf = (input: unknown) =>
+      const toCall = (input: unknown) =>
         ({ kind: 'function', name, arguments: input as Record<string, unknown> }) as const;
-      const meanwhile: Execute = async function* (input, options) {
-        yield outputOf(yield* tools.run(callOf(input), sourceOf(options)));
+      const executeWithNotices: Execute = async function* (input, options) {
+        yield outputOf(yield* tools.run(toCall(input), sourceOf(options)));
       };
-      const atOnce: Execute = async (input, options) => outputOf(await tools.answer(callOf(input), sourceOf(options)));
+      const executeSilently: Execute = async (input, options) => outputOf(await tools.answer(toCall(input), sourceOf(options)));
       const sdkTool = dynamicTool({
         description: String(exported['description']),
         inputSchema: jsonSchema(
           plainParameters(exported['inputSchema'] as JsonSchema) as Parameters<typeof jsonSchema>[0],
         ),
-        execute: options.preliminary === false ? atOnce : meanwhile,
-        toModelOutput: (given) => {
+        execute: options.preliminary === false ? executeSilently : executeWithNotices,
+        toModelOutput: (toolOutput) => {
           // Mastra passes the output itself.
-          const result = ('output' in given ? given.output : given) as AiToolOutput;
+          const result = ('output' in toolOutput ? toolOutput.output : toolOutput) as AiToolOutput;
           if (result.type !== 'result') return { type: 'text', value: '' };
-          if (result.content !== undefined) return { type: 'content', value: result.content.map(partOf) };
+          if (result.content !== undefined) return { type: 'content', value: result.content.map(contentPart) };
           return { type: result.isError ? 'error-text' : 'text', value: result.text };
         },
       });
@@ -69,18 +69,18 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
   );
 }
 
-const names = new WeakMap<object, string | undefined>();
+const responseNames = new WeakMap<object, string | undefined>();
 
 function sourceOf({ toolCallId, abortSignal, messages }: Parameters<Execute>[1]): CallSource {
-  return { toolCallId, signal: abortSignal, responseName: responseNameOf(messages) };
+  return { toolCallId, signal: abortSignal, responseName: responseName(messages) };
 }
 
 /** The name of a model's response: a digest of the messages before it, which differ for each response. Mastra may give none. */
-function responseNameOf(messages: Parameters<Execute>[1]['messages'] | undefined): string | undefined {
+function responseName(messages: Parameters<Execute>[1]['messages'] | undefined): string | undefined {
   if (!Array.isArray(messages) || messages.length === 0) return undefined;
   // All calls of one response are given the same list.
-  if (!names.has(messages)) names.set(messages, digestOf(messages));
-  return names.get(messages);
+  if (!responseNames.has(messages)) responseNames.set(messages, digestOf(messages));
+  return responseNames.get(messages);
 }
 
 /** Undefined for messages that cannot be written as JSON. */
@@ -101,7 +101,7 @@ function outputOf({ content, text, isError }: ModelAnswer): AiToolOutput {
   return { type: 'result', text, isError, ...(hasImages ? { content } : {}) };
 }
 
-function partOf(part: ModelContent) {
+function contentPart(part: ModelContent) {
   if (part.type === 'text') return part;
   return { type: 'file' as const, data: { type: 'data' as const, data: part.data }, mediaType: part.mimeType };
 }

@@ -51,32 +51,32 @@ export interface MessagesTools {
 }
 
 export async function messagesTools(session: Session, options?: AdapterOptions): Promise<MessagesTools> {
-  const tools = await ModelTools.of(session, 'anthropic', options);
-  const runOne = async (block: MessageBlock, given: CallSource): Promise<ToolResultBlock> => {
+  const tools = await ModelTools.create(session, 'anthropic', options);
+  const runOne = async (block: MessageBlock, source: CallSource): Promise<ToolResultBlock> => {
     const { id = '', name = '', input } = block;
     const call = { kind: 'function', name, arguments: input as Readonly<Record<string, unknown>> } as const;
-    const { content, text, isError } = await tools.answer(call, { ...given, toolCallId: id, held: block });
+    const { content, text, isError } = await tools.answer(call, { ...source, toolCallId: id, callObject: block });
     // The API takes no images in what is marked as an error.
     const hasImages = content.some(({ type }) => type === 'image');
-    const shown = hasImages ? content.map(blockOf) : text;
+    const resultContent = hasImages ? content.map(contentBlock) : text;
     return {
       type: 'tool_result',
       tool_use_id: id,
-      content: shown,
+      content: resultContent,
       ...(isError && !hasImages ? { is_error: true } : {}),
     };
   };
   return {
     tools: [...tools.exported.tools] as object[] as MessagesTool[],
-    run(content, given = {}) {
+    run(content, options = {}) {
       const response = tools.beginResponse();
       const calls = content.filter(({ type }) => type === 'tool_use');
-      return Promise.all(calls.map((block) => runOne(block, { ...given, response })));
+      return Promise.all(calls.map((block) => runOne(block, { ...options, response })));
     },
   };
 }
 
-function blockOf(part: ModelContent): ToolResultContent {
+function contentBlock(part: ModelContent): ToolResultContent {
   if (part.type === 'text') return part;
   return { type: 'image', source: { type: 'base64', media_type: part.mimeType as 'image/png', data: part.data } };
 }

@@ -30,7 +30,7 @@ function sourceOf(call: { readonly id?: string } | undefined, { signal, configur
   const task = configurable?.['checkpoint_ns'];
   return {
     toolCallId: call?.id,
-    held: call,
+    callObject: call,
     responseName: typeof task === 'string' && task !== '' ? digest(task) : undefined,
     signal,
   };
@@ -41,11 +41,11 @@ function sourceOf(call: { readonly id?: string } | undefined, { signal, configur
  * `onEvent`. A failed call is a `ToolMessage` with the status `error`.
  */
 export async function langchainTools(session: Session, options: AdapterOptions = {}): Promise<DynamicStructuredTool[]> {
-  const tools = await ModelTools.of(session, 'mcp', options);
+  const tools = await ModelTools.create(session, 'mcp', options);
   return tools.exported.tools.map((exported) => {
     const name = String(exported['name']);
-    const answered = ({ content: parts, text, isError }: ModelAnswer, toolCallId: string | undefined) => {
-      const content = parts.some(({ type }) => type === 'image') ? parts.map(blockOf) : text;
+    const toToolMessage = ({ content: parts, text, isError }: ModelAnswer, toolCallId: string | undefined) => {
+      const content = parts.some(({ type }) => type === 'image') ? parts.map(contentBlock) : text;
       if (toolCallId === undefined) return content;
       return new ToolMessage({ content, tool_call_id: toolCallId, name, status: isError ? 'error' : 'success' });
     };
@@ -59,7 +59,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
         const running = tools.run({ kind: 'function', name, arguments: input }, sourceOf(toolCall, rest));
         let next = await running.next();
         for (; next.done !== true; next = await running.next()) notify(next.value, runManager);
-        return answered(next.value, toolCallId);
+        return toToolMessage(next.value, toolCallId);
       },
     });
     // LangChain throws for wrong parameters; the model is to read what is wrong with them, as from everywhere else.
@@ -75,7 +75,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
         const call = input as { readonly id?: string; readonly args?: Record<string, unknown> };
         const args = call.args ?? (input as Record<string, unknown>);
         // Pawl may accept parameters that LangChain refuses, such as null for an optional one. The call then runs, once.
-        return answered(
+        return toToolMessage(
           await tools.answer({ kind: 'function', name, arguments: args }, sourceOf(call, config)),
           call.id,
         );
@@ -90,6 +90,6 @@ function notify(notice: CallNotice, runManager: CallbackManagerForToolRun | unde
 }
 
 /** The form of an image that LangChain's models of all providers take. */
-function blockOf(part: ModelContent) {
+function contentBlock(part: ModelContent) {
   return part.type === 'text' ? part : { type: 'image_url' as const, image_url: { url: dataUrl(part) } };
 }

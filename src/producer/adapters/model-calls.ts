@@ -22,7 +22,7 @@ export interface ModelResponse {
   readonly names: Map<string, Promise<string>>;
 }
 
-export interface GivenCall {
+export interface ModelCall {
   readonly toolCallId: string;
   readonly namespace: string;
   readonly name: string;
@@ -31,13 +31,13 @@ export interface GivenCall {
   /** The turn or the ID belongs to this response alone. */
   readonly isNamed: boolean;
   /** The object that holds the call, as the model gave it. */
-  readonly held?: object | undefined;
+  readonly callObject?: object | undefined;
   readonly response?: ModelResponse | undefined;
 }
 
 export class ModelCalls {
   readonly #session: Session;
-  readonly #held = new WeakMap<object, Promise<string>>();
+  readonly #namesByObject = new WeakMap<object, Promise<string>>();
   /** Calls that ended here; the oldest are dropped. */
   readonly #seenKeys = new Set<string>();
   #responses = 0;
@@ -57,60 +57,60 @@ export class ModelCalls {
    * takes the `toolCallId` to submit.
    */
   async *run<Notice>(
-    given: GivenCall,
+    call: ModelCall,
     run: (toolCallId: string) => AsyncGenerator<Notice, ToolResultEnvelope>,
   ): AsyncGenerator<Notice, ToolResultEnvelope> {
-    if (given.isNamed) return yield* run(given.toolCallId);
-    const key = this.#keyOf(given);
-    const existing = this.#existing(key, given);
+    if (call.isNamed) return yield* run(call.toolCallId);
+    const key = this.#keyOf(call);
+    const cachedName = this.#cachedName(key, call);
     try {
-      const toolCallId = await (existing ?? this.#keep(key, given, this.#first(key, given)));
+      const toolCallId = await (cachedName ?? this.#cacheName(key, call, this.#initialName(key, call)));
       const result = yield* run(toolCallId);
-      if (existing !== undefined || toolCallId !== given.toolCallId || !isReplay(result)) return result;
-      const other = await this.#keep(key, given, this.#second(key, given));
-      return other === toolCallId ? result : yield* run(other);
+      if (cachedName !== undefined || toolCallId !== call.toolCallId || !isReplay(result)) return result;
+      const newCallId = await this.#cacheName(key, call, this.#nameAfterReplay(key, call));
+      return newCallId === toolCallId ? result : yield* run(newCallId);
     } finally {
-      this.#see(key);
+      this.#markSeen(key);
     }
   }
 
-  #existing(key: string, { held, response }: GivenCall): Promise<string> | undefined {
-    return (held && this.#held.get(held)) ?? response?.names.get(key);
+  #cachedName(key: string, { callObject, response }: ModelCall): Promise<string> | undefined {
+    return (callObject && this.#namesByObject.get(callObject)) ?? response?.names.get(key);
   }
 
-  #keep(key: string, { held, response }: GivenCall, name: Promise<string>): Promise<string> {
-    if (held !== undefined) this.#held.set(held, name);
+  #cacheName(key: string, { callObject, response }: ModelCall, name: Promise<string>): Promise<string> {
+    if (callObject !== undefined) this.#namesByObject.set(callObject, name);
     response?.names.set(key, name);
     // A failure, such as Redis being out of reach, must not stay: the next try asks again.
     name.catch(() => {
-      if (held !== undefined) this.#held.delete(held);
+      if (callObject !== undefined) this.#namesByObject.delete(callObject);
       response?.names.delete(key);
     });
     return name;
   }
 
-  async #first(key: string, given: GivenCall): Promise<string> {
-    return this.#seenKeys.has(key) ? this.#another(key, given) : given.toolCallId;
+  async #initialName(key: string, call: ModelCall): Promise<string> {
+    return this.#seenKeys.has(key) ? this.#newName(key, call) : call.toolCallId;
   }
 
   /** The name of a call whose ID belongs to a call that ended before. */
-  async #second(key: string, given: GivenCall): Promise<string> {
-    if (given.response?.isLater === true) return this.#another(key, given);
-    return (await this.#session.repeatedCalls?.latest(key)) ?? given.toolCallId;
+  async #nameAfterReplay(key: string, call: ModelCall): Promise<string> {
+    if (call.response?.isLater === true) return this.#newName(key, call);
+    return (await this.#session.repeatedCalls?.latest(key)) ?? call.toolCallId;
   }
 
-  async #another(key: string, { toolCallId }: GivenCall): Promise<string> {
+  async #newName(key: string, { toolCallId }: ModelCall): Promise<string> {
     const name = markedId(toolCallId, uuidv7());
     await this.#session.repeatedCalls?.remember(key, name);
     return name;
   }
 
-  #keyOf({ toolCallId, namespace, name, params, turnId }: GivenCall): string {
+  #keyOf({ toolCallId, namespace, name, params, turnId }: ModelCall): string {
     const { tenantId = null, sessionKey, actorId } = this.#session.record;
     return digest(canonicalJson([tenantId, sessionKey, actorId, namespace, name, toolCallId, turnId ?? null, params]));
   }
 
-  #see(key: string): void {
+  #markSeen(key: string): void {
     this.#seenKeys.delete(key);
     this.#seenKeys.add(key);
     if (this.#seenKeys.size > MAX_SEEN)

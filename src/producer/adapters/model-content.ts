@@ -16,7 +16,7 @@ const IMAGE_TYPES: readonly string[] = ['image/png', 'image/jpeg', 'image/gif', 
 const MAX_IMAGE_CHARACTERS = 5_000_000;
 const MAX_ADDRESS_CHARACTERS = 2_048;
 /** The instruction for a model, which cannot read the whole output as a program can. */
-const WHEN_CUT = '[This is not all of it: call again for a smaller part to see more.]';
+const TRUNCATION_NOTE = '[This is not all of it: call again for a smaller part to see more.]';
 /** The size of all texts of one result together. */
 const DEFAULT_OUTPUT_BYTES = 65_536;
 
@@ -29,37 +29,37 @@ export function modelContent(
   maxBytes = DEFAULT_OUTPUT_BYTES,
 ): readonly ModelContent[] {
   const { metadata = {} } = output;
-  const { content, whole = metadata['whole'] } = capOutput(output.content, maxBytes, callId);
+  const { content, whole: wholeOutput = metadata['whole'] } = capOutput(output.content, maxBytes, callId);
   const text = typeof content === 'string' ? content : JSON.stringify(content);
   const blocks = (metadata['content'] ?? []) as readonly ContentBlock[];
-  const beside = blocks.flatMap(partsOf);
+  const blockContent = blocks.flatMap(toModelContent);
   // The content blocks must not show what was cut from the output.
-  const more = beside.filter((part) => part.type === 'image' || !(whole !== undefined || isSaid(part.text, content)));
-  const said = [{ type: 'text', text } as const, ...more];
-  const parts = textOf(beside) === text ? beside : capped(said, maxBytes, whole !== undefined, callId);
+  const extraContent = blockContent.filter((part) => part.type === 'image' || !(wholeOutput !== undefined || containsText(part.text, content)));
+  const uncapped = [{ type: 'text', text } as const, ...extraContent];
+  const parts = textOf(blockContent) === text ? blockContent : truncateTexts(uncapped, maxBytes, wholeOutput !== undefined, callId);
   const shown = parts.filter((part) => part.type === 'image' || part.text.trim() !== '');
   return wellFormed(shown.length === 0 ? [{ type: 'text', text }] : shown);
 }
 
 /** The output is the first part and has been cut already. The other parts share the bytes that it leaves. */
-function capped(
+function truncateTexts(
   parts: readonly ModelContent[],
   maxBytes: number,
-  isOutputCut: boolean,
+  isOutputTruncated: boolean,
   callId: string,
 ): ModelContent[] {
-  let leftBytes = maxBytes;
-  let isCut = isOutputCut;
+  let remainingBytes = maxBytes;
+  let isTruncated = isOutputTruncated;
   const shown = parts.flatMap<ModelContent>((part, index) => {
     if (part.type === 'image') return [part];
-    if (index > 0 && isCut) return [];
+    if (index > 0 && isTruncated) return [];
     const { content, whole } =
-      index === 0 ? { content: part.text } : capOutput(part.text, Math.max(0, leftBytes), callId);
-    leftBytes -= Buffer.byteLength(part.text);
-    isCut ||= whole !== undefined;
+      index === 0 ? { content: part.text } : capOutput(part.text, Math.max(0, remainingBytes), callId);
+    remainingBytes -= Buffer.byteLength(part.text);
+    isTruncated ||= whole !== undefined;
     return [{ type: 'text', text: String(content) }];
   });
-  return isCut ? [...shown, { type: 'text', text: WHEN_CUT }] : shown;
+  return isTruncated ? [...shown, { type: 'text', text: TRUNCATION_NOTE }] : shown;
 }
 
 /** The texts without the images, for a provider's form that accepts no images. */
@@ -71,23 +71,23 @@ export function dataUrl({ mimeType, data }: Extract<ModelContent, { type: 'image
   return `data:${mimeType};base64,${data}`;
 }
 
-function partsOf(block: ContentBlock): readonly ModelContent[] {
+function toModelContent(block: ContentBlock): readonly ModelContent[] {
   switch (block.type) {
     case 'text':
       return [{ type: 'text', text: block.text }];
     case 'image':
     case 'audio':
-      return [media(block.data, block.mimeType)];
+      return [mediaContent(block.data, block.mimeType)];
     default: {
       const { uri, mimeType = 'application/octet-stream', text, blob } = block;
-      if (text === undefined && blob === undefined) return [{ type: 'text', text: `[${addressOf(uri)}]` }];
-      const said = text === undefined ? [] : [{ type: 'text', text } as const];
-      return blob === undefined ? said : [...said, media(blob, mimeType, `${uri}: `)];
+      if (text === undefined && blob === undefined) return [{ type: 'text', text: `[${truncatedUri(uri)}]` }];
+      const textContent = text === undefined ? [] : [{ type: 'text', text } as const];
+      return blob === undefined ? textContent : [...textContent, mediaContent(blob, mimeType, `${uri}: `)];
     }
   }
 }
 
-function media(data: string, mimeType: string, name = ''): ModelContent {
+function mediaContent(data: string, mimeType: string, name = ''): ModelContent {
   const bytes = Buffer.byteLength(data, 'base64');
   if (!IMAGE_TYPES.includes(mimeType))
     return { type: 'text', text: `[${name}${mimeType}, ${bytes} bytes: cannot be shown to you]` };
@@ -97,13 +97,13 @@ function media(data: string, mimeType: string, name = ''): ModelContent {
 }
 
 /** The address, truncated if it is long, as `data:` addresses are. */
-function addressOf(uri: string): string {
+function truncatedUri(uri: string): string {
   return uri.length <= MAX_ADDRESS_CHARACTERS ? uri : `${startOf(uri, MAX_ADDRESS_CHARACTERS)}…`;
 }
 
 /** Whether the output contains a text already, as it often does for the text of a resource. */
-function isSaid(text: string, output: unknown): boolean {
+function containsText(text: string, output: unknown): boolean {
   if (typeof output === 'string') return output.includes(text);
   if (typeof output !== 'object' || output === null) return false;
-  return Object.values(output).some((member) => isSaid(text, member));
+  return Object.values(output).some((member) => containsText(text, member));
 }

@@ -20,7 +20,7 @@ export type { ModelContent } from './model-content.ts';
 /** A model may correct a call this often before the adapter gives up. */
 const MAX_REASKS = 2;
 
-const SAID_NOTHING = 'The tool answered that it failed, and gave no reason.';
+const NO_REASON = 'The tool answered that it failed, and gave no reason.';
 
 export interface AdapterOptions extends ExportOptions {
   /** Receives the events of calls while they run. */
@@ -66,7 +66,7 @@ export interface ModelCallOptions {
 /** The origin of a call, as far as the adapter knows it. */
 export interface CallSource extends ModelCallOptions {
   /** The object that holds the call, as the model gave it. The same object is the same call. */
-  readonly held?: object | undefined;
+  readonly callObject?: object | undefined;
   /** The library's name of the model's response: the same whenever that response is run, and different for every other one. */
   readonly responseName?: string | undefined;
   /** The response of the model that holds the call. */
@@ -78,10 +78,10 @@ export class ModelTools {
   readonly #session: Session;
   readonly #provider: Provider;
   readonly #options: AdapterOptions;
-  readonly #wrong = new Map<string, number>();
+  readonly #invalidCounts = new Map<string, number>();
   readonly #calls: ModelCalls;
 
-  static async of(session: Session, provider: Provider, options: AdapterOptions = {}): Promise<ModelTools> {
+  static async create(session: Session, provider: Provider, options: AdapterOptions = {}): Promise<ModelTools> {
     return new ModelTools(session, provider, await session.toolsFor(provider, options), options);
   }
 
@@ -108,50 +108,50 @@ export class ModelTools {
   }
 
   /** Runs a model's call and yields its events meanwhile. Rejects only when Redis is out of reach. */
-  async *run(call: ProviderCall, given: CallSource = {}): AsyncGenerator<CallNotice, ModelAnswer> {
-    const turnId = given.turnId ?? this.#turn();
-    const { signal } = given;
-    const shown = 'name' in call ? call.name : call.kind;
-    const corrected = this.#wrong.get(shown) ?? 0;
-    const explain = (error: Refusal, ended?: ToolResultEnvelope) => this.#explain(shown, error, corrected, ended);
+  async *run(call: ProviderCall, source: CallSource = {}): AsyncGenerator<CallNotice, ModelAnswer> {
+    const turnId = source.turnId ?? this.#currentTurn();
+    const { signal } = source;
+    const toolName = 'name' in call ? call.name : call.kind;
+    const explainedCount = this.#invalidCounts.get(toolName) ?? 0;
+    const explain = (error: Refusal, envelope?: ToolResultEnvelope) => this.#explain(toolName, error, explainedCount, envelope);
     let result: ToolResultEnvelope;
     try {
       const { namespace, name, params } = await this.#session.decode(this.exported, call);
       const options = defined<CallOptions>({ namespace, turnId, signal });
-      const run = (toolCallId?: string) => this.#follow(name, params, defined<CallOptions>({ ...options, toolCallId }));
+      const run = (toolCallId?: string) => this.#runWithNotices(name, params, defined<CallOptions>({ ...options, toolCallId }));
       // Some model servers leave the ID empty.
-      if (given.toolCallId === undefined || given.toolCallId === '') result = yield* run();
-      else result = yield* this.#calls.run({ namespace, name, params, turnId, ...this.#source(given) }, run);
+      if (source.toolCallId === undefined || source.toolCallId === '') result = yield* run();
+      else result = yield* this.#calls.run({ namespace, name, params, turnId, ...this.#source(source) }, run);
     } catch (error) {
       if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
-      return failed(await explain(error));
+      return errorAnswer(await explain(error));
     }
     if (result.status === 'success') {
-      this.#wrong.delete(shown);
+      this.#invalidCounts.delete(toolName);
       const content = modelContent(result, this.#options.maxOutputBytes);
       // The tool ran, and reports that it did not succeed.
       const isError = result.output.metadata?.['success'] === false;
       const text = textOf(content);
       // Anthropic refuses a request with an empty error.
       if (isError && text.trim() === '' && content.every(({ type }) => type === 'text'))
-        return { ...failed(String(result.output.metadata?.['display'] ?? SAID_NOTHING)), result };
+        return { ...errorAnswer(String(result.output.metadata?.['display'] ?? NO_REASON)), result };
       return { content, text, isError, result };
     }
-    return { ...failed(await explain(result.error, result)), result };
+    return { ...errorAnswer(await explain(result.error, result)), result };
   }
 
-  #source({ toolCallId = '', turnId, responseName, held, response }: CallSource) {
+  #source({ toolCallId = '', turnId, responseName, callObject, response }: CallSource) {
     const isNamed = responseName !== undefined || turnId !== undefined || typeof this.#options.turnId === 'function';
     const id = responseName === undefined ? identifierOf(toolCallId) : markedId(toolCallId, responseName);
-    return { toolCallId: id, isNamed, held, response };
+    return { toolCallId: id, isNamed, held: callObject, response };
   }
 
-  #turn(): string | undefined {
+  #currentTurn(): string | undefined {
     const { turnId } = this.#options;
     return typeof turnId === 'function' ? turnId() : turnId;
   }
 
-  async *#follow(
+  async *#runWithNotices(
     name: string,
     params: Readonly<Record<string, unknown>>,
     options: CallOptions,
@@ -193,39 +193,39 @@ export class ModelTools {
 
   /** The refusal as the model reads it, with the schema as long as it may try again. `corrected`: how often it was explained before. */
   async #explain(
-    shown: string,
+    toolName: string,
     { code, message, issues = [] }: Refusal,
-    corrected: number,
+    explainedCount: number,
     result: ToolResultEnvelope | undefined,
   ): Promise<string> {
     const text = `${code}: ${listIssues({ message, issues })}`;
     // Parameters that follow the schema can be refused as well, such as a binary file to `read`. Then the message explains it alone.
     if (code !== 'INVALID_PARAMS' || issues.length === 0) return text;
     // Wrong calls of one response count once: the model had not read the first explanation when it made the others.
-    const wrong = corrected + 1;
-    const isNew = wrong > (this.#wrong.get(shown) ?? 0);
-    if (isNew) this.#wrong.set(shown, wrong);
-    if (wrong > MAX_REASKS) {
-      const ids = { requestId: uuidv7(), toolName: shown };
-      if (isNew) await this.#giveUp(shown, message, result ?? refusal({ code, message, issues }, ids));
-      return `${text}\nDo not call ${shown} again: its parameters were wrong ${wrong} times in a row.`;
+    const invalidCount = explainedCount + 1;
+    const isNew = invalidCount > (this.#invalidCounts.get(toolName) ?? 0);
+    if (isNew) this.#invalidCounts.set(toolName, invalidCount);
+    if (invalidCount > MAX_REASKS) {
+      const ids = { requestId: uuidv7(), toolName };
+      if (isNew) await this.#giveUp(toolName, message, result ?? refusal({ code, message, issues }, ids));
+      return `${text}\nDo not call ${toolName} again: its parameters were wrong ${invalidCount} times in a row.`;
     }
     // The fleet may run a newer version than the exported one, so the schema is read again.
     const { tools } = await this.#session.toolsFor(this.#provider, this.#options);
-    const tool = [...tools, ...this.exported.tools].find((each) => each['name'] === shown) ?? {};
+    const tool = [...tools, ...this.exported.tools].find((each) => each['name'] === toolName) ?? {};
     const schema = tool['parameters'] ?? tool['input_schema'] ?? tool['inputSchema'];
-    return `${text}\nCall ${shown} again with parameters that follow this schema: ${JSON.stringify(schema)}`;
+    return `${text}\nCall ${toolName} again with parameters that follow this schema: ${JSON.stringify(schema)}`;
   }
 
   /** Notifies the program and the session above, as `callWithReask` does. */
-  async #giveUp(shown: string, message: string, result: ToolResultEnvelope): Promise<void> {
+  async #giveUp(toolName: string, message: string, result: ToolResultEnvelope): Promise<void> {
     const { onGivenUp } = this.#options;
-    this.#session.inform('onGivenUp', onGivenUp && ((tool: string) => onGivenUp(tool, message)), shown);
+    this.#session.inform('onGivenUp', onGivenUp && ((tool: string) => onGivenUp(tool, message)), toolName);
     await this.#session.emitInvalidParams({ toolName: result.toolName, reasks: MAX_REASKS, result });
   }
 }
 
-function failed(words: string): ModelAnswer {
-  const text = words.toWellFormed();
+function errorAnswer(message: string): ModelAnswer {
+  const text = message.toWellFormed();
   return { content: [{ type: 'text', text }], text, isError: true };
 }

@@ -68,23 +68,23 @@ export interface ResponsesTools {
 }
 
 export async function responsesTools(session: Session, options?: AdapterOptions): Promise<ResponsesTools> {
-  const tools = await ModelTools.of(session, 'openai', options);
-  const runOne = async (item: ResponseItem, call: ProviderCall, given: CallSource): Promise<ToolOutput> => {
+  const tools = await ModelTools.create(session, 'openai', options);
+  const runOne = async (item: ResponseItem, call: ProviderCall, source: CallSource): Promise<ToolOutput> => {
     const toolCallId = item.call_id ?? undefined;
-    const { content, text } = await tools.answer(call, { ...given, toolCallId, held: item });
+    const { content, text } = await tools.answer(call, { ...source, toolCallId, callObject: item });
     const id = toolCallId ?? '';
     if (call.kind === 'local-shell') return { type: 'local_shell_call_output', id, call_id: id, output: text };
     const type = call.kind === 'custom' ? 'custom_tool_call_output' : 'function_call_output';
-    return { type, call_id: id, output: hasImages(content) ? content.map(inputOf) : text };
+    return { type, call_id: id, output: hasImages(content) ? content.map(outputContent) : text };
   };
   return {
     tools: [...tools.exported.tools] as object[] as ResponsesTool[],
-    run(output, given = {}) {
+    run(output, options = {}) {
       const response = tools.beginResponse();
       return Promise.all(
         output.flatMap((item) => {
           const call = callOf(item);
-          return call === undefined ? [] : [runOne(item, call, { ...given, response })];
+          return call === undefined ? [] : [runOne(item, call, { ...options, response })];
         }),
       );
     },
@@ -95,7 +95,7 @@ function hasImages(content: readonly ModelContent[]): boolean {
   return content.some(({ type }) => type === 'image');
 }
 
-function inputOf(part: ModelContent): ToolOutputContent {
+function outputContent(part: ModelContent): ToolOutputContent {
   if (part.type === 'text') return { type: 'input_text', text: part.text };
   return { type: 'input_image', image_url: dataUrl(part), detail: 'auto' };
 }
@@ -157,23 +157,23 @@ export interface ChatTools {
 
 /** For Chat Completions, which servers of other models speak as well: functions alone, and answers that are text. */
 export async function chatTools(session: Session, options?: AdapterOptions): Promise<ChatTools> {
-  const tools = await ModelTools.of(session, 'openai', { ...options, native: false });
-  const runOne = async (asked: ChatToolCall, given: CallSource): Promise<ChatToolMessage> => {
-    const { id = '', function: { name = '', arguments: sent = '' } = {} } = asked;
-    const call = { kind: 'function', name, arguments: argumentsOf(sent) } as const;
-    const { content } = await tools.answer(call, { ...given, toolCallId: id, held: asked });
-    return { role: 'tool', tool_call_id: id, content: content.map(lineOf).join('\n') };
+  const tools = await ModelTools.create(session, 'openai', { ...options, native: false });
+  const runOne = async (toolCall: ChatToolCall, source: CallSource): Promise<ChatToolMessage> => {
+    const { id = '', function: { name = '', arguments: rawArguments = '' } = {} } = toolCall;
+    const call = { kind: 'function', name, arguments: argumentsOf(rawArguments) } as const;
+    const { content } = await tools.answer(call, { ...source, toolCallId: id, callObject: toolCall });
+    return { role: 'tool', tool_call_id: id, content: content.map(contentText).join('\n') };
   };
   return {
-    tools: tools.exported.tools.map(({ type: _, ...shown }) => ({ type: 'function', function: shown }) as ChatTool),
-    run(calls, given = {}) {
+    tools: tools.exported.tools.map(({ type: _, ...definition }) => ({ type: 'function', function: definition }) as ChatTool),
+    run(calls, options = {}) {
       const response = tools.beginResponse();
-      return Promise.all((calls ?? []).map((call) => runOne(call, { ...given, response })));
+      return Promise.all((calls ?? []).map((call) => runOne(call, { ...options, response })));
     },
   };
 }
 
-function lineOf(part: ModelContent): string {
+function contentText(part: ModelContent): string {
   if (part.type === 'text') return part.text;
   return `[${part.mimeType}, ${Buffer.byteLength(part.data, 'base64')} bytes: cannot be shown to you]`;
 }
@@ -201,7 +201,7 @@ export async function agentTools<AgentTool>(
   tool: (definition: AgentToolDefinition) => AgentTool,
   options?: AdapterOptions,
 ): Promise<AgentTool[]> {
-  const tools = await ModelTools.of(session, 'openai', { ...options, native: false });
+  const tools = await ModelTools.create(session, 'openai', { ...options, native: false });
   const functions = tools.exported.tools.filter(({ type }) => type === 'function');
   return functions.map((exported) =>
     tool({
@@ -217,7 +217,7 @@ export async function agentTools<AgentTool>(
         } as const;
         const { content, text }: ModelAnswer = await tools.answer(call, {
           toolCallId: details?.toolCall?.callId,
-          held: details?.toolCall,
+          callObject: details?.toolCall,
           signal: details?.signal,
         });
         if (!hasImages(content)) return text;

@@ -1,6 +1,6 @@
 /**
- * The HTTP front door: one server in front of one producer. What a request passes, in order: headers, health, who asks, the
- * route, and one place that turns every failure into a refusal.
+ * The HTTP front door: one server in front of one producer. A request passes, in this order, the headers, the health checks, the
+ * authentication and its route. One error handler turns every failure into a response.
  */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -13,7 +13,7 @@ import type { Pawl } from '../client.ts';
 import { type McpEndpoint, mcpEndpoint } from '../mcp/http.ts';
 import type { McpServerDeps } from '../mcp/server.ts';
 import { FleetView } from '../operations/fleet-metrics.ts';
-import { authentication, checkBinding, checkPermission } from './core/access.ts';
+import { checkBinding, checkPermission, createAuthenticator } from './core/access.ts';
 import { HttpError } from './core/errors.ts';
 import { LongPolls } from './core/long-poll.ts';
 import { Backlog, limitRequests, RateLimiter } from './core/rate-limit.ts';
@@ -47,7 +47,7 @@ export interface HttpServerOptions {
   readonly fleet?: FleetView;
   /** Shown in the OpenAPI document. */
   readonly version?: string;
-  /** Adds an application's own resources and prompts to every MCP server that is made. */
+  /** Adds an application's own resources and prompts to every MCP server. */
   readonly extendMcp?: McpServerDeps['extend'];
   /** While it answers true, `/readyz` answers 503. */
   readonly isStarting?: () => boolean;
@@ -78,13 +78,13 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   };
   const { version = '0.0.0', extendMcp: extend } = options;
   const mcp = mcpEndpoint({ pawl, log, checkAccepting, version, ...(extend === undefined ? {} : { extend }) });
-  const running = new Set<Response>();
+  const openResponses = new Set<Response>();
   const app = createApp(options, {
     longPolls,
     streams,
     mcp,
     fleet,
-    running,
+    openResponses,
     checkAccepting,
     isDraining: () => draining,
   });
@@ -96,7 +96,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   const drain = () => {
     draining = true;
     // A connection that is kept alive would delay the server's end.
-    for (const response of running) if (!response.headersSent) response.set('Connection', 'close');
+    for (const response of openResponses) if (!response.headersSent) response.set('Connection', 'close');
     longPolls.close();
     streams.close();
     void mcp.close();
@@ -109,7 +109,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     close: () => {
       stopWatching();
       drain();
-      closing ??= end(server);
+      closing ??= closeServer(server);
       return closing;
     },
   };
@@ -121,8 +121,8 @@ interface AppDeps {
   readonly mcp: McpEndpoint;
   readonly fleet: FleetView;
   /** Responses that are not finished. */
-  readonly running: Set<Response>;
-  /** Throws while no further call is taken. */
+  readonly openResponses: Set<Response>;
+  /** Throws while the server accepts no calls. */
   checkAccepting(): Promise<void>;
   isDraining(): boolean;
 }
@@ -134,7 +134,7 @@ function createApp(options: HttpServerOptions, deps: AppDeps): Express {
   app.disable('x-powered-by');
   app.disable('etag');
   app.set('query parser', 'simple');
-  app.use(plainHeaders(deps));
+  app.use(defaultHeaders(deps));
   mountHealth(app, {
     redis: pawl.backend.redis,
     prefix: pawl.settings.prefix,
@@ -146,35 +146,35 @@ function createApp(options: HttpServerOptions, deps: AppDeps): Express {
   mountButtons(app, pawl);
   const limits = new RateLimiter(settings.http);
   mountCompletions(app, pawl, limitRequests(limits));
-  const authenticate = authentication(settings.apiTokens);
+  const authenticate = createAuthenticator(settings.apiTokens);
   app.use((request, response, next) => {
-    const browser = request.path === BOARD_PATH || request.path.startsWith(`${BOARD_PATH}/`);
-    response.locals['caller'] = authenticate(request, { browser });
+    const isBrowser = request.path === BOARD_PATH || request.path.startsWith(`${BOARD_PATH}/`);
+    response.locals['caller'] = authenticate(request, { browser: isBrowser });
     next();
   });
   app.use(limitRequests(limits));
-  const toMcp = [permissionCheck('use'), ...mcp.steps];
+  const mcpHandlers = [permissionCheck('use'), ...mcp.handlers];
   app
     .route('/mcp')
-    .get(toMcp)
-    .post(toMcp)
-    .delete(toMcp)
+    .get(mcpHandlers)
+    .post(mcpHandlers)
+    .delete(mcpHandlers)
     .all(refuseMethod(['POST', 'GET', 'DELETE']));
   const routes = apiRoutes({ pawl, longPolls, streams, fleet, version, checkAccepting });
   mountRoutes(
     app,
     routes.filter(({ isOpen }) => isOpen !== true),
   );
-  if (board !== undefined) app.use(BOARD_PATH, readOnlyPages(), board);
+  if (board !== undefined) app.use(BOARD_PATH, readOnlyBoard(), board);
   app.use((request) => {
-    throw new HttpError('NOT_FOUND', `There is nothing at ${request.method} ${startOf(request.path, 200)}.`);
+    throw new HttpError('NOT_FOUND', `There is no route ${request.method} ${startOf(request.path, 200)}.`);
   });
   app.use(errorHandler(log));
   return app;
 }
 
 /** Responses are data for programs: browsers must not frame, sniff, cache or share them with other origins. */
-function plainHeaders({ running, isDraining }: AppDeps): RequestHandler {
+function defaultHeaders({ openResponses: running, isDraining }: AppDeps): RequestHandler {
   return (_request, response, next) => {
     response.set({
       'X-Content-Type-Options': 'nosniff',
@@ -192,7 +192,7 @@ function plainHeaders({ running, isDraining }: AppDeps): RequestHandler {
 }
 
 /** Bull Board is read-only here: other methods than GET and HEAD are refused. */
-function readOnlyPages(): RequestHandler {
+function readOnlyBoard(): RequestHandler {
   const refuseWriting = refuseMethod(['GET', 'HEAD']);
   return (request, response, next) => {
     checkPermission(callerOf(response), 'oversee');
@@ -212,7 +212,7 @@ function readOnlyPages(): RequestHandler {
 
 function listen(server: Server, host: string, port: number): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const fail = (error: NodeJS.ErrnoException) => reject(cannotListen(error, host, port));
+  const fail = (error: NodeJS.ErrnoException) => reject(listenError(error, host, port));
   server.once('error', fail);
   server.listen({ host, port }, () => {
     server.off('error', fail);
@@ -221,7 +221,7 @@ function listen(server: Server, host: string, port: number): Promise<void> {
   return promise;
 }
 
-function cannotListen(error: NodeJS.ErrnoException, host: string, port: number): PawlError {
+function listenError(error: NodeJS.ErrnoException, host: string, port: number): PawlError {
   const address = `${host} port ${port}`;
   const reason =
     error.code === 'EADDRINUSE'
@@ -238,7 +238,7 @@ function urlOf(server: Server, host: string): string {
   return `http://${reachable.includes(':') && !reachable.startsWith('[') ? `[${reachable}]` : reachable}:${port}`;
 }
 
-async function end(server: Server): Promise<void> {
+async function closeServer(server: Server): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   server.closeIdleConnections();
   const limit = setTimeout(() => server.closeAllConnections(), CLOSE_LIMIT_MS);

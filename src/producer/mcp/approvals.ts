@@ -11,23 +11,23 @@ import type { McpTool } from './tools.ts';
 
 const STATE = /^approval\|([^|]+)\|(.+)$/s;
 const QUESTION = 'approval';
-const BY = 'local operator';
+const DECIDED_BY = 'local operator';
 
 /** Calls back once the call waits for approval. The returned function ends the subscription. */
-export function onApprovalRequested(pawl: Pawl, callId: string, then: () => void): () => void {
+export function onApprovalRequested(pawl: Pawl, callId: string, callback: () => void): () => void {
   return pawl.follow(callId, {
     onEvents(events) {
       const has = (eventType: CallEvent['type']) => events.some(({ type }) => type === eventType);
       // A call that was decided on has been queued or settled since.
-      if (has('approval-requested') && !has('queued') && !has('settled')) then();
+      if (has('approval-requested') && !has('queued') && !has('settled')) callback();
     },
     onEnd() {},
   });
 }
 
 /** The reply in place of a result: the question whether to approve the call, or a text that says to wait. */
-export async function approvalAnswer(pawl: Pawl, client: McpClient, callId: string, tool: McpTool): Promise<Result> {
-  if (!client.canAsk.includes('elicitation') || !client.isLocal) return awaitsDecision(callId, tool);
+export async function approvalReply(pawl: Pawl, client: McpClient, callId: string, tool: McpTool): Promise<Result> {
+  if (!client.canAsk.includes('elicitation') || !client.isLocal) return awaitingApprovalReply(callId, tool);
   const { record, digest } = await pawl.approvals.show(callId);
   const { request, preview } = record;
   const message = `Approve ${tool.mcpName}? ${shownLine(preview?.summary ?? request.reason)}\n${formatForDisplay(request.params)}`;
@@ -40,7 +40,7 @@ export async function approvalAnswer(pawl: Pawl, client: McpClient, callId: stri
   };
 }
 
-interface Decided {
+interface AppliedDecision {
   readonly callId: string;
   /** The person closed the question without an answer, so the approval is still pending. */
   readonly isOpen: boolean;
@@ -51,7 +51,7 @@ export async function applyDecision(
   pawl: Pawl,
   client: McpClient,
   { mcpReq }: ServerContext,
-): Promise<Decided | undefined> {
+): Promise<AppliedDecision | undefined> {
   const state = mcpReq.requestState<unknown>();
   const [, callId, digest] = (typeof state === 'string' && STATE.exec(state)) || [];
   if (callId === undefined || digest === undefined) return undefined;
@@ -64,12 +64,12 @@ export async function applyDecision(
   if (approval.state !== 'pending') return { callId, isOpen: false };
   if (response?.action === 'cancel') return { callId, isOpen: true };
   const isApproved = response?.action === 'accept' && response.content?.decision === 'approve';
-  await pawl.approvals.decide(approval.request.id, { decision: isApproved ? 'approve' : 'deny', digest, by: BY });
+  await pawl.approvals.decide(approval.request.id, { decision: isApproved ? 'approve' : 'deny', digest, by: DECIDED_BY });
   return { callId, isOpen: false };
 }
 
 /** The reply to a client that cannot approve its call itself. */
-export function awaitsDecision(callId: string, { mcpName }: McpTool): Result {
+export function awaitingApprovalReply(callId: string, { mcpName }: McpTool): Result {
   const text =
     `${mcpName} needs a person's approval and has not run yet. The request is with the session's approvers (call ${callId}). ` +
     'Go on with other work; ask again with the same arguments and idempotency key to learn what became of it.';

@@ -16,8 +16,8 @@ import { isDelayed } from '../../shared/calls/start-time.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
-import { applyDecision, approvalAnswer, awaitsDecision, onApprovalRequested } from './approvals.ts';
-import { clientSession, type McpClient, TASKS_EXTENSION, takeKeyArgument } from './request.ts';
+import { applyDecision, approvalReply, awaitingApprovalReply, onApprovalRequested } from './approvals.ts';
+import { clientSession, type McpClient, TASKS_EXTENSION, extractKeyArgument } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
 import { createTask } from './tasks.ts';
@@ -46,39 +46,39 @@ export async function callTool(
   const { ctx } = request;
   const session = await clientSession(pawl, client);
   const tool = await publishedToolFor(pawl, session.key, params.name);
-  if (tool.annotations.taskSupport === 'required' && !client.takesTasks && ctx.mcpReq.envelope !== undefined)
+  if (tool.annotations.taskSupport === 'required' && !client.supportsTasks && ctx.mcpReq.envelope !== undefined)
     throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } });
   const decision = await applyDecision(pawl, client, ctx);
-  if (decision?.isOpen) return awaitsDecision(decision.callId, tool);
+  if (decision?.isOpen) return awaitingApprovalReply(decision.callId, tool);
   if (decision !== undefined)
     return (
-      (await startsLater(pawl, client, decision.callId, { tool, params })) ??
-      resultOf(pawl, tool, decision.callId, request)
+      (await delayedReply(pawl, client, decision.callId, { tool, params })) ??
+      decidedReply(pawl, tool, decision.callId, request)
     );
   const approvalRequested = Promise.withResolvers<void>();
-  const leftOutside = Promise.withResolvers<number>();
-  const { given, idempotencyKey } = takeKeyArgument(client, tool, params.arguments ?? {});
+  const becamePending = Promise.withResolvers<number>();
+  const { args, idempotencyKey } = extractKeyArgument(client, tool, params.arguments ?? {});
   const submission = await submitCall(pawl, { ...client, idempotencyKey }, tool, {
-    params: given,
+    params: args,
     responses: ctx.mcpReq.inputResponses ?? {},
-    state: await stateOf(pawl, client, params, ctx),
+    state: await toolState(pawl, client, params, ctx),
     onProgress: (event) => {
-      if (event.type === 'pending') leftOutside.resolve(event.expiresAtMs);
-      report(event, tool, ctx);
+      if (event.type === 'pending') becamePending.resolve(event.expiresAtMs);
+      sendProgress(event, tool, ctx);
     },
     onApproval: approvalRequested.resolve,
   });
-  if (submission.kind === 'answered') return replyOf(pawl, tool, submission.result);
-  const later = isDelayed(client.start)
-    ? await startsLater(pawl, client, submission.callId, { tool, params })
+  if (submission.kind === 'answered') return toReply(pawl, tool, submission.result);
+  const delayed = isDelayed(client.start)
+    ? await delayedReply(pawl, client, submission.callId, { tool, params })
     : undefined;
-  if (later !== undefined) return later;
-  const open = { submission, tool, params: given, name: params.name, approvalRequested, leftOutside };
-  return firstReply(pawl, client, open, request);
+  if (delayed !== undefined) return delayed;
+  const openCall = { submission, tool, params: args, name: params.name, approvalRequested, leftOutside: becamePending };
+  return firstReply(pawl, client, openCall, request);
 }
 
 /** The reply to a call that starts later; undefined for one that was joined, and runs or waits for a person. */
-async function startsLater(
+async function delayedReply(
   pawl: Pawl,
   client: McpClient,
   callId: string,
@@ -87,12 +87,12 @@ async function startsLater(
   const record = await pawl.backend.ledger.readBrief(callId);
   const startAtMs = record?.request.startAtMs;
   if (record?.phase !== 'delayed' || startAtMs === undefined) return undefined;
-  if (client.takesTasks && tool.annotations.taskSupport !== 'forbidden')
+  if (client.supportsTasks && tool.annotations.taskSupport !== 'forbidden')
     return createTask(pawl, client, { tool: params.name, params: params.arguments ?? {}, callId });
   const text =
     `${tool.mcpName} starts at ${new Date(startAtMs).toISOString()} (call ${callId}) and has not run yet. ` +
     'Ask again with the same arguments and idempotency key to learn what became of it.';
-  return notEnded(tool, text, { 'pawl/callId': callId, 'pawl/phase': 'delayed', 'pawl/startAtMs': startAtMs });
+  return unfinishedReply(tool, text, { 'pawl/callId': callId, 'pawl/phase': 'delayed', 'pawl/startAtMs': startAtMs });
 }
 
 interface OpenCall {
@@ -103,21 +103,21 @@ interface OpenCall {
   readonly name: string;
   readonly approvalRequested: PromiseWithResolvers<void>;
   /** An outside system completes the call: when it expires. */
-  readonly leftOutside: PromiseWithResolvers<number>;
+  readonly becamePending: PromiseWithResolvers<number>;
 }
 
 /**
  * The reply to a call that goes on: its result, a task, the question of an approval, or a text that it waits for an outside system,
  * whichever comes first.
  */
-async function firstReply(pawl: Pawl, client: McpClient, open: OpenCall, request: CallRequest): Promise<Result> {
-  const { submission, tool, params, name, approvalRequested, leftOutside } = open;
+async function firstReply(pawl: Pawl, client: McpClient, openCall: OpenCall, request: CallRequest): Promise<Result> {
+  const { submission, tool, params, name, approvalRequested, becamePending } = openCall;
   const { callId } = submission;
   const { taskSupport = 'optional' } = tool.annotations;
   // A request that joined another one's call does not cancel it.
-  const joined = submission.merged === true;
-  const stopListening = joined ? () => {} : cancelOnDisconnect(pawl, callId, request);
-  const canBeTask = client.takesTasks && taskSupport !== 'forbidden';
+  const isJoined = submission.merged === true;
+  const stopListening = isJoined ? () => {} : cancelOnDisconnect(pawl, callId, request);
+  const canBeTask = client.supportsTasks && taskSupport !== 'forbidden';
   const task = Promise.withResolvers<Result>();
   let isTask = false;
   const startTask = () => {
@@ -127,66 +127,66 @@ async function firstReply(pawl: Pawl, client: McpClient, open: OpenCall, request
   };
   const cleanups = [
     stopListening,
-    ...(canBeTask ? [after(taskSupport === 'required' ? 0 : TASK_AFTER_MS, startTask)] : []),
+    ...(canBeTask ? [startTimer(taskSupport === 'required' ? 0 : TASK_AFTER_MS, startTask)] : []),
     // Policy may ask for approval in every tier, and a request that joined a call is not notified of it.
-    ...(tool.tier === 'elevated' || joined ? [onApprovalRequested(pawl, callId, approvalRequested.resolve)] : []),
-    ...(joined ? [onLeftOutside(pawl, callId, leftOutside.resolve)] : []),
+    ...(tool.tier === 'elevated' || isJoined ? [onApprovalRequested(pawl, callId, approvalRequested.resolve)] : []),
+    ...(isJoined ? [onPending(pawl, callId, becamePending.resolve)] : []),
   ];
   const approval = approvalRequested.promise.then(() => {
     stopListening();
-    return approvalAnswer(pawl, client, callId, tool);
+    return approvalReply(pawl, client, callId, tool);
   });
-  const outside = leftOutside.promise.then((expiresAtMs) => {
+  const pendingOutcome = becamePending.promise.then((expiresAtMs) => {
     stopListening();
-    if (!canBeTask) return completedOutside(callId, tool, expiresAtMs);
+    if (!canBeTask) return pendingReply(callId, tool, expiresAtMs);
     startTask();
     return task.promise;
   });
-  const result = submission.result.then((envelope) => replyOf(pawl, tool, envelope));
+  const result = submission.result.then((envelope) => toReply(pawl, tool, envelope));
   try {
-    return await Promise.race([result, task.promise, approval, outside]);
+    return await Promise.race([result, task.promise, approval, pendingOutcome]);
   } finally {
     for (const cleanUp of cleanups) cleanUp();
   }
 }
 
 /** A reply that is no result. Clients check the result of a tool that declares its output, unless it is an error. */
-function notEnded(tool: McpTool, text: string, meta: Readonly<Record<string, unknown>>): Result {
+function unfinishedReply(tool: McpTool, text: string, meta: Readonly<Record<string, unknown>>): Result {
   const isError = declaredOutput(tool) === undefined ? {} : { isError: true };
   return { ...isError, content: [{ type: 'text', text }], _meta: meta };
 }
 
 /** Calls back once an outside system is to complete the call. The returned function ends the subscription. */
-function onLeftOutside(pawl: Pawl, callId: string, then: (expiresAtMs: number) => void): () => void {
+function onPending(pawl: Pawl, callId: string, callback: (expiresAtMs: number) => void): () => void {
   return pawl.follow(callId, {
     onEvents(events) {
       const pending = events.find(({ type }) => type === 'pending');
-      if (pending !== undefined) then(Number(pending.data['expiresAtMs']));
+      if (pending !== undefined) callback(Number(pending.data['expiresAtMs']));
     },
     onEnd() {},
   });
 }
 
 /** The reply to a client without tasks: its request would time out, and cancel the call. */
-function completedOutside(callId: string, tool: McpTool, expiresAtMs: number): Result {
+function pendingReply(callId: string, tool: McpTool, expiresAtMs: number): Result {
   const text =
     `${tool.mcpName} waits for an outside system, until ${new Date(expiresAtMs).toISOString()} at most (call ${callId}). ` +
     'Go on with other work; ask again with the same arguments and idempotency key to learn what became of it.';
-  return notEnded(tool, text, { 'pawl/callId': callId, 'pawl/phase': 'pending', 'pawl/pendingUntilMs': expiresAtMs });
+  return unfinishedReply(tool, text, { 'pawl/callId': callId, 'pawl/phase': 'pending', 'pawl/pendingUntilMs': expiresAtMs });
 }
 
 /**
  * The state that a tool left with its question. The client carries only the call's ID, and that call must be a question of the same tool
  * in this session, so that the client can forge nothing.
  */
-async function stateOf(pawl: Pawl, client: McpClient, { name }: CallToolParams, ctx: ServerContext): Promise<unknown> {
+async function toolState(pawl: Pawl, client: McpClient, { name }: CallToolParams, ctx: ServerContext): Promise<unknown> {
   const callId = ctx.mcpReq.requestState<unknown>();
   if (callId === undefined) return undefined;
   const record = typeof callId === 'string' ? await pawl.read(callId) : undefined;
   const content = record?.outcome?.output?.content;
   const envelope = record?.request.envelope;
-  const same = envelope?.target.sessionKey === client.sessionKey && name.endsWith(envelope.toolName);
-  if (!same || !isInputRequired(content))
+  const isSameTool = envelope?.target.sessionKey === client.sessionKey && name.endsWith(envelope.toolName);
+  if (!isSameTool || !isInputRequired(content))
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'Invalid or expired requestState', {
       reason: 'invalid_request_state',
     });
@@ -194,27 +194,27 @@ async function stateOf(pawl: Pawl, client: McpClient, { name }: CallToolParams, 
 }
 
 /** The reply to a call that a person has decided on. */
-async function resultOf(pawl: Pawl, tool: McpTool, callId: string, request: CallRequest): Promise<Result> {
+async function decidedReply(pawl: Pawl, tool: McpTool, callId: string, request: CallRequest): Promise<Result> {
   const stopListening = cancelOnDisconnect(pawl, callId, request);
-  const leftOutside = Promise.withResolvers<Result>();
-  const stopFollowing = onLeftOutside(pawl, callId, (expiresAtMs) => {
+  const becamePending = Promise.withResolvers<Result>();
+  const stopFollowing = onPending(pawl, callId, (expiresAtMs) => {
     stopListening();
-    leftOutside.resolve(completedOutside(callId, tool, expiresAtMs));
+    becamePending.resolve(pendingReply(callId, tool, expiresAtMs));
   });
-  const ended = async () => {
+  const waitForReply = async () => {
     const result = await pawl.result(callId);
     if (result === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The call has expired.');
-    return replyOf(pawl, tool, await pawl.calls.withHooks(result));
+    return toReply(pawl, tool, await pawl.calls.withHooks(result));
   };
   try {
-    return await Promise.race([ended(), leftOutside.promise]);
+    return await Promise.race([waitForReply(), becamePending.promise]);
   } finally {
     stopListening();
     stopFollowing();
   }
 }
 
-async function replyOf(pawl: Pawl, tool: McpTool, result: ToolResultEnvelope): Promise<Result> {
+async function toReply(pawl: Pawl, tool: McpTool, result: ToolResultEnvelope): Promise<Result> {
   const output = result.status === 'success' ? result.output.content : undefined;
   return isInputRequired(output) ? inputRequiredResult(output, result.callId) : callToolResult(pawl, result, tool);
 }
@@ -228,7 +228,7 @@ function inputRequiredResult({ inputRequests, requestState }: InputRequired, cal
 }
 
 /** Sends progress as a notification, and its message as a log line, to clients that asked for either. */
-function report(event: ProgressEvent, tool: McpTool, { mcpReq }: ServerContext): void {
+function sendProgress(event: ProgressEvent, tool: McpTool, { mcpReq }: ServerContext): void {
   if (event.type !== 'progress') return;
   const progressToken = mcpReq._meta?.progressToken;
   const { progress, total, message } = event;
@@ -259,7 +259,7 @@ function cancelOnDisconnect(pawl: Pawl, callId: string, { ctx, isClosing }: Call
   return () => signal.removeEventListener('abort', cancel);
 }
 
-function after(delayMs: number, then: () => void): () => void {
-  const timer = setTimeout(then, delayMs);
+function startTimer(delayMs: number, callback: () => void): () => void {
+  const timer = setTimeout(callback, delayMs);
   return () => clearTimeout(timer);
 }

@@ -20,35 +20,35 @@ export async function headerMismatch(
   if (TASK_METHODS.includes(method) && 'taskId' in params)
     return headers.get('mcp-name') === params['taskId'] ? undefined : 'Mcp-Name must be the taskId of the body';
   if (method !== 'tools/call' || typeof params['name'] !== 'string') return undefined;
-  return mismatchIn(await schemaOf(params['name']), params['arguments'], headers);
+  return propertyMismatch(await schemaOf(params['name']), params['arguments'], headers);
 }
 
-function mismatchIn(schema: unknown, value: unknown, headers: Headers): string | undefined {
+function propertyMismatch(schema: unknown, value: unknown, headers: Headers): string | undefined {
   const properties = isObject(schema) && isObject(schema['properties']) ? schema['properties'] : {};
   if (!isObject(value)) return undefined;
-  for (const [name, described] of Object.entries(properties)) {
+  for (const [name, property] of Object.entries(properties)) {
     const parameter = value[name];
-    if (!isObject(described) || parameter === undefined || parameter === null) continue;
-    const wrong =
-      typeof described['x-mcp-header'] === 'string'
-        ? mismatch(`Mcp-Param-${described['x-mcp-header']}`, parameter, headers)
-        : mismatchIn(described, parameter, headers);
-    if (wrong !== undefined) return wrong;
+    if (!isObject(property) || parameter === undefined || parameter === null) continue;
+    const difference =
+      typeof property['x-mcp-header'] === 'string'
+        ? mismatch(`Mcp-Param-${property['x-mcp-header']}`, parameter, headers)
+        : propertyMismatch(property, parameter, headers);
+    if (difference !== undefined) return difference;
   }
   return undefined;
 }
 
 function mismatch(header: string, parameter: unknown, headers: Headers): string | undefined {
   if (typeof parameter === 'object') return undefined;
-  const sent = headers.get(header);
-  if (sent === null) return `${header} is missing, and the body has a value for it`;
-  const decoded = decode(sent);
+  const headerValue = headers.get(header);
+  if (headerValue === null) return `${header} is missing, and the body has a value for it`;
+  const decoded = decode(headerValue);
   if (decoded === undefined) return `${header} is not valid Base64 of UTF-8`;
-  const same =
+  const isEqual =
     typeof parameter === 'number'
       ? decoded.trim() !== '' && Number(decoded) === parameter
       : decoded === String(parameter);
-  return same ? undefined : `${header} and the body have different values`;
+  return isEqual ? undefined : `${header} and the body have different values`;
 }
 
 /** Decodes `=?base64?…?=`, which carries values that a header cannot. Other values are taken as they are. */

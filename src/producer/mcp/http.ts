@@ -15,16 +15,16 @@ import { splitName } from '../../shared/tools/tool.ts';
 import { readExactJson } from '../../shared/util/json/exact-json.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
-import { enterAgain } from '../http/core/rate-limit.ts';
+import { countAnotherRequest } from '../http/core/rate-limit.ts';
 import { callerOf, MAX_BODY_BYTES } from '../http/core/route.ts';
 import { headerMismatch } from './headers.ts';
 import { LegacySessions } from './legacy-sessions.ts';
 import { createMcpServer, type McpServerDeps } from './server.ts';
-import { type RpcRefusal, send, sendOnceThere, sendRpcError, webRequest } from './web-response.ts';
+import { type RpcRefusal, send, sendWhenReady, sendRpcError, webRequest } from './web-response.ts';
 
 export interface McpEndpoint {
   /** The handlers of the route, in order. */
-  readonly steps: readonly RequestHandler[];
+  readonly handlers: readonly RequestHandler[];
   readonly notify: ReturnType<typeof createMcpHandler>['notify'];
   /** Ends all sessions and streams; the calls go on. */
   close(): Promise<void>;
@@ -58,7 +58,7 @@ export function mcpEndpoint(options: McpServerDeps & { readonly log: Logger }): 
     sessions.notifyToolsChanged();
   });
   return {
-    steps: [
+    handlers: [
       express.raw({ type: () => true, limit: MAX_BODY_BYTES }),
       (request, response) => handle(deps, request, response),
     ],
@@ -80,24 +80,24 @@ async function handle(deps: EndpointDeps, request: HttpRequest, response: HttpRe
   const body = readBody(request, web);
   if (body.kind === 'refused') return sendRpcError(response, body);
   // An older client may send a batch: each message after the first counts as a further request.
-  if (Array.isArray(body.value)) for (const _message of body.value.slice(1)) enterAgain(response);
+  if (Array.isArray(body.value)) for (const _message of body.value.slice(1)) countAnotherRequest(response);
   return dispatch(deps, web, body.value, response);
 }
 
 type Body = { readonly kind: 'read'; readonly value: unknown } | ({ readonly kind: 'refused' } & RpcRefusal);
 
 function readBody(request: HttpRequest, web: Request): Body {
-  const refused = (status: number, code: number, message: string) =>
+  const refuse = (status: number, code: number, message: string) =>
     ({ kind: 'refused', status, code, message }) as const;
   if (!isJsonContentType(web.headers.get('content-type')))
-    return refused(415, INVALID_REQUEST, 'The body must be JSON: Content-Type: application/json.');
-  const read = readExactJson(Buffer.isBuffer(request.body) ? request.body : '');
-  if (read.kind === 'problem') return refused(400, PARSE_ERROR, `Parse error: the body ${read.problem}.`);
-  const lossy = [read.value].flat().find(losesArguments);
-  if (lossy === undefined) return { kind: 'read', value: read.value };
+    return refuse(415, INVALID_REQUEST, 'The body must be JSON: Content-Type: application/json.');
+  const parsed = readExactJson(Buffer.isBuffer(request.body) ? request.body : '');
+  if (parsed.kind === 'problem') return refuse(400, PARSE_ERROR, `Parse error: the body ${parsed.problem}.`);
+  const unsafeMessage = [parsed.value].flat().find(hasProtoArgument);
+  if (unsafeMessage === undefined) return { kind: 'read', value: parsed.value };
   return {
-    ...refused(400, INVALID_PARAMS, 'Arguments cannot have a member that is called __proto__.'),
-    id: idOf(lossy),
+    ...refuse(400, INVALID_PARAMS, 'Arguments cannot have a member that is called __proto__.'),
+    id: idOf(unsafeMessage),
   };
 }
 
@@ -124,12 +124,12 @@ async function dispatch(
       return send(response, await (await sessions.open(caller)).handleRequest(web, options));
   }
   if (route.kind === 'modern' && route.messageKind === 'request') {
-    const wrong = await headerMismatch(route.message, web.headers, (tool) => schemaOf(pawl, tool));
-    const message = `Headers and body disagree: ${wrong}.`;
-    if (wrong !== undefined)
+    const mismatch = await headerMismatch(route.message, web.headers, (tool) => schemaOf(pawl, tool));
+    const message = `Headers and body disagree: ${mismatch}.`;
+    if (mismatch !== undefined)
       return sendRpcError(response, { status: 400, code: HEADER_MISMATCH, message, id: route.message.id });
   }
-  return sendOnceThere(response, modern.fetch(web, options));
+  return sendWhenReady(response, modern.fetch(web, options));
 }
 
 function classify(web: Request, body: unknown): ReturnType<typeof classifyInboundRequest> {
@@ -142,7 +142,7 @@ function classify(web: Request, body: unknown): ReturnType<typeof classifyInboun
 }
 
 /** Whether the SDK would silently drop a member of the arguments. */
-function losesArguments(message: unknown): boolean {
+function hasProtoArgument(message: unknown): boolean {
   const { params } = (message ?? {}) as { readonly params?: { readonly arguments?: unknown } | null };
   const callArguments = params?.arguments;
   return typeof callArguments === 'object' && callArguments !== null && Object.hasOwn(callArguments, '__proto__');

@@ -14,7 +14,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
-import { sessionOrNew } from '../http/routes/sessions.ts';
+import { findOrOpenSession } from '../http/routes/sessions.ts';
 import type { Session } from '../sessions/session.ts';
 import type { McpTool } from './tools.ts';
 
@@ -47,40 +47,40 @@ export interface McpClient {
   /** The client is on this machine, and the server runs without tokens. */
   readonly isLocal: boolean;
   /** The client accepts a task in place of a result. */
-  readonly takesTasks: boolean;
+  readonly supportsTasks: boolean;
 }
 
 export function clientOf(
   ctx: ServerContext,
   caller: Caller,
   defaultSession: string,
-  initialized: ClientCapabilities | undefined,
+  handshakeCapabilities: ClientCapabilities | undefined,
 ): McpClient {
   const envelope = ctx.mcpReq.envelope as Readonly<Record<string, unknown>> | undefined;
   const declared = envelope?.[CLIENT_CAPABILITIES_META_KEY] as ClientCapabilities | undefined;
-  const capabilities = declared ?? initialized ?? {};
+  const capabilities = declared ?? handshakeCapabilities ?? {};
   const meta: Readonly<Record<string, unknown>> = ctx.mcpReq._meta ?? {};
-  const text = (name: string, header: string) => {
+  const readText = (name: string, header: string) => {
     const value = meta[name] ?? ctx.http?.req?.headers.get(header) ?? undefined;
     return typeof value === 'string' && value !== '' ? value : undefined;
   };
   return {
     caller,
     capabilities,
-    sessionKey: text(SESSION_META, 'pawl-session') ?? defaultSession,
-    idempotencyKey: keyOf(meta[KEY_META], ctx.http?.req?.headers.get('idempotency-key') ?? undefined),
-    turnId: checkedTurn(text(TURN_META, 'pawl-turn')),
-    traceparent: traceparentIn(text(TRACE_META, 'traceparent')),
-    start: startIn(meta),
-    callbackUrl: callbackIn(meta),
+    sessionKey: readText(SESSION_META, 'pawl-session') ?? defaultSession,
+    idempotencyKey: readKey(meta[KEY_META], ctx.http?.req?.headers.get('idempotency-key') ?? undefined),
+    turnId: checkTurn(readText(TURN_META, 'pawl-turn')),
+    traceparent: traceparentIn(readText(TRACE_META, 'traceparent')),
+    start: readStart(meta),
+    callbackUrl: readCallback(meta),
     canAsk: ASKABLE.filter((kind) => capabilities[kind] !== undefined),
     isLocal: caller.id === 'local' || caller.id === 'stdio',
-    takesTasks: envelope !== undefined && capabilities.extensions?.[TASKS_EXTENSION] !== undefined,
+    supportsTasks: envelope !== undefined && capabilities.extensions?.[TASKS_EXTENSION] !== undefined,
   };
 }
 
 /** Throws -32602 for a turn that is too long for a tag. */
-function checkedTurn(turnId: string | undefined): string | undefined {
+function checkTurn(turnId: string | undefined): string | undefined {
   if ((turnId ?? '').length > MAX_TURN_ID)
     throw new ProtocolError(
       ProtocolErrorCode.InvalidParams,
@@ -90,7 +90,7 @@ function checkedTurn(turnId: string | undefined): string | undefined {
 }
 
 /** Throws -32602 for a start that is none. */
-function startIn(meta: Readonly<Record<string, unknown>>): StartOptions {
+function readStart(meta: Readonly<Record<string, unknown>>): StartOptions {
   const { [START_AFTER_META]: startAfterMs, [START_AT_META]: startAt } = meta;
   const start = defined({ startAfterMs, startAt }) as StartOptions;
   try {
@@ -105,7 +105,7 @@ function startIn(meta: Readonly<Record<string, unknown>>): StartOptions {
 }
 
 /** Throws -32602 for a URL that no callback can have. */
-function callbackIn({ [CALLBACK_META]: url }: Readonly<Record<string, unknown>>): string | undefined {
+function readCallback({ [CALLBACK_META]: url }: Readonly<Record<string, unknown>>): string | undefined {
   const { data, error } = callbackUrlSchema.optional().safeParse(url);
   if (error === undefined) return data;
   const message = error.issues[0]?.message ?? 'must be a URL';
@@ -114,7 +114,7 @@ function callbackIn({ [CALLBACK_META]: url }: Readonly<Record<string, unknown>>)
 }
 
 /** Throws -32602 for a key that is not a text. */
-function keyOf(argument: unknown, header: string | undefined): string | undefined {
+function readKey(argument: unknown, header: string | undefined): string | undefined {
   if (argument !== undefined && typeof argument !== 'string')
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, `_meta["${KEY_META}"] must be a text.`);
   const key = argument ?? (header === undefined ? undefined : keyOfHeader(header));
@@ -125,21 +125,21 @@ function keyOf(argument: unknown, header: string | undefined): string | undefine
  * Takes the idempotency key out of the arguments, for clients that can set neither `_meta` nor a header. A tool that has a parameter of
  * that name keeps it. Throws -32602 for two different keys, and for a key that is not a text.
  */
-export function takeKeyArgument(
+export function extractKeyArgument(
   { idempotencyKey }: Pick<McpClient, 'idempotencyKey'>,
   { inputSchema }: Pick<McpTool, 'inputSchema'>,
   { [KEY_ARGUMENT]: argument, ...rest }: Readonly<Record<string, unknown>>,
-): { readonly given: Readonly<Record<string, unknown>>; readonly idempotencyKey: string | undefined } {
+): { readonly args: Readonly<Record<string, unknown>>; readonly idempotencyKey: string | undefined } {
   const properties = inputSchema['properties'] as Readonly<Record<string, unknown>> | undefined;
-  if (argument === undefined) return { given: rest, idempotencyKey };
+  if (argument === undefined) return { args: rest, idempotencyKey };
   if (properties !== undefined && Object.hasOwn(properties, KEY_ARGUMENT))
-    return { given: { ...rest, [KEY_ARGUMENT]: argument }, idempotencyKey };
+    return { args: { ...rest, [KEY_ARGUMENT]: argument }, idempotencyKey };
   if (typeof argument !== 'string' || argument === '' || (idempotencyKey ?? argument) !== argument)
     throw new ProtocolError(
       ProtocolErrorCode.InvalidParams,
       `The argument ${KEY_ARGUMENT} must be a text, and the same as the key in _meta or the header, where there is one.`,
     );
-  return { given: rest, idempotencyKey: argument };
+  return { args: rest, idempotencyKey: argument };
 }
 
 /** The session of a client's calls. Its channel to people is the operator's page. */
@@ -147,5 +147,5 @@ export function clientSession(
   pawl: Pawl,
   { caller, sessionKey }: Pick<McpClient, 'caller' | 'sessionKey'>,
 ): Promise<Session> {
-  return sessionOrNew(pawl, caller, { sessionKey, channel: { kind: 'operator' } });
+  return findOrOpenSession(pawl, caller, { sessionKey, channel: { kind: 'operator' } });
 }

@@ -60,30 +60,30 @@ async function resultFor(
   }
   const { content, metadata } = envelope.output;
   // The tool ran, and reports that it did not succeed.
-  const soft = metadata?.['success'] === false ? { isError: true } : {};
+  const toolError = metadata?.['success'] === false ? { isError: true } : {};
   const declaresOutput = () => tool !== undefined && declaredOutput(tool) !== undefined;
   if (isMcpResult(content))
     return {
       ...content,
-      ...soft,
+      ...toolError,
       ...(declaresOutput() ? { structuredContent: content.structuredContent ?? { ...content } } : {}),
       _meta: { ...content._meta, ..._meta },
     };
   const isComplete = metadata?.['whole'] === undefined || callId === undefined || !declaresOutput();
   // The record holds the output as the tool returned it, so hooks must see the rest of it, too.
-  const complete = isComplete ? envelope : await pawl.calls.withHooks(wholeOf(envelope, await pawl.output(callId)));
+  const complete = isComplete ? envelope : await pawl.calls.withHooks(withContent(envelope, await pawl.output(callId)));
   if (complete.status !== 'success') return resultFor(pawl, complete, tool);
   const structured = complete.output.content;
   const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };
   return {
-    content: [text, ...blocksOf(metadata?.['content'])],
+    content: [text, ...contentBlocks(metadata?.['content'])],
     ...(isObject(structured) ? { structuredContent: structured } : {}),
-    ...soft,
+    ...toolError,
     _meta,
   };
 }
 
-function wholeOf(envelope: Extract<ToolResultEnvelope, { status: 'success' }>, content: unknown): ToolResultEnvelope {
+function withContent(envelope: Extract<ToolResultEnvelope, { status: 'success' }>, content: unknown): ToolResultEnvelope {
   return { ...envelope, output: { ...envelope.output, content } };
 }
 
@@ -96,7 +96,7 @@ function isMcpResult(value: unknown): value is CallToolResult {
  * The content blocks that a tool returned beside its output, in MCP's shape: a resource is nested in a member of its own, and a resource
  * without contents is a link.
  */
-function blocksOf(value: unknown): ContentBlock[] {
+function contentBlocks(value: unknown): ContentBlock[] {
   if (!Array.isArray(value)) return [];
   return value.map((block: { readonly type: string }) => {
     if (block.type !== 'resource') return block as ContentBlock;

@@ -55,11 +55,11 @@ export function createMcpServer(deps: McpServerDeps, caller: Caller, sessionKey:
         'Idempotency-Key or the argument idempotency_key) to get the same result. Elevated tools wait for a person.',
     },
   );
-  const handler: MakeHandler = (handle) => async (params, ctx) => {
+  const handler: HandlerFactory = (handle) => async (params, ctx) => {
     try {
-      return await handle(clientOf(ctx, caller, sessionKey, initialized(server)), params, ctx);
+      return await handle(clientOf(ctx, caller, sessionKey, handshakeCapabilities(server)), params, ctx);
     } catch (error) {
-      throw protocolError(error);
+      throw toProtocolError(error);
     }
   };
   serveTools(server, deps, handler);
@@ -72,23 +72,23 @@ export function createMcpServer(deps: McpServerDeps, caller: Caller, sessionKey:
 }
 
 /** Makes a handler of the SDK: it describes the client of a request, and turns every failure into an error of the protocol. */
-type MakeHandler = <Params, Reply>(
+type HandlerFactory = <Params, Reply>(
   handle: (client: McpClient, params: Params, ctx: ServerContext) => Promise<Reply>,
 ) => (params: Params, ctx: ServerContext) => Promise<Reply>;
 
 function serveTools(
   server: Server,
   { pawl, checkAccepting, isClosing = () => false }: McpServerDeps,
-  handler: MakeHandler,
+  handler: HandlerFactory,
 ): void {
   server.setRequestHandler(
     'tools/list',
     handler(async (client, _request, ctx) => {
       const session = await clientSession(pawl, client);
       const tools = await publishedToolsFor(pawl, session.key);
-      const shown = tools.map((tool) => toMcpTool(tool, ctx.mcpReq.envelope !== undefined));
+      const mcpTools = tools.map((tool) => toMcpTool(tool, ctx.mcpReq.envelope !== undefined));
       // The SDK's type allows some shapes of schema only. The schemas were checked when the tools were defined.
-      return { tools: shown as readonly object[] as Tool[] };
+      return { tools: mcpTools as readonly object[] as Tool[] };
     }),
   );
   server.setRequestHandler(
@@ -101,12 +101,12 @@ function serveTools(
   );
 }
 
-function serveTasks(server: Server, pawl: Pawl, handler: MakeHandler): void {
+function serveTasks(server: Server, pawl: Pawl, handler: HandlerFactory): void {
   const task = <Params extends { readonly taskId: string }>(
     handle: (client: McpClient, params: Params) => Promise<object>,
   ) =>
     handler(async (client, params: Params) => {
-      if (!client.takesTasks)
+      if (!client.supportsTasks)
         throw new MissingRequiredClientCapabilityError({
           requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } },
         });
@@ -134,18 +134,18 @@ function serveTasks(server: Server, pawl: Pawl, handler: MakeHandler): void {
 }
 
 /** The capabilities that a client of 2025-11-25 declared in its handshake. Newer clients declare them with each request. */
-function initialized(server: Server): ClientCapabilities | undefined {
+function handshakeCapabilities(server: Server): ClientCapabilities | undefined {
   return server.getClientCapabilities();
 }
 
 /** A typed refusal is passed on as it is; a defect is reported without its message. */
-function protocolError(thrown: unknown): unknown {
+function toProtocolError(thrown: unknown): unknown {
   if (thrown instanceof ProtocolError) return thrown;
   if (thrown instanceof HttpError) return new ProtocolError(INTERNAL_ERROR, thrown.message, { code: thrown.code });
   const error = backendError(thrown);
-  if (!(error instanceof PawlError)) return new ProtocolError(INTERNAL_ERROR, 'Something in this server is broken.');
+  if (!(error instanceof PawlError)) return new ProtocolError(INTERNAL_ERROR, 'Internal error: see the log of this server.');
   const { code, message } = error;
-  const isRequest = code === 'CONTRACT_INVALID' || code === 'PERMISSION_DENIED' || code === 'SESSION_CLOSED';
+  const isClientError = code === 'CONTRACT_INVALID' || code === 'PERMISSION_DENIED' || code === 'SESSION_CLOSED';
   const text = code === 'BACKEND_UNAVAILABLE' ? 'The queue cannot be reached.' : message;
-  return new ProtocolError(isRequest ? INVALID_PARAMS : INTERNAL_ERROR, text, { code });
+  return new ProtocolError(isClientError ? INVALID_PARAMS : INTERNAL_ERROR, text, { code });
 }

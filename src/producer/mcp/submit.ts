@@ -26,19 +26,19 @@ export async function submitCall(
   client: Pick<McpClient, 'caller' | 'sessionKey' | 'idempotencyKey' | 'turnId' | 'traceparent' | 'canAsk'> &
     Partial<Pick<McpClient, 'start' | 'callbackUrl'>>,
   tool: McpTool,
-  { params: given, responses, state, key, onProgress, onApproval }: McpSubmitOptions,
+  { params: toolParams, responses, state, key, onProgress, onApproval }: McpSubmitOptions,
 ): Promise<Submission> {
   const { answersName } = tool;
-  const answered = Object.keys(responses).length > 0 || state !== undefined;
+  const hasAnswers = Object.keys(responses).length > 0 || state !== undefined;
   const params =
     answersName === undefined
-      ? given
+      ? toolParams
       : {
-          ...given,
+          ...toolParams,
           [answersName]: { responses, canAsk: client.canAsk, ...(state === undefined ? {} : { state }) },
         };
   // Each round of questions is a call of its own.
-  const round = answered ? `#${digest(canonicalJson({ responses, state: state ?? null }))}` : '';
+  const round = hasAnswers ? `#${digest(canonicalJson({ responses, state: state ?? null }))}` : '';
   const idempotencyKey = key ?? (client.idempotencyKey === undefined ? undefined : `${client.idempotencyKey}${round}`);
   if (idempotencyKey !== undefined && !idempotencyKeySchema.safeParse(idempotencyKey).success)
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The idempotency key must have 1 to 1024 bytes of UTF-8.');

@@ -38,21 +38,21 @@ export async function createTask(
 }
 
 export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Promise<Result> {
-  const task = await taskOf(pawl, client.caller, taskId);
+  const task = await requireTask(pawl, client.caller, taskId);
   const record = await newestCall(pawl, task);
-  const view = (status: string, more: object = {}): Result => ({
+  const view = (status: string, extraFields: object = {}): Result => ({
     ...taskView(pawl, { ...task, lastUpdatedAtMs: record.updatedAtMs }, status),
-    ...more,
+    ...extraFields,
     resultType: 'complete',
   });
   if (record.state === 'cancelled') return view('cancelled');
-  if (record.state === 'inflight' || record.outcome === undefined) return view('working', waitingFor(record));
+  if (record.state === 'inflight' || record.outcome === undefined) return view('working', waitStatus(record));
   const output = record.outcome.output?.content;
   if (isInputRequired(output)) {
     if (task.cancelled) return view('cancelled');
-    const open = Object.entries(output.inputRequests ?? {}).filter(([name]) => !Object.hasOwn(task.answers, name));
-    if (open.length > 0) return view('input_required', { inputRequests: Object.fromEntries(open) });
-    await goOn(pawl, client, task, output.requestState);
+    const unanswered = Object.entries(output.inputRequests ?? {}).filter(([name]) => !Object.hasOwn(task.answers, name));
+    if (unanswered.length > 0) return view('input_required', { inputRequests: Object.fromEntries(unanswered) });
+    await continueTask(pawl, client, task, output.requestState);
     return view('working');
   }
   const { requestId, toolName } = record.request.envelope;
@@ -71,7 +71,7 @@ export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Pr
   }
 }
 
-function waitingFor({ phase }: CallRecord): object {
+function waitStatus({ phase }: CallRecord): object {
   if (phase === 'awaiting-approval') return { statusMessage: 'waits for a person’s approval' };
   return phase === 'pending' ? { statusMessage: 'waits for an outside system' } : {};
 }
@@ -81,7 +81,7 @@ export async function updateTask(
   client: McpClient,
   { taskId, inputResponses }: { readonly taskId: string; readonly inputResponses: Readonly<Record<string, unknown>> },
 ): Promise<Result> {
-  const task = await taskOf(pawl, client.caller, taskId);
+  const task = await requireTask(pawl, client.caller, taskId);
   const output = (await newestCall(pawl, task)).outcome?.output?.content;
   if (isInputRequired(output) && !task.cancelled) {
     const inputRequests = output.inputRequests ?? {};
@@ -89,17 +89,17 @@ export async function updateTask(
       Object.entries(inputResponses).filter(([name]) => Object.hasOwn(inputRequests, name)),
     );
     await pawl.backend.tasks.answer(task, answers);
-    const answered = await taskOf(pawl, client.caller, taskId);
-    const isComplete = Object.keys(inputRequests).every((name) => Object.hasOwn(answered.answers, name));
-    if (isComplete && answered.callIds.length === task.callIds.length)
-      await goOn(pawl, client, answered, output.requestState);
+    const updatedTask = await requireTask(pawl, client.caller, taskId);
+    const isComplete = Object.keys(inputRequests).every((name) => Object.hasOwn(updatedTask.answers, name));
+    if (isComplete && updatedTask.callIds.length === task.callIds.length)
+      await continueTask(pawl, client, updatedTask, output.requestState);
   }
   return { resultType: 'complete' };
 }
 
 /** Requests the cancellation and does not wait for it. The task shows how the call ended. */
 export async function cancelTask(pawl: Pawl, client: McpClient, taskId: string): Promise<Result> {
-  const task = await taskOf(pawl, client.caller, taskId);
+  const task = await requireTask(pawl, client.caller, taskId);
   await pawl.backend.tasks.cancel(taskId);
   const record = await newestCall(pawl, task);
   if (record.state === 'inflight') await pawl.calls.requestCancel(record.callId);
@@ -107,15 +107,15 @@ export async function cancelTask(pawl: Pawl, client: McpClient, taskId: string):
 }
 
 /** Calls the tool again with the answers. The key names the task and the round, so two servers that do this make one call. */
-async function goOn(pawl: Pawl, client: McpClient, task: TaskRecord, state: unknown): Promise<void> {
-  const asker = { ...client, sessionKey: task.sessionKey };
+async function continueTask(pawl: Pawl, client: McpClient, task: TaskRecord, state: unknown): Promise<void> {
+  const taskClient = { ...client, sessionKey: task.sessionKey };
   const tool = await publishedToolFor(pawl, task.sessionKey, task.tool);
   const responses = Object.fromEntries(
     Object.entries(task.answers).map(([name, text]) => [name, JSON.parse(text) as unknown]),
   );
   const params = JSON.parse(task.params) as Record<string, unknown>;
   const key = `task:${task.taskId}:${task.callIds.length}`;
-  const submission = await submitCall(pawl, asker, tool, { params, responses, state, key });
+  const submission = await submitCall(pawl, taskClient, tool, { params, responses, state, key });
   const { callId } = submission;
   if (callId === undefined)
     throw new ProtocolError(ProtocolErrorCode.InternalError, 'The task cannot go on.', { code: 'TOOL_UNAVAILABLE' });
@@ -123,7 +123,7 @@ async function goOn(pawl: Pawl, client: McpClient, task: TaskRecord, state: unkn
 }
 
 /** Throws -32602, also for another owner's task, so that an ID reveals nothing. */
-async function taskOf(pawl: Pawl, caller: Caller, taskId: string): Promise<TaskRecord> {
+async function requireTask(pawl: Pawl, caller: Caller, taskId: string): Promise<TaskRecord> {
   const task = await pawl.backend.tasks.read(taskId);
   if (task === undefined || task.owner !== ownerOf(caller))
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'There is no such task, or it has expired.');

@@ -41,15 +41,15 @@ export async function publishedToolsFor(pawl: Pawl, sessionKey: string): Promise
 /** A tool that the session may call. Throws -32602 for any other. */
 export async function publishedToolFor(pawl: Pawl, sessionKey: string, mcpName: string): Promise<McpTool> {
   const catalogue = await publishedToolsFor(pawl, sessionKey);
-  const named = (name: string | undefined) => catalogue.find((each) => each.mcpName === name);
-  const tool = named(mcpName) ?? named(ownName(DEFAULT_NAMESPACE, mcpName));
+  const findTool = (name: string | undefined) => catalogue.find((each) => each.mcpName === name);
+  const tool = findTool(mcpName) ?? findTool(ownName(DEFAULT_NAMESPACE, mcpName));
   if (tool !== undefined) return tool;
   throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${startOf(mcpName, 256)}`, {
     code: 'UNKNOWN_TOOL' satisfies FailureCode,
   });
 }
 
-export function toMcpTool(tool: McpTool, knowsTasks: boolean) {
+export function toMcpTool(tool: McpTool, supportsTasks: boolean) {
   const { title, taskSupport, readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = tool.annotations;
   return wellFormed(
     defined({
@@ -65,7 +65,7 @@ export function toMcpTool(tool: McpTool, knowsTasks: boolean) {
         idempotentHint,
         openWorldHint,
       }),
-      execution: taskSupport === undefined || !knowsTasks ? undefined : { taskSupport },
+      execution: taskSupport === undefined || !supportsTasks ? undefined : { taskSupport },
       _meta: { 'pawl/tier': tool.tier },
     }),
   );

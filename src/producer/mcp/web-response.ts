@@ -5,7 +5,7 @@ import type { ReadableStream } from 'node:stream/web';
 import type { Request as HttpRequest, Response as HttpResponse } from 'express';
 
 /** A comment is sent after this much silence: a proxy would close a silent connection, and that would cancel the call. */
-const SILENCE_MS = 15_000;
+const KEEP_ALIVE_MS = 15_000;
 
 export function webRequest(request: HttpRequest, signal: AbortSignal): Request {
   const headers = new Headers();
@@ -21,19 +21,19 @@ export function webRequest(request: HttpRequest, signal: AbortSignal): Request {
 }
 
 /** Sends a response once it is there. A late one is sent as an event stream, whose comments fill the silence until then. */
-export async function sendOnceThere(
+export async function sendWhenReady(
   response: HttpResponse,
   pending: Promise<Response>,
-  silenceMs = SILENCE_MS,
+  keepAliveMs = KEEP_ALIVE_MS,
 ): Promise<void> {
-  const fillSilence = () => {
+  const sendKeepAlive = () => {
     if (response.closed) return;
     if (!response.headersSent)
       response.set({ 'Content-Type': 'text/event-stream; charset=utf-8', 'X-Accel-Buffering': 'no' });
     response.write(': still here\n\n');
   };
-  const silence = setInterval(fillSilence, silenceMs);
-  const web = await pending.finally(() => clearInterval(silence));
+  const keepAlive = setInterval(sendKeepAlive, keepAliveMs);
+  const web = await pending.finally(() => clearInterval(keepAlive));
   if (!response.headersSent || response.closed) return send(response, web);
   if (web.headers.get('content-type')?.startsWith('text/event-stream') === true) return sendBody(response, web);
   response.end(`event: message\ndata: ${JSON.stringify(await web.json())}\n\n`);

@@ -197,7 +197,7 @@ describe('health and closing', () => {
       ])
         expect(answer).toMatchObject({
           status: 503,
-          body: { error: { code: 'BACKEND_UNAVAILABLE', message: `The queue takes nothing: ${lack}.` } },
+          body: { error: { code: 'BACKEND_UNAVAILABLE', message: `The queue accepts no calls: ${lack}.` } },
         });
       await redis.admin.config('SET', setting, back);
       expect((await ask('/readyz')).status).toBe(200);

@@ -8,7 +8,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { oldestOfBusiestCaller } from '../../../src/producer/mcp/legacy-sessions.ts';
 import { createMcpServer } from '../../../src/producer/mcp/server.ts';
-import { sendOnceThere } from '../../../src/producer/mcp/web-response.ts';
+import { sendWhenReady } from '../../../src/producer/mcp/web-response.ts';
 import type { Hook } from '../../../src/shared/calls/define-hook.ts';
 import { acceptedForm, callerAnswers, elicit } from '../../../src/shared/calls/elicitation.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
@@ -833,7 +833,7 @@ test.each([
   async (_what, answer, ending) => {
     const there = signal<Response>();
     const app = express();
-    app.post('/', (_request, response) => sendOnceThere(response, there.promise, 1));
+    app.post('/', (_request, response) => sendWhenReady(response, there.promise, 1));
     const server = app.listen(0, '127.0.0.1');
     onTestFinished(() => void server.close());
     await once(server, 'listening');

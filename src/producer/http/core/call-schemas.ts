@@ -25,15 +25,15 @@ const attempt = z.object({
   vote: text.optional(),
   delayMs: z.number().optional(),
   traceparent: text.optional(),
-  resolved: z.literal(true).optional().describe('An operator has found out that it had no effect.'),
-  round: count.optional().describe('An earlier round of the call, from 1: it was redriven since.'),
+  resolved: z.literal(true).optional().describe('An operator found that it had no effect.'),
+  round: count.optional().describe('The number of an earlier round, from 1. The call was redriven after it.'),
 });
 
 const redriveMark = z.object({ id: text, by: text, atMs, code: text, attempts: count, fence: count });
 
-export const standing = {
+export const stateAndPhase = {
   state: z.enum(CALL_STATES),
-  phase: z.enum([...PHASES, ...CALL_STATES]).describe('Of a call that has ended, its state.'),
+  phase: z.enum([...PHASES, ...CALL_STATES]).describe('For a finished call, its state.'),
 };
 
 export const callSummarySchema = z.object({
@@ -45,19 +45,19 @@ export const callSummarySchema = z.object({
   effects: z.enum(EFFECTS).optional(),
   session: text,
   actorId: text,
-  ...standing,
+  ...stateAndPhase,
   attempts: z.array(attempt),
   lostAttempts: count,
-  redrives: z.array(redriveMark).optional().describe('Each time that it was redriven, and the failure before.'),
+  redrives: z.array(redriveMark).optional().describe('Each redrive of the call, and the failure before it.'),
   worker: text.optional(),
   circuit: text,
   cancelRequested: flag,
-  startAtMs: atMs.optional().describe('Of a delayed call: it does not start before.'),
+  startAtMs: atMs.optional().describe('For a delayed call, the earliest time of its start.'),
   createdAtMs: atMs,
   updatedAtMs: atMs,
   expiresAtMs: atMs.optional(),
-  freeAtMs: atMs.optional().describe('Of a call that failed: when its key is free to run again.'),
-  status: text.optional().describe('Of its result.'),
+  freeAtMs: atMs.optional().describe('For a failed call, the time when its key is free to run again.'),
+  status: text.optional().describe('The status of its result.'),
   errorCode: text.optional(),
   settlement: z.enum(SETTLEMENTS).optional(),
   pendingUntilMs: atMs.optional().describe('When a pending call expires.'),
@@ -76,9 +76,9 @@ const deadLetterFilter = z.object({
   untilMs: atMs.optional(),
 });
 
-export const bulkAnswer = z.object({
+export const bulkResult = z.object({
   matched: count,
-  started: count.describe('How many were redriven, discarded or resolved by now.'),
+  started: count.describe('The number of calls redriven, discarded or resolved so far.'),
   skipped: z.array(z.object({ callId: text, code: text })).describe('The first 10,000, each with the reason.'),
 });
 

@@ -85,24 +85,24 @@ export class HttpError extends Error {
 
 /** Turns a thrown value into a response. `defect`: the server has a bug, which the caller of this function logs. */
 export function toHttpRefusal(thrown: unknown): HttpRefusal & { readonly defect: boolean } {
-  const error = translated(thrown);
+  const error = toHttpError(thrown);
   const status = STATUSES[error.code];
   if (status === 500) {
     return {
       status,
       headers: {},
-      body: { error: { code: 'INTERNAL', message: 'Something in this server is broken; its log says what.' } },
+      body: { error: { code: 'INTERNAL', message: 'Internal error: see the log of this server.' } },
       defect: true,
     };
   }
   // A message of Redis or of the operating system may contain hosts and files, so it is replaced.
-  const isOurs = thrown instanceof HttpError || error.code !== 'BACKEND_UNAVAILABLE';
-  const redisReason = isOurs ? undefined : redisRefusalReason(error);
-  const message = isOurs
+  const isSafeMessage = thrown instanceof HttpError || error.code !== 'BACKEND_UNAVAILABLE';
+  const redisReason = isSafeMessage ? undefined : redisRefusalReason(error);
+  const message = isSafeMessage
     ? error.message
     : redisReason === undefined
       ? FAILURES.BACKEND_UNAVAILABLE.sentence
-      : `The queue takes nothing: ${redisReason}.`;
+      : `The queue accepts no calls: ${redisReason}.`;
   return {
     status,
     headers: { ...(status === 503 ? { 'Retry-After': String(RETRY_AFTER_SECONDS) } : {}), ...error.headers },
@@ -134,7 +134,7 @@ export function redisRefusalReason(error: unknown): string | undefined {
   return Object.entries(REDIS_REFUSALS).find(([word]) => message.includes(word))?.[1];
 }
 
-function translated(thrown: unknown): HttpError {
+function toHttpError(thrown: unknown): HttpError {
   if (thrown instanceof HttpError) return thrown;
   const error = backendError(thrown);
   if (error instanceof PawlError) {
@@ -144,11 +144,11 @@ function translated(thrown: unknown): HttpError {
       suggestions: Array.isArray(suggestions) ? suggestions.map(String) : undefined,
     });
   }
-  return requestFault(error) ?? new HttpError('INTERNAL', '');
+  return unreadableRequest(error) ?? new HttpError('INTERNAL', '');
 }
 
 /** Translates the errors of Express and its body parser about a request that they cannot read. */
-function requestFault(error: unknown): HttpError | undefined {
+function unreadableRequest(error: unknown): HttpError | undefined {
   if (typeof error !== 'object' || error === null) return undefined;
   const { type, status, limit, message } = error as {
     readonly type?: unknown;

@@ -10,17 +10,17 @@ const entryError = z.object({
   issues: z.array(z.object({ path: text, message: text })).optional(),
 });
 
-const memberStanding = {
+const memberStatus = {
   state: text.describe('`waiting`, `inflight`, or how it ended: `done`, `failed`, `cancelled`, `refused`.'),
   phase: text,
-  status: text.optional().describe('Of its result.'),
+  status: text.optional().describe('The status of its result.'),
   errorCode: text.optional(),
 };
 
 const planCall = z.object({
   callId: text.optional(),
-  ...memberStanding,
-  message: text.optional().describe('Of a failure; cut.'),
+  ...memberStatus,
+  message: text.optional().describe('The message of a failure, truncated.'),
   summary: text.optional().describe('The beginning of its output, without secrets.'),
   unresolved: z.literal(true).optional().describe('It may have had its effect.'),
 });
@@ -31,7 +31,7 @@ const planSummary = z.object({
   planId: text,
   session: text,
   state: z.enum(PLAN_STATES),
-  progress: progress.describe('Of its nodes.'),
+  progress: progress.describe('How many of its nodes have ended.'),
   counts: z.record(text, count).describe('`total`, and how many nodes are in each state.'),
   because: text.optional().describe('The node whose failure ended the plan.'),
   approval: z
@@ -42,7 +42,7 @@ const planSummary = z.object({
       error: z.object({ code: text, message: text }).optional().describe('Why it was refused.'),
     })
     .optional()
-    .describe('Of a plan with a node that needs one.'),
+    .describe('Present when a node of the plan needs one.'),
   createdAtMs: atMs,
   endedAtMs: atMs.optional(),
 });
@@ -67,9 +67,9 @@ export const groupSchemas = {
         state: z.enum(['waiting', 'running', 'success', 'error', 'skipped', 'cancelled']),
         needs: z.array(text),
         needsApproval: z.literal(true).optional(),
-        progress: progress.optional().describe('Of the calls of a `forEach`.'),
+        progress: progress.optional().describe('How many calls of a `forEach` have ended.'),
         skipped: text.optional().describe('Why it did not run.'),
-        error: z.object({ code: text, message: text }).optional().describe('It failed before a call was made.'),
+        error: z.object({ code: text, message: text }).optional().describe('The node failed before it created a call.'),
         calls: z.array(planCall.extend({ undo: planCall.optional() })),
       }),
     ),
@@ -90,10 +90,10 @@ export const groupSchemas = {
         callId: text.optional(),
         tool: text.optional(),
         session: text.optional(),
-        ...memberStanding,
+        ...memberStatus,
         attempts: count.optional(),
         message: text.optional(),
-        error: entryError.optional().describe('The entry was refused: it is no call.'),
+        error: entryError.optional().describe('The entry was refused, so it has no call.'),
       }),
     ),
   }),

@@ -46,12 +46,12 @@ function batchCallView({ entry, member, record }: BatchCall, isOver: boolean) {
   const { message } = member?.end ?? {};
   const view = memberView(record, member?.end);
   // A waiting call of a batch that has ended was cancelled.
-  const standing = isOver && view.state === 'waiting' ? { state: 'cancelled', phase: 'cancelled' } : view;
+  const stateAndPhase = isOver && view.state === 'waiting' ? { state: 'cancelled', phase: 'cancelled' } : view;
   return {
     callId: member?.callId ?? callId,
     tool: envelope.toolName,
     session: envelope.target.sessionKey,
-    ...standing,
+    ...stateAndPhase,
     ...(record?.attempts === undefined ? {} : { attempts: record.attempts.length }),
     ...(message === undefined ? {} : { message }),
   };

@@ -4,48 +4,48 @@
  */
 import type { Submission } from '../../calls/submission.ts';
 
-type Pending = Extract<Submission, { readonly kind: 'pending' }>;
+type PendingSubmission = Extract<Submission, { readonly kind: 'pending' }>;
 
 /** The most calls that are followed for the metrics after their requests have ended. */
 const MAX_FOLLOWED = 2_000;
 
 export class LongPolls {
-  readonly #ends = new Set<() => void>();
-  readonly #followed = new Set<Pending>();
+  readonly #endWaits = new Set<() => void>();
+  readonly #followed = new Set<PendingSubmission>();
   #closed = false;
 
   /** The call's result, or undefined when the wait ended first. `onWaiting` receives a function that ends the wait early. */
-  async until(
-    submission: Pending,
+  async waitForResult(
+    submission: PendingSubmission,
     waitMs: number,
     onWaiting: (end: () => void) => void,
-  ): Promise<Awaited<Pending['result']> | undefined> {
-    const result = await this.within(submission.result, waitMs, onWaiting);
+  ): Promise<Awaited<PendingSubmission['result']> | undefined> {
+    const result = await this.waitFor(submission.result, waitMs, onWaiting);
     if (result === undefined) this.#follow(submission);
     return result;
   }
 
   /** The promise's value, or undefined when the wait ended first. */
-  async within<T>(pending: Promise<T>, waitMs: number, onWaiting: (end: () => void) => void): Promise<T | undefined> {
+  async waitFor<T>(pending: Promise<T>, waitMs: number, onWaiting: (end: () => void) => void): Promise<T | undefined> {
     // The promise may reject after the wait has ended, when the connection to Redis closes. That is no defect.
     pending.catch(() => {});
     if (waitMs === 0 || this.#closed) return undefined;
     const { promise, resolve, reject } = Promise.withResolvers<T | undefined>();
     const end = () => resolve(undefined);
     const timer = setTimeout(end, waitMs);
-    this.#ends.add(end);
+    this.#endWaits.add(end);
     onWaiting(end);
     pending.then(resolve, reject);
     try {
       return await promise;
     } finally {
       clearTimeout(timer);
-      this.#ends.delete(end);
+      this.#endWaits.delete(end);
     }
   }
 
   /** Follows the call for the metrics; at the limit, the oldest followed call is dropped. */
-  #follow(submission: Pending): void {
+  #follow(submission: PendingSubmission): void {
     if (this.#closed) {
       submission.stop();
       return;
@@ -60,13 +60,13 @@ export class LongPolls {
   }
 
   get size(): number {
-    return this.#ends.size;
+    return this.#endWaits.size;
   }
 
   /** Ends all waits. Later requests do not wait at all. */
   close(): void {
     this.#closed = true;
-    for (const end of this.#ends) end();
+    for (const end of this.#endWaits) end();
     for (const submission of this.#followed) submission.stop();
     this.#followed.clear();
   }

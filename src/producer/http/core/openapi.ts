@@ -5,7 +5,7 @@ import { REQUEST_ERROR_CODES } from './errors.ts';
 import { responseSchemas } from './response-schemas.ts';
 import { type Route, route } from './route.ts';
 
-export function openApiRoute(described: () => readonly Route[], version: string): Route {
+export function openApiRoute(listRoutes: () => readonly Route[], version: string): Route {
   let cached: object | undefined;
   return route('get /openapi.json', {
     operationId: 'getDescription',
@@ -13,7 +13,7 @@ export function openApiRoute(described: () => readonly Route[], version: string)
     summary: 'This description.',
     responses: { 200: ['An OpenAPI document', 'Description'] },
     handle: () => {
-      cached ??= openApi(described(), version);
+      cached ??= openApi(listRoutes(), version);
       return { status: 200, body: cached };
     },
   });
@@ -39,7 +39,7 @@ function openApi(routes: readonly Route[], version: string): object {
       schemas: {
         ToolResultEnvelope: contractSchemas().toolResultEnvelope,
         // The input schemas describe responses, because they allow further fields.
-        ...Object.fromEntries(Object.entries(responseSchemas).map(([name, schema]) => [name, component(schema)])),
+        ...Object.fromEntries(Object.entries(responseSchemas).map(([name, schema]) => [name, componentSchema(schema)])),
         Error: ERROR_SCHEMA,
       },
     },
@@ -47,7 +47,7 @@ function openApi(routes: readonly Route[], version: string): object {
 }
 
 /** The JSON Schema of a schema's input. `readOnly` is removed: in OpenAPI it means that a client must not send the field. */
-function component(schema: z.ZodType) {
+function componentSchema(schema: z.ZodType) {
   const { $schema: _, ...described } = z.toJSONSchema(schema, {
     io: 'input',
     override: ({ jsonSchema }) => void delete jsonSchema.readOnly,
@@ -95,12 +95,12 @@ function operation(each: Route): object {
       : {
           requestBody: {
             required: true,
-            content: { 'application/json': { schema: each.bodySchema ?? component(each.body) } },
+            content: { 'application/json': { schema: each.bodySchema ?? componentSchema(each.body) } },
           },
         }),
     responses: {
       ...Object.fromEntries(
-        Object.entries(each.responses).map(([status, answer]) => [status, describeResponse(answer)]),
+        Object.entries(each.responses).map(([status, response]) => [status, describeResponse(response)]),
       ),
       default: {
         description: 'A refusal',
@@ -113,9 +113,9 @@ function operation(each: Route): object {
   };
 }
 
-function describeResponse(answer: Route['responses'][number]): object {
-  if (typeof answer === 'string') return { description: answer };
-  const [description, shape] = answer;
+function describeResponse(response: Route['responses'][number]): object {
+  if (typeof response === 'string') return { description: response };
+  const [description, shape] = response;
   if (shape.startsWith('text/')) return { description, content: { [shape]: { schema: { type: 'string' } } } };
   return {
     description,
@@ -133,7 +133,7 @@ function pathParameters(path: string): object[] {
 }
 
 function parameters(schema: z.ZodType, location: 'query' | 'header'): object[] {
-  const { properties = {}, required = [] } = component(schema);
+  const { properties = {}, required = [] } = componentSchema(schema);
   return Object.entries(properties).map(([name, described]) => ({
     name,
     in: location,

@@ -9,7 +9,7 @@ import { HttpError } from './errors.ts';
 import { callerOf } from './route.ts';
 
 /** The backlog's count is cached for this long. */
-const BACKLOG_AGE_MS = 500;
+const BACKLOG_MAX_AGE_MS = 500;
 const BACKLOG_RETRY_MS = 2_000;
 
 /** Above this number of callers, idle ones are dropped. */
@@ -62,15 +62,15 @@ export class RateLimiter {
     if (budget === undefined) {
       budget = { running: 0, tokens: capacity, filledAtMs: nowMs };
       this.#budgets.set(callerId, budget);
-      this.#forgetIdle(nowMs);
+      this.#removeIdle(nowMs);
     }
     budget.tokens = Math.min(capacity, budget.tokens + ((nowMs - budget.filledAtMs) / 1_000) * requestsPerSecond);
     budget.filledAtMs = nowMs;
     return budget;
   }
 
-  /** The number of callers is not bounded: those without a token are counted by their addresses. */
-  #forgetIdle(nowMs: number): void {
+  /** Without this, the map would grow without bound: callers without a token are counted by their addresses. */
+  #removeIdle(nowMs: number): void {
     if (this.#budgets.size <= MAX_CALLERS) return;
     for (const [callerId, { running, filledAtMs }] of this.#budgets)
       if (running === 0 && nowMs - filledAtMs > IDLE_MS) this.#budgets.delete(callerId);
@@ -92,20 +92,20 @@ export function limitRequests(limits: RateLimiter): RequestHandler {
 }
 
 /** Counts one more request, for a batch of several. Throws `RATE_LIMITED`. */
-export function enterAgain(response: Response): void {
+export function countAnotherRequest(response: Response): void {
   (response.locals as { readonly enter: () => void }).enter();
 }
 
 /** The number of calls that wait or run in the whole fleet; cached for a moment. */
 export class Backlog {
   readonly #count: () => Promise<number>;
-  readonly #max: number;
+  readonly #limit: number;
   readonly #clock: Pick<Clock, 'monotonic'>;
-  #counted = 0;
+  #cachedCount = 0;
   #countedAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(max: number, count: () => Promise<number>, clock: Pick<Clock, 'monotonic'> = systemClock) {
-    this.#max = max;
+  constructor(limit: number, count: () => Promise<number>, clock: Pick<Clock, 'monotonic'> = systemClock) {
+    this.#limit = limit;
     this.#count = count;
     this.#clock = clock;
   }
@@ -113,12 +113,15 @@ export class Backlog {
   /** Throws `RATE_LIMITED` while the fleet has no capacity for a further call. */
   async check(): Promise<void> {
     const nowMs = this.#clock.monotonic();
-    if (nowMs - this.#countedAtMs > BACKLOG_AGE_MS) {
+    if (nowMs - this.#countedAtMs > BACKLOG_MAX_AGE_MS) {
       this.#countedAtMs = nowMs;
-      this.#counted = await this.#count();
+      this.#cachedCount = await this.#count();
     }
-    if (this.#counted >= this.#max)
-      throw rateLimited(`The fleet has ${this.#counted} calls before it, and takes no more for now.`, BACKLOG_RETRY_MS);
+    if (this.#cachedCount >= this.#limit)
+      throw rateLimited(
+        `The fleet has ${this.#cachedCount} calls before it, and takes no more for now.`,
+        BACKLOG_RETRY_MS,
+      );
   }
 }
 

@@ -12,14 +12,14 @@ import { skillSchema } from '../../../shared/sessions/skill.ts';
 import { AGENT_MESSAGES } from '../../../shared/tools/sub-agent.ts';
 import {
   atMs,
-  bulkAnswer,
+  bulkResult,
   callSummarySchema,
   count,
   deadLetterList,
   flag,
   json,
   redriveRecord,
-  standing,
+  stateAndPhase,
   text,
   tier,
 } from './call-schemas.ts';
@@ -32,7 +32,7 @@ const resultEnvelope = z.unknown().meta({ $ref: '#/components/schemas/ToolResult
 
 const completionAnswer = z.object({
   state: z.enum(['completed', 'pending']),
-  expiresAtMs: atMs.optional().describe('Of a call that was given more time.'),
+  expiresAtMs: atMs.optional().describe('The new expiry, when the request extended it.'),
 });
 
 const progress = z.object({ progress: z.number(), total: z.number().optional(), message: text.optional() });
@@ -42,14 +42,14 @@ const budget = z.object({ calls: z.number(), costUnits: z.number(), timeMs: z.nu
 const session = z.object({
   sessionKey: text,
   kind: z.enum(SESSION_KINDS),
-  state: text.describe('`open`, or what its owner says; `closed` is its end.'),
+  state: text.describe('`open`, a state that its owner set, or `closed` at its end.'),
   parent: text.optional(),
   ancestors: z.array(text).optional(),
   agentId: text.optional(),
   agent: z
     .object({ id: text, name: text, model: text.optional(), permissions: json.optional() })
     .optional()
-    .describe('As the opener of the session described it.'),
+    .describe('The agent, as described when the session was opened.'),
   actorId: text,
   tenantId: text.optional(),
   workspaceRoot: text,
@@ -77,12 +77,12 @@ const approval = z.object({
   effects: z.enum(EFFECTS),
   annotations: json,
   params: json,
-  shown: text.describe('The parameters for people’s eyes.'),
+  shown: text.describe('The parameters, formatted for people.'),
   preview: z.object({ summary: text, details: text.optional() }).loose(),
-  digest: text.describe('Goes back with the decision.'),
+  digest: text.describe('Must be sent with the decision.'),
   state: z.enum(APPROVAL_STATES),
   requestedBy: text.describe('The session’s actor.'),
-  actorId: text.describe('In whose name the call is made, by its caller’s word.'),
+  actorId: text.describe('The actor of the call, as its caller claims.'),
   session: text,
   sessionKind: text,
   workspaceRoot: text,
@@ -95,7 +95,7 @@ const approval = z.object({
   rule: text,
   reason: text,
   amendment: json.optional(),
-  startAtMs: atMs.optional().describe('Of a delayed call.'),
+  startAtMs: atMs.optional().describe('The start of a delayed call.'),
   planId: text.optional().describe('The approval is of this plan, whose nodes are `params.nodes`.'),
   createdAtMs: atMs,
   expiresAtMs: atMs,
@@ -108,8 +108,10 @@ const listedApproval = approval.extend({
   shortened: z
     .literal(true)
     .optional()
-    .describe('`params`, `shown`, `preview` or `decidedParams` are cut: `GET /v1/approvals/{id}` has the whole.'),
-  paramsBytes: count.optional().describe('With `shortened`: of the whole parameters’ JSON.'),
+    .describe(
+      '`params`, `shown`, `preview` or `decidedParams` are truncated: `GET /v1/approvals/{id}` has them in full.',
+    ),
+  paramsBytes: count.optional().describe('With `shortened`: the size of the full parameters as JSON.'),
 });
 
 const remembered = z.object({
@@ -169,11 +171,11 @@ const tool = z.object({
   budget: json.optional(),
   parallel: flag.optional(),
   timeoutMs: z.number(),
-  workers: count.describe('How many offer it.'),
+  workers: count.describe('The number of workers that offer it.'),
   enabled: flag,
 });
 
-/** A declared tool, or the switch of a tool in workers' code. */
+/** A declared tool, or the switch of a tool that is in the workers' code. */
 const registryRecord = z.looseObject({
   kind: z.enum(['http', 'mcp', 'dynamic', 'code', 'removed']),
   name: text,
@@ -278,13 +280,13 @@ const agentOrder = z.object({
   message: text.optional(),
   agentType: text.optional(),
   interrupt: flag.optional(),
-  sessionKey: text.describe('Of the agent: its calls go through it.'),
+  sessionKey: text.describe('The session of the agent, which owns its calls.'),
 });
 
 export const responseSchemas = {
   ...groupSchemas,
   CompletionAnswer: completionAnswer,
-  CallUnderWay: z.object({ callId: text, requestId: text, ...standing }),
+  CallUnderWay: z.object({ callId: text, requestId: text, ...stateAndPhase }),
   CallList: z.object({ calls: z.array(callSummarySchema), truncated: flag.optional() }),
   Call: callSummarySchema.extend({
     fence: count,
@@ -297,9 +299,9 @@ export const responseSchemas = {
     progress: progress.optional(),
   }),
   DeadLetterList: deadLetterList,
-  BulkAnswer: bulkAnswer.extend({ redriveId: text.optional(), state: redriveRecord.shape.state.optional() }),
+  BulkAnswer: bulkResult.extend({ redriveId: text.optional(), state: redriveRecord.shape.state.optional() }),
   RedriveList: z.object({ redrives: z.array(redriveRecord.extend({ skippedCount: count })) }),
-  Redrive: redriveRecord.extend({ skipped: bulkAnswer.shape.skipped }),
+  Redrive: redriveRecord.extend({ skipped: bulkResult.shape.skipped }),
   CallbackList: z.object({ callbacks: z.array(callbackSchema), truncated: flag.optional() }),
   Callback: callbackSchema,
   Cancellation: z.object({ settlement: z.enum(SETTLEMENTS), result: resultEnvelope.optional() }),

@@ -13,7 +13,7 @@ import { isLong } from '../../../shared/util/json/json-stream.ts';
 import { type Caller, checkPermission, type Permission } from './access.ts';
 import { HttpError, invalidBody, toHttpRefusal } from './errors.ts';
 import type { ResponseName } from './response-schemas.ts';
-import { longJson, sendParts } from './stream-response.ts';
+import { longJsonPieces, sendPieces } from './stream-response.ts';
 
 /** Parameters may have 4 MiB; the other 64 KiB are for the envelope around them. */
 export const MAX_BODY_BYTES = 4 * 1_024 * 1_024 + 64 * 1_024;
@@ -107,31 +107,31 @@ export function route<
 }
 
 export const queryNumber = ({ fallback, ...bounds }: QueryBounds & { readonly fallback: number }) =>
-  numberOf(bounds)
+  numberSchema(bounds)
     .default(fallback)
-    .meta(metaOf({ ...bounds, fallback }));
+    .meta(numberMeta({ ...bounds, fallback }));
 
 /** A query number whose default depends on the rest of the request. */
 export const optionalQueryNumber = (bounds: QueryBounds & { readonly fallback: number | string }) =>
-  numberOf(bounds).optional().meta(metaOf(bounds));
+  numberSchema(bounds).optional().meta(numberMeta(bounds));
 
 interface QueryBounds {
   readonly max: number;
   readonly unit: string;
 }
 
-const numberOf = ({ max, unit }: QueryBounds) =>
+const numberSchema = ({ max, unit }: QueryBounds) =>
   z
     .string()
     .regex(/^\d{1,12}$/, `must be a whole number of ${unit}`)
     .transform((text) => Math.min(Number(text), max));
 
 /** The description has an integer, although the query arrives as text. */
-const metaOf = ({ max, unit, fallback }: QueryBounds & { readonly fallback: number | string }) => ({
+const numberMeta = ({ max, unit, fallback }: QueryBounds & { readonly fallback: number | string }) => ({
   type: 'integer' as const,
   pattern: undefined,
   minimum: 0,
-  description: `${unit}; default: ${fallback}; more than ${max} is taken as that.`,
+  description: `${unit}; default: ${fallback}; larger values count as ${max}.`,
 });
 
 /** Mounts routes, and refuses the other methods of their paths. */
@@ -142,7 +142,7 @@ export function mountRoutes(app: Express, routes: readonly Route[]): void {
     for (const each of pathRoutes) {
       const steps: RequestHandler[] = [permissionCheck(each.permission)];
       if (each.body !== undefined) steps.push(...readBody);
-      endpoint[each.method](...steps, handlerOf(each));
+      endpoint[each.method](...steps, requestHandler(each));
     }
     endpoint.all(
       refuseMethod(pathRoutes.flatMap(({ method }) => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()]))),
@@ -198,21 +198,21 @@ export function jsonBody(limit: number | string): RequestHandler[] {
   return [express.raw({ type, limit }), parse];
 }
 
-function handlerOf(each: Route): RequestHandler {
+function requestHandler(each: Route): RequestHandler {
   return async (request, response) => {
     const checkedRequest: RouteRequest = {
       path: request.params as Record<string, string>,
-      query: validated(each.query, request.query, 'query'),
-      headers: validated(each.headers, request.headers, 'headers'),
-      body: each.body === undefined ? undefined : validated(each.body, bodyOf(request), 'body'),
+      query: validate(each.query, request.query, 'query'),
+      headers: validate(each.headers, request.headers, 'headers'),
+      body: each.body === undefined ? undefined : validate(each.body, requireBody(request), 'body'),
       caller: callerOf(response),
       onDisconnect: (listener) => void response.once('close', listener),
     };
-    write(response, await each.handle(checkedRequest));
+    writeResponse(response, await each.handle(checkedRequest));
   };
 }
 
-function bodyOf(request: Request): unknown {
+function requireBody(request: Request): unknown {
   const body: unknown = request.body;
   if (body === undefined) throw invalidBody('is missing; a JSON object is expected');
   if (isTooDeep(body)) throw invalidBody(`is nested more than ${MAX_DEPTH} levels deep`);
@@ -234,7 +234,7 @@ function isTooDeep(value: unknown): boolean {
   return false;
 }
 
-function validated(schema: z.ZodType, value: unknown, part: 'query' | 'headers' | 'body'): unknown {
+function validate(schema: z.ZodType, value: unknown, part: 'query' | 'headers' | 'body'): unknown {
   // The query that Express parses has no prototype, and zod does not accept it as an object.
   const parsed = schema.safeParse(part === 'body' ? value : { ...(value as object) }, EXPLAINED);
   if (parsed.success) return parsed.data;
@@ -245,13 +245,13 @@ function validated(schema: z.ZodType, value: unknown, part: 'query' | 'headers' 
   });
 }
 
-function write(response: Response, { status, body, headers = {}, stream }: RouteResponse): void {
+function writeResponse(response: Response, { status, body, headers = {}, stream }: RouteResponse): void {
   if (response.closed || response.headersSent) return;
   response.status(status).set(headers);
   if (stream !== undefined) stream(response);
   else if (typeof body !== 'object') response.end(body);
   else if (!isLong(body)) response.json(body);
-  else sendParts(response.type('json'), longJson(body));
+  else sendPieces(response.type('json'), longJsonPieces(body));
 }
 
 /** Turns an error of a route or of the body parser into a refusal, and logs defects. */
@@ -272,6 +272,6 @@ export function errorHandler(log: Logger) {
       );
     }
     if (response.headersSent) response.destroy();
-    else write(response, { status, headers, body });
+    else writeResponse(response, { status, headers, body });
   };
 }

@@ -10,15 +10,13 @@ const occurrence = z.object({
   callId: text.optional(),
   code: text.optional().describe('The failure code of a refusal.'),
   reason: text.optional(),
-  times: count
-    .optional()
-    .describe('The number of those that were skipped or missed together; this is the last of them.'),
+  times: count.optional().describe('How many occurrences were skipped or missed together. This is the last of them.'),
   more: z.literal(true).optional().describe('There were more than `times`.'),
 });
 
 const schedule = z.object({
   id: text,
-  revision: count.describe('1 for a new schedule, one more with each that replaced it.'),
+  revision: count.describe('1 for a new schedule; each replacement adds 1.'),
   tool: text,
   namespace: text,
   params: json.describe('Without secrets.'),

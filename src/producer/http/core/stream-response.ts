@@ -6,13 +6,13 @@ import { jsonPieces } from '../../../shared/util/json/json-stream.ts';
 import { yieldToEventLoop } from '../../../shared/util/time.ts';
 
 /** Writes the parts and ends the response. After an error of the parts, the connection is closed: a cut response must not look complete. */
-export function sendParts(response: Response, parts: Iterable<string> | AsyncIterable<string | Buffer>): void {
+export function sendPieces(response: Response, pieces: Iterable<string> | AsyncIterable<string | Buffer>): void {
   if (response.req.method === 'HEAD') response.end();
-  else pipeline(Readable.from(parts, { objectMode: false }), response).catch(() => {});
+  else pipeline(Readable.from(pieces, { objectMode: false }), response).catch(() => {});
 }
 
 /** The JSON of a long value (`isLong`). */
-export async function* longJson(value: object): AsyncGenerator<string, void, undefined> {
+export async function* longJsonPieces(value: object): AsyncGenerator<string, void, undefined> {
   for (const piece of jsonPieces(value)) {
     yield piece;
     await yieldToEventLoop();
@@ -20,7 +20,7 @@ export async function* longJson(value: object): AsyncGenerator<string, void, und
 }
 
 /** Wraps JSON text in `{"content":…}`. */
-export async function* contentAround(json: AsyncIterable<Buffer>): AsyncGenerator<string | Buffer, void, undefined> {
+export async function* wrapAsContent(json: AsyncIterable<Buffer>): AsyncGenerator<string | Buffer, void, undefined> {
   yield '{"content":';
   yield* json;
   yield '}';
@@ -28,17 +28,17 @@ export async function* contentAround(json: AsyncIterable<Buffer>): AsyncGenerato
 
 /** The open event streams. A closing server ends them; a client that reconnects continues at its last event. */
 export class OpenStreams {
-  readonly #ends = new Set<() => void>();
+  readonly #endStreams = new Set<() => void>();
   #closed = false;
 
   add(end: () => void): () => void {
     if (this.#closed) end();
-    else this.#ends.add(end);
-    return () => void this.#ends.delete(end);
+    else this.#endStreams.add(end);
+    return () => void this.#endStreams.delete(end);
   }
 
   close(): void {
     this.#closed = true;
-    for (const end of [...this.#ends]) end();
+    for (const end of [...this.#endStreams]) end();
   }
 }

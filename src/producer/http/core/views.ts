@@ -125,7 +125,7 @@ export function circuitView({ key, partition, circuit, failures, enforcement }: 
 /** An approval as lists, pages and channels show it. `shown` is for people, `params` for programs. */
 export function approvalView({ record, digest }: ApprovalListing) {
   const { request, state, preview, decision, decidedAtMs } = record;
-  const { tool, session, route: shownAt } = request;
+  const { tool, session, route: approvalRoute } = request;
   return {
     id: request.id,
     callId: request.callId,
@@ -146,8 +146,8 @@ export function approvalView({ record, digest }: ApprovalListing) {
     sessionKind: session.kind,
     workspaceRoot: session.workspaceRoot,
     ...defined({ agentId: request.agentId, tenantId: request.tenantId, justification: request.justification }),
-    shownIn: shownAt.sessionKey,
-    channel: shownAt.channel.kind,
+    shownIn: approvalRoute.sessionKey,
+    channel: approvalRoute.channel.kind,
     taint: request.taint,
     rule: request.rule,
     reason: request.reason,

@@ -21,27 +21,27 @@ function nextAgentOrder({ pawl, longPolls }: AgentRouteDeps): Route {
     operationId: 'nextAgentOrder',
     permission: 'use',
     summary:
-      'The next message to a sub-agent of the session, waited for up to `?wait=MS`. Each message is delivered once.',
+      'The next message to a sub-agent of the session; waits for one up to `?wait=MS`. Each message is delivered once.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
     responses: { 200: ['A message, or none', 'AgentNews'] },
     async answer({ path, query, caller, onDisconnect }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
-      // A client that polls a closed session would otherwise never learn that no message will come.
+      // Otherwise a client would poll a closed session forever.
       if (session.record.state === 'closed') throw sessionClosed(session.key);
-      const heard = Promise.withResolvers<void>();
+      const arrival = Promise.withResolvers<void>();
       let event: AgentEvent | undefined;
-      const listen = (received: AgentEvent) => {
-        session.events.off('agent', listen);
+      const onAgentEvent = (received: AgentEvent) => {
+        session.events.off('agent', onAgentEvent);
         event = received;
-        heard.resolve();
+        arrival.resolve();
       };
-      session.events.on('agent', listen);
+      session.events.on('agent', onAgentEvent);
       try {
-        await longPolls.within(heard.promise, query.wait, onDisconnect);
+        await longPolls.waitFor(arrival.promise, query.wait, onDisconnect);
         // A message that is already there is delivered however short the wait is.
         if (event === undefined) await pawl.agents.checked(session.key);
       } finally {
-        session.events.off('agent', listen);
+        session.events.off('agent', onAgentEvent);
       }
       if (event === undefined) return {};
       const { session: agent, ...order } = event;
@@ -55,13 +55,13 @@ function replyAsAgent({ pawl }: AgentRouteDeps): Route {
     operationId: 'replyAsAgent',
     permission: 'use',
     summary:
-      'The answer of a sub-agent to the message of this `turn`; not taken when the agent has got a newer message, is closed, or has answered differently before.',
+      'The answer of a sub-agent to the message of this `turn`. Refused when the agent has a newer message, is closed, or gave another answer before.',
     body: z.strictObject({
       turn: z.number().int().min(1),
       state: z.enum(AGENT_ENDINGS),
       output: z.string().max(MAX_OUTPUT_LENGTH).optional(),
     }),
-    responses: { 200: ['Whether it was taken', 'AgentReplied'] },
+    responses: { 200: ['Whether it was accepted', 'AgentReplied'] },
     async answer({ path, body: { turn, state, output }, caller }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
       const reply = { state, ...(output === undefined ? {} : { output }) };

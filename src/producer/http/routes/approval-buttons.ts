@@ -36,9 +36,9 @@ export function mountButtons(app: Express, pawl: Pawl): void {
     async (request, response) => {
       const body: unknown = request.body;
       const form = (body as { payload?: unknown } | undefined)?.payload;
-      const pressed = pressedSchema.safeParse(typeof form === 'string' ? parsed(form) : body);
+      const pressed = pressedSchema.safeParse(typeof form === 'string' ? parseJson(form) : body);
       if (!pressed.success)
-        throw new PawlError('CONTRACT_INVALID', 'The body is not that of a pressed button.', {
+        throw new PawlError('CONTRACT_INVALID', 'The body is not the payload of a button.', {
           issues: [{ path: 'value', message: 'is missing' }],
         });
       const { value, by = 'somebody' } = pressed.data;
@@ -55,7 +55,7 @@ export function mountButtons(app: Express, pawl: Pawl): void {
   );
 }
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

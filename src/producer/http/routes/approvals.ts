@@ -33,7 +33,7 @@ function listApprovals({ pawl: { approvals } }: ApprovalRouteDeps): Route {
   return route('get /v1/approvals', {
     operationId: 'listApprovals',
     permission: 'decide',
-    summary: 'Approvals, the newest first; with `state`, those in that state. Of large parameters the beginning.',
+    summary: 'Approvals, the newest first; with `state`, only those in that state. Large parameters are truncated.',
     query: z.strictObject({
       state: z.enum(APPROVAL_STATES).optional(),
       limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
@@ -56,9 +56,9 @@ function getApproval({ pawl }: ApprovalRouteDeps): Route {
     summary: 'One approval, with earlier decisions on the same tool.',
     responses: { 200: ['The approval', 'ApprovalWithSimilar'] },
     async answer({ path, caller }) {
-      const shown = await approvalFor(pawl, caller, path['id'] ?? '');
-      const similar = await approvals.similarTo(shown.record);
-      return { ...approvalView(shown), similar: similar.map(decisionView) };
+      const approval = await approvalFor(pawl, caller, path['id'] ?? '');
+      const similar = await approvals.similarTo(approval.record);
+      return { ...approvalView(approval), similar: similar.map(decisionView) };
     },
   });
 }
@@ -77,7 +77,7 @@ function decideApproval({ pawl }: ApprovalRouteDeps): Route {
       const decided = await approvals.decide(record.request.id, {
         decision,
         digest,
-        by: nameOf(caller),
+        by: callerName(caller),
         ...defined({ reason, params, remember }),
       });
       return approvalView(decided);
@@ -86,18 +86,18 @@ function decideApproval({ pawl }: ApprovalRouteDeps): Route {
 }
 
 /** The name under which a caller's calls and decisions are recorded: the role and ID of the token, where there are tokens. */
-export function nameOf({ id, role }: Caller): string {
+export function callerName({ id, role }: Caller): string {
   return id === 'local' ? 'local operator' : `${role}:${id}`;
 }
 
 /** The submitter of a caller's calls. Without tokens all callers of this machine count as one, and no submitter is recorded. */
 export function submitterOf(caller: Caller): { readonly submittedBy?: string } {
-  return caller.id === 'local' ? {} : { submittedBy: nameOf(caller) };
+  return caller.id === 'local' ? {} : { submittedBy: callerName(caller) };
 }
 
 /** An approval that this caller may see. Throws `UNKNOWN_APPROVAL`, also for another tenant's. */
 async function approvalFor(pawl: Pawl, caller: Caller, id: string) {
-  const shown = await pawl.approvals.show(id);
-  if (!seesTenant(caller, shown.record.request.tenantId)) throw new PawlError('UNKNOWN_APPROVAL');
-  return shown;
+  const approval = await pawl.approvals.show(id);
+  if (!seesTenant(caller, approval.record.request.tenantId)) throw new PawlError('UNKNOWN_APPROVAL');
+  return approval;
 }

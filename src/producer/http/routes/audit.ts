@@ -15,7 +15,7 @@ export function auditRoutes(pawl: Pawl): readonly Route[] {
     route('get /v1/audit', {
       operationId: 'listAuditRecords',
       permission: 'operate',
-      summary: 'Records of the audit trail, the newest first; a token of one tenant sees that tenant’s.',
+      summary: 'Records of the audit trail, the newest first; a tenant’s token sees only its own.',
       query: z.strictObject({
         session: name.optional(),
         tool: name.optional(),

@@ -10,11 +10,11 @@ import { type Caller, seesTenant } from '../core/access.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
 import { batchView } from '../core/group-views.ts';
 import { type Route, route } from '../core/route.ts';
-import { nameOf, submitterOf } from './approvals.ts';
-import { batchEntry, describedCallSchema, keyedBy, keyHeader } from './create-call.ts';
+import { callerName, submitterOf } from './approvals.ts';
+import { batchEntry, documentedCallSchema, keyHeader, withIdempotencyKey } from './create-call.ts';
 
 const newBatchSchema = z.strictObject({
-  /** Each is checked alone: one that is wrong refuses only itself. */
+  /** Each call is checked on its own: an invalid one does not refuse the others. */
   calls: z.array(jsonObjectSchema).min(1).max(MAX_MEMBERS),
   concurrency: z.number().int().min(1).max(MAX_MEMBERS).optional(),
   idempotencyKey: idempotencyKeySchema.optional(),
@@ -30,7 +30,7 @@ function createBatch({ pawl, checkAccepting }: BatchRouteDeps): Route {
   return route('post /v1/batches', {
     operationId: 'createBatch',
     permission: 'use',
-    summary: 'Submits many calls in their short form. One that cannot be a call refuses only itself.',
+    summary: 'Submits many calls in their short form. An invalid call does not refuse the others.',
     headers: z.object(keyHeader),
     body: newBatchSchema,
     bodySchema: {
@@ -38,7 +38,7 @@ function createBatch({ pawl, checkAccepting }: BatchRouteDeps): Route {
       properties: {
         calls: {
           type: 'array',
-          items: z.toJSONSchema(describedCallSchema, { io: 'input' }),
+          items: z.toJSONSchema(documentedCallSchema, { io: 'input' }),
           minItems: 1,
           maxItems: MAX_MEMBERS,
         },
@@ -46,7 +46,7 @@ function createBatch({ pawl, checkAccepting }: BatchRouteDeps): Route {
           type: 'integer',
           minimum: 1,
           maximum: MAX_MEMBERS,
-          description: 'So many calls are in flight at once. Default: all.',
+          description: 'The limit of calls in flight at once. Default: all.',
         },
         idempotencyKey: { type: 'string', description: 'The same key of the same tenant is the same batch.' },
       },
@@ -56,7 +56,7 @@ function createBatch({ pawl, checkAccepting }: BatchRouteDeps): Route {
     responses: { 202: ['The batch, and the ID or the error of each call', 'AcceptedBatch'] },
     async handle({ headers, body, caller }) {
       await checkAccepting();
-      const { concurrency, idempotencyKey } = keyedBy(body, headers['idempotency-key']);
+      const { concurrency, idempotencyKey } = withIdempotencyKey(body, headers['idempotency-key']);
       const entries = await entriesOf(pawl, caller, body.calls);
       const { tenantId } = caller;
       const accepted = await pawl.batches.create({
@@ -89,7 +89,7 @@ function getBatch({ pawl }: BatchRouteDeps): Route {
   return route('get /v1/batches/{id}', {
     operationId: 'getBatch',
     permission: 'use',
-    summary: 'A batch, with its calls as they stand. `GET /v1/calls/{callId}` has the result of each.',
+    summary: 'A batch, with the current states of its calls. `GET /v1/calls/{callId}` has the result of each.',
     responses: { 200: ['The batch', 'Batch'] },
     answer: async ({ path, caller }) => batchView(await batchFor(pawl, caller, path['id'] ?? '')),
   });
@@ -99,11 +99,11 @@ function cancelBatch({ pawl }: BatchRouteDeps): Route {
   return route('delete /v1/batches/{id}', {
     operationId: 'cancelBatch',
     permission: 'use',
-    summary: 'Begins no further call of a batch, and cancels those that have not ended.',
-    responses: { 200: ['The batch, as it stands now', 'Batch'] },
+    summary: 'Starts no further call of a batch, and cancels the unfinished ones.',
+    responses: { 200: ['The current batch', 'Batch'] },
     async answer({ path, caller }) {
       const { head } = await batchFor(pawl, caller, path['id'] ?? '');
-      await pawl.batches.cancel(head.id, nameOf(caller));
+      await pawl.batches.cancel(head.id, callerName(caller));
       return batchView(await pawl.batches.read(head.id));
     },
   });

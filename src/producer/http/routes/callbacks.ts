@@ -1,9 +1,9 @@
-/** `/v1/callbacks`: the ends of calls that are posted to a URL, and sending one again. */
+/** `/v1/callbacks`: lists the callbacks of finished calls, and sends one again. */
 import { z } from 'zod';
 import { CALLBACK_STATES } from '../../../shared/callbacks/callback-state.ts';
 import type { Pawl } from '../../client.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
-import { nameOf } from './approvals.ts';
+import { callerName } from './approvals.ts';
 
 const MAX_LISTED = 1_000;
 
@@ -15,7 +15,7 @@ function listCallbacks(pawl: Pawl): Route {
   return route('get /v1/callbacks', {
     operationId: 'listCallbacks',
     permission: 'use',
-    summary: 'Callbacks of calls that have ended, the newest first; `truncated` when older ones were not looked at.',
+    summary: 'Callbacks of finished calls, the newest first; `truncated` when older ones were not searched.',
     query: z.strictObject({
       state: z.enum(CALLBACK_STATES).optional(),
       limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'callbacks' }),
@@ -33,6 +33,6 @@ function replayCallback(pawl: Pawl): Route {
     body: z.strictObject({ action: z.literal('replay') }),
     responses: { 200: ['The callback', 'Callback'] },
     answer: ({ path, caller }) =>
-      pawl.callbacks.replay(path['id'] ?? '', { by: nameOf(caller), tenantId: caller.tenantId }),
+      pawl.callbacks.replay(path['id'] ?? '', { by: callerName(caller), tenantId: caller.tenantId }),
   });
 }

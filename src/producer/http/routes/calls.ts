@@ -16,9 +16,9 @@ import { type Caller, seesTenant } from '../core/access.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
 import { type ErrorCode, HttpError } from '../core/errors.ts';
 import { queryNumber, type Route, type RouteRequest, type RouteResponse, route } from '../core/route.ts';
-import { contentAround, sendParts } from '../core/stream-response.ts';
+import { sendPieces, wrapAsContent } from '../core/stream-response.ts';
 import { callSummary, callView, phaseOf } from '../core/views.ts';
-import { nameOf, submitterOf } from './approvals.ts';
+import { callerName, submitterOf } from './approvals.ts';
 import { sessionFor } from './sessions.ts';
 
 export const DEFAULT_WAIT_MS = 30_000;
@@ -49,12 +49,12 @@ function listCalls({ pawl }: CallRouteDeps): Route {
     operationId: 'listCalls',
     permission: 'use',
     summary:
-      'Calls, the newest first; with `session`, `tool` or `state`, those alone; `truncated` when older ones were not looked at.',
+      'Calls, the newest first, filtered by `session`, `tool` and `state`; `truncated` when older ones were not searched.',
     query: z.strictObject({
       session: z.string().min(1).max(256).optional(),
       /** A part of `namespace.name`. */
       tool: z.string().min(1).max(256).optional(),
-      /** `unresolved`: those in doubt. */
+      /** `unresolved` selects calls in doubt. */
       state: z.enum(SOUGHT_STATES).optional(),
       limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
     }),
@@ -67,20 +67,20 @@ function getCall({ pawl, longPolls }: CallRouteDeps): Route {
   return route('get /v1/calls/{callId}', {
     operationId: 'getCall',
     permission: 'use',
-    summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
+    summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for the end.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_ANSWER_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
     responses: { 200: ['The call', 'Call'] },
     async answer({ path, query, caller, onDisconnect }) {
       const record = await callFor(pawl, caller, path['callId'] ?? '');
       const { callId } = record;
       if (query.wait > 0 && record.state === 'inflight')
-        await longPolls.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onDisconnect);
-      const now = query.wait > 0 ? await callFor(pawl, caller, callId) : record;
+        await longPolls.waitFor(pawl.result(callId, { waitMs: query.wait }), query.wait, onDisconnect);
+      const current = query.wait > 0 ? await callFor(pawl, caller, callId) : record;
       const progress =
-        now.phase === 'running' || now.phase === 'pending'
+        current.phase === 'running' || current.phase === 'pending'
           ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event
           : undefined;
-      return { ...callView(now), ...(progress === undefined ? {} : { progress }) };
+      return { ...callView(current), ...(progress === undefined ? {} : { progress }) };
     },
   });
 }
@@ -90,15 +90,15 @@ function getCallOutput({ pawl }: CallRouteDeps): Route {
     operationId: 'getCallOutput',
     permission: 'use',
     summary:
-      'The whole output of a call, where its result shows only a part (`output.metadata.whole`), as it comes from the store.',
+      'The full output of a call whose result has only a part of it (`output.metadata.whole`), streamed from the store.',
     responses: { 200: ['The output, as the tool returned it', 'WholeOutput'] },
     async handle({ path, caller }) {
       const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
-      const content = contentAround(await pawl.outputStream(callId));
+      const content = wrapAsContent(await pawl.outputStream(callId));
       return {
         status: 200,
         headers: { 'Content-Type': 'application/json; charset=utf-8' },
-        stream: (response) => sendParts(response, content),
+        stream: (response) => sendPieces(response, content),
       };
     },
   });
@@ -108,11 +108,11 @@ function cancelCall({ pawl }: CallRouteDeps): Route {
   return route('delete /v1/calls/{callId}', {
     operationId: 'cancelCall',
     permission: 'use',
-    summary: 'Cancels a call wherever it is, and says how that ended.',
+    summary: 'Cancels a call in any state, and returns the settlement.',
     responses: { 200: ['The settlement, and the result if there is one', 'Cancellation'] },
     async answer({ path, caller }) {
       const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
-      return pawl.cancel(callId, nameOf(caller));
+      return pawl.cancel(callId, callerName(caller));
     },
   });
 }
@@ -121,23 +121,22 @@ function compensateCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Rou
   return route('post /v1/calls/{callId}/compensation', {
     operationId: 'compensateCall',
     permission: 'use',
-    summary:
-      'Undoes a call that succeeded, once, with its tool’s `compensate`: as a call of its own, waited for like one.',
+    summary: 'Undoes a successful call, once, with its tool’s `compensate`. The compensation is a call of its own.',
     query: z.strictObject({
       wait: queryNumber({ max: MAX_ANSWER_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
     }),
     responses: {
       200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
-      202: ['The undoing goes on: its ID, state and phase', 'CallUnderWay'],
+      202: ['The compensation goes on: its ID, state and phase', 'CallUnderWay'],
     },
     async handle({ path, query, caller, onDisconnect }) {
       await checkAccepting();
       const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
       const session = await sessionFor(pawl, caller, request.envelope.target.sessionKey);
       const submission = await pawl.submit(await session.compensation(callId), submitterOf(caller));
-      if (submission.kind === 'answered') return replyTo(pawl, submission, {});
-      const result = await longPolls.until(submission, query.wait, onDisconnect);
-      return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
+      if (submission.kind === 'answered') return answeredResponse(pawl, submission, {});
+      const result = await longPolls.waitForResult(submission, query.wait, onDisconnect);
+      return result === undefined ? pendingResponse(pawl, submission) : { status: 200, body: result };
     },
   });
 }
@@ -146,18 +145,18 @@ function resolveCall({ pawl }: CallRouteDeps): Route {
   return route('post /v1/calls/{callId}/resolution', {
     operationId: 'resolveCall',
     permission: 'operate',
-    summary: 'Gives a call with an unknown outcome a known one, or lets it run again.',
+    summary: 'Sets the outcome of a call in doubt, or lets it run again.',
     body: resolutionSchema,
     responses: { 200: ['The call', 'Call'] },
     async answer({ path, body, caller }) {
       const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
-      return callView(await pawl.resolve(callId, body, nameOf(caller)));
+      return callView(await pawl.resolve(callId, body, callerName(caller)));
     },
   });
 }
 
 /** The result of a call is 200, that of an open circuit included. A refusal before the call existed is an error status. */
-export async function replyTo(
+export async function answeredResponse(
   pawl: Pawl,
   { callId, result }: Extract<Submission, { readonly kind: 'answered' }>,
   body: Readonly<Record<string, unknown>>,
@@ -187,8 +186,8 @@ async function suggestionsFor(pawl: Pawl, tool: string): Promise<readonly string
   return nearest(startOf(tool, 256), [...new Set(names)]);
 }
 
-/** The response when the waiting has ended before the call. */
-export async function underWay(
+/** The response when the wait ended before the call. */
+export async function pendingResponse(
   pawl: Pawl,
   { callId, requestId }: Extract<Submission, { kind: 'pending' }>,
 ): Promise<RouteResponse> {
@@ -213,10 +212,10 @@ export async function callFor(
   pawl: Pawl,
   caller: Caller,
   callId: string,
-  how: 'read' | 'readBrief' = 'read',
+  readMethod: 'read' | 'readBrief' = 'read',
 ): Promise<CallRecord> {
-  const record = await pawl.backend.ledger[how](callId).catch((error: unknown) => {
-    // Nothing says whose call it is when its segment is lost.
+  const record = await pawl.backend.ledger[readMethod](callId).catch((error: unknown) => {
+    // A lost segment leaves the call's tenant unknown, so a tenant's token sees no such call.
     if (caller.tenantId === undefined || !isLost(error)) throw error;
   });
   if (record === undefined || !seesTenant(caller, record.request.envelope.target.tenantId))

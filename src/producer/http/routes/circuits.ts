@@ -8,15 +8,15 @@ import type { Pawl } from '../../client.ts';
 import { tierCounts } from '../../operations/tier-counts.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { circuitView } from '../core/views.ts';
-import { nameOf } from './approvals.ts';
+import { callerName } from './approvals.ts';
 
-const AVAILABLE = ['force_open', 'reset', 'flush', 'disable', 'enable'] as const;
+const ACTIONS = ['force_open', 'reset', 'flush', 'disable', 'enable'] as const;
 const name = z.string().min(1).max(512);
 
 const actionSchema = z.strictObject({
-  action: z.enum(AVAILABLE, {
+  action: z.enum(ACTIONS, {
     error: (issue) =>
-      `must be one of ${AVAILABLE.join(', ')}; got ${startOf(JSON.stringify(issue.input) ?? 'nothing', 80)}`,
+      `must be one of ${ACTIONS.join(', ')}; got ${startOf(JSON.stringify(issue.input) ?? 'nothing', 80)}`,
   }),
   /** `name` or `namespace.name`: all circuits of the tool. */
   tool: name.optional(),
@@ -49,7 +49,7 @@ function listCircuitChanges(pawl: Pawl): Route {
   return route('get /v1/circuits/history', {
     operationId: 'listCircuitChanges',
     permission: 'oversee',
-    summary: 'What became of circuits in the last week, the newest first.',
+    summary: 'Changes of circuits in the last week, the newest first.',
     query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'changes' }) }),
     responses: { 200: ['Changes', 'CircuitHistory'] },
     answer: async ({ query }) => ({ changes: await pawl.circuits.history(query.limit) }),
@@ -61,10 +61,10 @@ function changeReliability(pawl: Pawl): Route {
     operationId: 'changeReliability',
     permission: 'oversee',
     summary:
-      'Forces a circuit open, resets circuits to closed, forgets calls that have ended, or switches the reliability layer off and on for the fleet.',
+      'Forces a circuit open, resets circuits to closed, removes finished calls, or switches the reliability layer off and on for the fleet.',
     body: actionSchema,
     responses: { 200: ['The state of reliability, with the circuits that were changed', 'ReliabilityChange'] },
-    answer: ({ body, caller }) => change(pawl, body, nameOf(caller)),
+    answer: ({ body, caller }) => change(pawl, body, callerName(caller)),
   });
 }
 
@@ -87,16 +87,16 @@ async function change(pawl: Pawl, request: Action, by: string): Promise<object> 
 function checkFields({ action, tool, context, key, session, callId }: Action): void {
   if (session !== undefined && action !== 'flush') throw invalid('session', `has no meaning with ${action}`);
   if (callId !== undefined && (action !== 'flush' || session !== undefined || tool !== undefined))
-    throw invalid('callId', 'goes with flush alone, without a session and a tool');
+    throw invalid('callId', 'is allowed only with flush, and without a session or a tool');
   if (action === 'force_open' || action === 'reset') {
     if (action === 'force_open' && tool === undefined && key === undefined)
       throw invalid('tool', 'is required for force_open; or give the key of a circuit');
     if (context !== undefined && tool === undefined) throw invalid('tool', 'is required with context');
     return;
   }
-  const meaningless = key !== undefined ? 'key' : context !== undefined ? 'context' : undefined;
-  const instead = action === 'flush' ? 'name a session or a tool' : 'name a tool, or none for all';
-  if (meaningless !== undefined) throw invalid(meaningless, `has no meaning with ${action}; ${instead}`);
+  const unusedField = key !== undefined ? 'key' : context !== undefined ? 'context' : undefined;
+  const hint = action === 'flush' ? 'name a session or a tool' : 'name a tool, or none for all';
+  if (unusedField !== undefined) throw invalid(unusedField, `has no meaning with ${action}; ${hint}`);
 }
 
 async function flush(pawl: Pawl, { callId, session, tool }: Action, by: string): Promise<object> {

@@ -1,4 +1,4 @@
-/** `POST /v1/completions/{token}`: an outside system completes a call that waits for it. The token is the right: no other one is needed. */
+/** `POST /v1/completions/{token}`: an outside system completes a pending call. The token in the path is the only credential. */
 import type { Express, RequestHandler } from 'express';
 import { type Completion, completionJsonSchema } from '../../../shared/calls/completion.ts';
 import { jsonObjectSchema } from '../../../shared/calls/envelope.ts';
@@ -14,7 +14,7 @@ export function completionRoutes(pawl: Pick<Pawl, 'complete'>): readonly Route[]
       permission: 'use',
       isOpen: true,
       summary:
-        'Completes a pending call, once, with an output or an error; or reports its progress, or gives it more time. Needs no other token.',
+        'Completes a pending call, once, with an output or an error; or reports its progress, or extends its expiry. Needs no other token.',
       body: jsonObjectSchema,
       bodySchema: completionJsonSchema,
       responses: { 200: ['Whether the call is completed or still waits', 'CompletionAnswer'] },
@@ -27,12 +27,12 @@ export function completionRoutes(pawl: Pick<Pawl, 'complete'>): readonly Route[]
   ];
 }
 
-/** Mounts the routes before the authentication. `limit` bounds the requests of one address: tokens cannot be guessed in numbers. */
+/** Mounts the routes before the authentication. `limit` bounds the requests of one address: nobody can guess tokens by many tries. */
 export function mountCompletions(app: Express, pawl: Pawl, limit: RequestHandler): void {
-  const asAnyone: RequestHandler = (request, response, next) => {
+  const setAnonymousCaller: RequestHandler = (request, response, next) => {
     response.locals['caller'] = { id: `completions ${request.socket.remoteAddress ?? ''}`, role: 'agent' };
     next();
   };
-  app.use(PATH, asAnyone, limit);
+  app.use(PATH, setAnonymousCaller, limit);
   mountRoutes(app, completionRoutes(pawl));
 }

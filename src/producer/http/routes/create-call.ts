@@ -31,8 +31,8 @@ import { type Caller, checkTenant } from '../core/access.ts';
 import { invalidBody } from '../core/errors.ts';
 import { optionalQueryNumber, type Route, route } from '../core/route.ts';
 import { submitterOf } from './approvals.ts';
-import { type CallRouteDeps, DEFAULT_WAIT_MS, MAX_ANSWER_WAIT_MS, replyTo, underWay } from './calls.ts';
-import { sessionOrNew } from './sessions.ts';
+import { answeredResponse, type CallRouteDeps, DEFAULT_WAIT_MS, MAX_ANSWER_WAIT_MS, pendingResponse } from './calls.ts';
+import { findOrOpenSession } from './sessions.ts';
 
 /** The short form of a call. The session fills in the other fields. */
 const shortCallSchema = z.strictObject({
@@ -58,16 +58,16 @@ const shortCallSchema = z.strictObject({
   baggage: z.record(z.string(), z.string()).optional(),
 });
 
-/** The start in the short form's body, which is taken out before: `startTimeOf` says more than a type does. */
-export const describedCallSchema = shortCallSchema.extend({
+/** The short form with the fields that are extracted before it is parsed, for the documentation. `startTimeOf` explains a wrong start better. */
+export const documentedCallSchema = shortCallSchema.extend({
   callbackUrl: callbackUrlSchema.optional(),
   startAfterMs: z.number().int().min(0).max(MAX_DELAY_MS).optional(),
   startAt: z.iso.datetime({ offset: true }).optional(),
 });
 
 /** The envelope may have the URL of a callback beside it. */
-function describedEnvelope(): object {
-  const { $id: _own, ...schema } = contractSchemas().toolCallEnvelope as { $id: string; properties: object };
+function documentedEnvelope(): object {
+  const { $id: _id, ...schema } = contractSchemas().toolCallEnvelope as { $id: string; properties: object };
   const callbackUrl = { type: 'string', description: 'The end of the call is posted there.' };
   return { ...schema, properties: { ...schema.properties, callbackUrl } };
 }
@@ -76,14 +76,19 @@ const startQuery = {
   startAfterMs: z
     .string()
     .optional()
-    .meta({ type: 'integer', minimum: 0, maximum: MAX_DELAY_MS, description: 'The call starts so many ms from now.' }),
+    .meta({
+      type: 'integer',
+      minimum: 0,
+      maximum: MAX_DELAY_MS,
+      description: 'The call starts this many milliseconds from now.',
+    }),
   startAt: z
     .string()
     .optional()
     .meta({ format: 'date-time', description: 'The call starts at this time: ISO 8601, with Z or an offset.' }),
 };
 
-/** The header that names what a request makes. */
+/** The header with the idempotency key of the call, batch or plan that a request creates. */
 export const keyHeader = { 'idempotency-key': z.string().transform(keyOfHeader).pipe(idempotencyKeySchema).optional() };
 
 export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
@@ -102,40 +107,45 @@ export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): 
     headers: z.object({ ...keyHeader, traceparent: z.string().optional() }),
     body: jsonObjectSchema,
     bodySchema: {
-      oneOf: [z.toJSONSchema(describedCallSchema, { io: 'input' }), describedEnvelope()],
+      oneOf: [z.toJSONSchema(documentedCallSchema, { io: 'input' }), documentedEnvelope()],
     },
     responses: {
       200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
       202: ['The call goes on: its ID, state and phase', 'CallUnderWay'],
     },
-    async handle({ query, headers, body: sent, caller, onDisconnect }) {
+    async handle({ query, headers, body: requestBody, caller, onDisconnect }) {
       await checkAccepting();
-      const { start, ...named } = takeStart(sent, query);
-      const { callback, ...own } = takeCallback(named.body);
-      const body = withTrace(withKey(own.body, headers['idempotency-key']), headers.traceparent);
-      const options = { ...submitterOf(caller), start: startFor(pawl, start, body), ...callback };
+      const { start, ...withoutStart } = extractStart(requestBody, query);
+      const { callback, ...withoutCallback } = extractCallback(withoutStart.body);
+      const body = withTrace(withHeaderKey(withoutCallback.body, headers['idempotency-key']), headers.traceparent);
+      const options = { ...submitterOf(caller), start: parseStart(pawl, start, body), ...callback };
       const submission = await submit(pawl, caller, body, options);
-      if (submission.kind === 'answered') return replyTo(pawl, submission, body);
+      if (submission.kind === 'answered') return answeredResponse(pawl, submission, body);
       // A caller that delays a call seldom waits for its end.
       const waitMs = query.wait ?? (isDelayed(start) ? 0 : DEFAULT_WAIT_MS);
-      const result = await longPolls.until(submission, waitMs, onDisconnect);
-      return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
+      const result = await longPolls.waitForResult(submission, waitMs, onDisconnect);
+      return result === undefined ? pendingResponse(pawl, submission) : { status: 200, body: result };
     },
   });
 }
 
-/** Moves the header's key into the field that the contract has for it. Throws `CONTRACT_INVALID` when the body names another key. */
-function withKey(body: Readonly<Record<string, unknown>>, key: string | undefined): Readonly<Record<string, unknown>> {
-  if (isShort(body)) return keyedBy(body, key);
+/** Copies the header's key into the contract's field for it. Throws `CONTRACT_INVALID` when the body has another key. */
+function withHeaderKey(
+  body: Readonly<Record<string, unknown>>,
+  key: string | undefined,
+): Readonly<Record<string, unknown>> {
+  if (isShort(body)) return withIdempotencyKey(body, key);
   const payload = body['payload'] as Readonly<Record<string, unknown>> | undefined;
-  return typeof payload !== 'object' || payload === null ? body : { ...body, payload: keyedBy(payload, key) };
+  return typeof payload !== 'object' || payload === null
+    ? body
+    : { ...body, payload: withIdempotencyKey(payload, key) };
 }
 
 /** A body with the header's key. Throws `CONTRACT_INVALID` when the body names another key. */
-export function keyedBy<Body extends object>(body: Body, key: string | undefined): Body {
+export function withIdempotencyKey<Body extends object>(body: Body, key: string | undefined): Body {
   if (key === undefined) return body;
-  const { idempotencyKey: named = key } = body as { readonly idempotencyKey?: unknown };
-  if (named === key) return { ...body, idempotencyKey: key };
+  const { idempotencyKey: bodyKey = key } = body as { readonly idempotencyKey?: unknown };
+  if (bodyKey === key) return { ...body, idempotencyKey: key };
   throw invalidBody(
     'names another idempotencyKey than the header Idempotency-Key: give one of them, or the same twice',
   );
@@ -154,33 +164,35 @@ function withTrace(
 }
 
 /**
- * The start of the call, from the query or, in the short form, from the body, and the body without it. The types are claimed, not known:
+ * Extracts the start of the call from the query or, in the short form, from the body. The types of the start are unchecked:
  * `startTimeOf` checks them.
  */
-function takeStart(
-  sent: Readonly<Record<string, unknown>>,
+function extractStart(
+  requestBody: Readonly<Record<string, unknown>>,
   query: { readonly startAfterMs?: string | undefined; readonly startAt?: string | undefined },
 ): { readonly start: StartOptions; readonly body: Readonly<Record<string, unknown>> } {
-  const { startAfterMs: text, startAt: at } = query;
-  const asked = {
-    ...(text === undefined ? {} : { startAfterMs: /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text }),
+  const { startAfterMs: afterText, startAt: atText } = query;
+  const queryStart = {
+    ...(afterText === undefined
+      ? {}
+      : { startAfterMs: /^-?\d+(\.\d+)?$/.test(afterText) ? Number(afterText) : afterText }),
     // A plus sign that was not escaped arrives as a space.
-    ...(at === undefined ? {} : { startAt: at.replace(/ (?=\d{2}:?\d{2}$)/, '+') }),
+    ...(atText === undefined ? {} : { startAt: atText.replace(/ (?=\d{2}:?\d{2}$)/, '+') }),
   };
-  if (!isShort(sent)) return { start: asked as StartOptions, body: sent };
-  const { startAfterMs, startAt, ...body } = sent;
-  const own = {
+  if (!isShort(requestBody)) return { start: queryStart as StartOptions, body: requestBody };
+  const { startAfterMs, startAt, ...body } = requestBody;
+  const bodyStart = {
     ...(startAfterMs === undefined ? {} : { startAfterMs }),
     ...(startAt === undefined ? {} : { startAt }),
   };
-  const [twice] = Object.keys(own).filter((name) => Object.hasOwn(asked, name));
-  if (twice !== undefined)
-    throw contractInvalid([{ path: twice, message: 'is given in the query and in the body: give it once' }]);
-  return { start: { ...asked, ...own } as StartOptions, body };
+  const [duplicate] = Object.keys(bodyStart).filter((name) => Object.hasOwn(queryStart, name));
+  if (duplicate !== undefined)
+    throw contractInvalid([{ path: duplicate, message: 'is in the query and in the body: give it once' }]);
+  return { start: { ...queryStart, ...bodyStart } as StartOptions, body };
 }
 
-/** The URL of the call's callback, and the body without it. Throws `CONTRACT_INVALID` for a URL that cannot be one. */
-function takeCallback({ callbackUrl, ...body }: Readonly<Record<string, unknown>>): {
+/** Extracts the URL of the call's callback from the body. Throws `CONTRACT_INVALID` for an unusable URL. */
+function extractCallback({ callbackUrl, ...body }: Readonly<Record<string, unknown>>): {
   readonly callback: Pick<SubmitOptions, 'callbackUrl'>;
   readonly body: Readonly<Record<string, unknown>>;
 } {
@@ -191,8 +203,8 @@ function takeCallback({ callbackUrl, ...body }: Readonly<Record<string, unknown>
   return { callback: { callbackUrl: data }, body };
 }
 
-/** Throws `CONTRACT_INVALID` for a start that is none, and for one in the past, unless the call may have been made before. */
-function startFor(pawl: Pawl, options: StartOptions, body: Readonly<Record<string, unknown>>): StartTime | undefined {
+/** Throws `CONTRACT_INVALID` for an invalid start, and for one in the past, unless the request may repeat an earlier one. */
+function parseStart(pawl: Pawl, options: StartOptions, body: Readonly<Record<string, unknown>>): StartTime | undefined {
   const nowMs = pawl.backend.clock.now();
   const start = startTimeOf(options, nowMs);
   const { idempotencyKey } = isShort(body) ? body : ((body['payload'] ?? {}) as Readonly<Record<string, unknown>>);
@@ -215,7 +227,7 @@ async function submit(
   const { target, payload } = parsed.data;
   const params = (body as ToolCallEnvelope).payload.params;
   if (target.tenantId !== undefined) checkTenant(caller, target.tenantId, 'The tenantId');
-  await sessionOrNew(pawl, caller, target);
+  await findOrOpenSession(pawl, caller, target);
   return pawl.submit(
     {
       ...parsed.data,
@@ -242,23 +254,23 @@ async function shortEnvelope(pawl: Pawl, caller: Caller, body: unknown, start?: 
       issues,
     });
   }
-  const { tool, params: parsedParams, session: sessionKey, namespace, ...given } = parsed.data;
+  const { tool, params: parsedParams, session: sessionKey, namespace, ...optionalFields } = parsed.data;
   const params = withEveryName(parsedParams, (body as { readonly params?: unknown }).params);
-  const session = await sessionOrNew(pawl, caller, { sessionKey });
-  const named = namespace === undefined ? splitName(tool) : { namespace, name: tool };
-  const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
-  return session.envelope(named.name, params, startingAt({ ...options, namespace: named.namespace }, start));
+  const session = await findOrOpenSession(pawl, caller, { sessionKey });
+  const toolName = namespace === undefined ? splitName(tool) : { namespace, name: tool };
+  const options = Object.fromEntries(Object.entries(optionalFields).filter(([, value]) => value !== undefined));
+  return session.envelope(toolName.name, params, startingAt({ ...options, namespace: toolName.namespace }, start));
 }
 
 /** An entry of a batch, in the short form. Throws `CONTRACT_INVALID`. */
 export async function batchEntry(
   pawl: Pawl,
   caller: Caller,
-  sent: Readonly<Record<string, unknown>>,
+  requestBody: Readonly<Record<string, unknown>>,
 ): Promise<BatchSubmission> {
-  const { start: named, ...rest } = takeStart(sent, {});
-  const { callback, body } = takeCallback(rest.body);
-  const start = startFor(pawl, named, body);
+  const { start: startOptions, ...rest } = extractStart(requestBody, {});
+  const { callback, body } = extractCallback(rest.body);
+  const start = parseStart(pawl, startOptions, body);
   const envelope = await shortEnvelope(pawl, caller, body, start);
   return { envelope, ...callback, ...(start === undefined ? {} : { startAtMs: start.atMs }) };
 }

@@ -1,4 +1,4 @@
-/** `/v1/dead-letters` and `/v1/resolutions`: what operators do about many calls that failed or are in doubt. */
+/** `/v1/dead-letters` and `/v1/resolutions`: redrive, discard and resolve many calls at once. */
 import { z } from 'zod';
 import type { DeadLetterFilter } from '../../../shared/store/dead-letters/dead-letter-index.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
@@ -8,7 +8,7 @@ import type { Pawl } from '../../client.ts';
 import { MAX_PER_SECOND } from '../../dead-letters/redrive-runner.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { deadLetterView, redriveView } from '../core/views.ts';
-import { nameOf } from './approvals.ts';
+import { callerName } from './approvals.ts';
 
 const MAX_LISTED = 1_000;
 const MAX_IDS = 10_000;
@@ -17,7 +17,7 @@ const MAX_WAIT_MS = 60_000;
 const name = z.string().min(1).max(512);
 const wait = queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' });
 
-/** A moment in a body: milliseconds since the epoch as a number, too. */
+/** A time in a body: text, or milliseconds since the epoch. */
 const momentSchema = z.union([z.number().int().min(0), sinceSchema]);
 
 const filterSchema = z
@@ -29,7 +29,7 @@ const filterSchema = z
     since: momentSchema.optional(),
     until: momentSchema.optional(),
   })
-  .describe('All that are given must hold; without any, all dead letters.');
+  .describe('All given conditions must match; without any, all dead letters match.');
 
 const selection = {
   ids: z.array(name).min(1).max(MAX_IDS).optional(),
@@ -38,8 +38,8 @@ const selection = {
   reason: z.string().min(1).max(1_000).optional(),
 };
 
-const ONE_OF = { path: ['filter'], message: 'give either ids or filter; {} stands for all' };
-const isOneOf = ({ ids, filter }: { readonly ids?: unknown; readonly filter?: unknown }) =>
+const ONE_OF = { path: ['filter'], message: 'give either ids or filter; {} selects all' };
+const hasOneOf = ({ ids, filter }: { readonly ids?: unknown; readonly filter?: unknown }) =>
   (ids === undefined) !== (filter === undefined);
 
 const actionSchema = z
@@ -48,7 +48,7 @@ const actionSchema = z
     action: z.enum(['redrive', 'discard']),
     perSecond: z.number().int().min(1).max(MAX_PER_SECOND).optional(),
   })
-  .refine(isOneOf, ONE_OF)
+  .refine(hasOneOf, ONE_OF)
   .refine(({ action, perSecond }) => action === 'redrive' || perSecond === undefined, {
     path: ['perSecond'],
     message: 'belongs to the action redrive',
@@ -61,7 +61,7 @@ const resolutionsSchema = z
     reason: z.string().min(1).max(1_000),
     output: z.unknown().optional(),
   })
-  .refine(isOneOf, ONE_OF)
+  .refine(hasOneOf, ONE_OF)
   .refine(({ as, output }) => as === 'succeeded' || output === undefined, {
     path: ['output'],
     message: 'belongs to as: succeeded',
@@ -83,7 +83,7 @@ function listDeadLetters(pawl: Pawl): Route {
     operationId: 'listDeadLetters',
     permission: 'operate',
     summary:
-      'Calls of tools that change something which failed for good, the newest failure first; `counts` on the first page, `next` for another.',
+      'Failed calls of tools that change something, the newest failure first. The first page has `counts`; `next` selects the next page.',
     query: z.strictObject({
       tool: name.optional(),
       code: name.optional(),
@@ -112,15 +112,15 @@ function changeDeadLetters(pawl: Pawl): Route {
       'Redrives dead letters, at most `perSecond` (50), or discards them. A redrive goes on after `wait`, under its `redriveId`.',
     query: z.strictObject({ wait }),
     body: actionSchema,
-    responses: { 200: ['What became of them by now', 'BulkAnswer'] },
+    responses: { 200: ['The progress so far', 'BulkAnswer'] },
     async answer({ body, query, caller }) {
       const { action, perSecond } = body;
-      const chosen = { ...selectionOf(body), by: nameOf(caller), tenantId: caller.tenantId };
-      const answer =
+      const request = { ...selectionOf(body), by: callerName(caller), tenantId: caller.tenantId };
+      const result =
         action === 'redrive'
-          ? await pawl.deadLetters.redrive({ ...chosen, perSecond, waitMs: query.wait })
-          : await pawl.deadLetters.discard(chosen);
-      return answer;
+          ? await pawl.deadLetters.redrive({ ...request, perSecond, waitMs: query.wait })
+          : await pawl.deadLetters.discard(request);
+      return result;
     },
   });
 }
@@ -143,7 +143,7 @@ function getRedrive(pawl: Pawl): Route {
   return route('get /v1/dead-letters/redrives/{id}', {
     operationId: 'getRedrive',
     permission: 'operate',
-    summary: 'How far a redrive is; `wait` waits for its end.',
+    summary: 'The progress of a redrive; `wait` waits for its end.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
     responses: { 200: ['The redrive', 'Redrive'] },
     async answer({ path, query, caller: { tenantId } }) {
@@ -157,10 +157,10 @@ function stopRedrive(pawl: Pawl): Route {
   return route('delete /v1/dead-letters/redrives/{id}', {
     operationId: 'stopRedrive',
     permission: 'operate',
-    summary: 'Stops a redrive: the calls that it has not reached stay dead letters.',
+    summary: 'Stops a redrive. The calls that it has not reached stay dead letters.',
     responses: { 200: ['The redrive', 'Redrive'] },
     async answer({ path, caller }) {
-      const options = { by: nameOf(caller), tenantId: caller.tenantId };
+      const options = { by: callerName(caller), tenantId: caller.tenantId };
       return redriveView(await pawl.deadLetters.stop(path['id'] ?? '', options));
     },
   });
@@ -171,15 +171,15 @@ function resolveCalls(pawl: Pawl): Route {
     operationId: 'resolveCalls',
     permission: 'operate',
     summary:
-      'Resolves calls in doubt, at most 1,000 in one request: those that are neither started nor skipped are left for another one.',
+      'Resolves calls in doubt, at most 1,000 in one request. Repeat the request for calls that are neither started nor skipped.',
     body: resolutionsSchema,
-    responses: { 200: ['What became of them', 'BulkAnswer'] },
+    responses: { 200: ['The result', 'BulkAnswer'] },
     async answer({ body, caller }) {
       const { as, output, reason } = body;
       const resolution: Resolution = as === 'succeeded' ? { as, output } : { as };
-      const by = nameOf(caller);
-      const chosen = { ...selectionOf(body), ...resolution, reason, by, tenantId: caller.tenantId };
-      return pawl.calls.resolveMany(chosen);
+      const by = callerName(caller);
+      const request = { ...selectionOf(body), ...resolution, reason, by, tenantId: caller.tenantId };
+      return pawl.calls.resolveMany(request);
     },
   });
 }

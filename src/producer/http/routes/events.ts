@@ -12,7 +12,7 @@ import {
 } from '../../calls/timeline.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
 import { type Route, route } from '../core/route.ts';
-import { longJson } from '../core/stream-response.ts';
+import { longJsonPieces } from '../core/stream-response.ts';
 import { callFor } from './calls.ts';
 
 /** A comment is sent this often, so that no proxy closes a silent connection. */
@@ -33,7 +33,7 @@ export function eventRoutes(deps: EventRouteDeps): readonly Route[] {
     route('get /v1/calls/{callId}/events', {
       operationId: 'streamCallEvents',
       permission: 'use',
-      summary: `What becomes of a call, as server-sent events (${CALL_EVENT_TYPES.join(', ')}). Ends with the call.`,
+      summary: `The events of a call, as server-sent events (${CALL_EVENT_TYPES.join(', ')}). Ends with the call.`,
       headers: z.object({ 'last-event-id': lastEventIdSchema.optional() }),
       responses: {
         200: ['A stream of events', 'text/event-stream'],
@@ -41,13 +41,13 @@ export function eventRoutes(deps: EventRouteDeps): readonly Route[] {
       },
       async handle({ path, headers, caller }) {
         const record = await callFor(deps.pawl, caller, path['callId'] ?? '', 'readBrief');
-        const after = headers['last-event-id'];
-        const hasAll = after !== undefined && compare(after, [record.fence, 3, record.version]) >= 0;
-        if (record.state !== 'inflight' && hasAll) return { status: 204 };
+        const lastPosition = headers['last-event-id'];
+        const isComplete = lastPosition !== undefined && compare(lastPosition, [record.fence, 3, record.version]) >= 0;
+        if (record.state !== 'inflight' && isComplete) return { status: 204 };
         return {
           status: 200,
           headers: { 'Content-Type': 'text/event-stream; charset=utf-8', 'X-Accel-Buffering': 'no' },
-          stream: (response) => send(deps, response, record.callId, after),
+          stream: (response) => send(deps, response, record.callId, lastPosition),
         };
       },
     }),
@@ -58,7 +58,7 @@ function send(
   { pawl, streams }: EventRouteDeps,
   response: Response,
   callId: string,
-  after: Position | undefined,
+  lastPosition: Position | undefined,
 ): void {
   if (response.req.method === 'HEAD') {
     response.end();
@@ -67,10 +67,10 @@ function send(
   response.write(`retry: ${RECONNECT_MS}\n\n`);
   // A long event is written in pieces, so later events wait behind it. Nothing may be written after the end of the response: a slow
   // client can delay that end, and a later write would crash this process.
-  let written = Promise.resolve();
+  let pendingWrites = Promise.resolve();
   let ended = false;
   const write = (step: () => unknown) => {
-    if (!ended) written = written.then(async () => void (await step()));
+    if (!ended) pendingWrites = pendingWrites.then(async () => void (await step()));
   };
   const end = () => {
     write(() => response.end());
@@ -80,19 +80,19 @@ function send(
     callId,
     {
       onEvents(events) {
-        // Only the unread rest of earlier events counts, not the size of these.
+        // The limit counts only the unread bytes of earlier events.
         if (response.writableLength > MAX_UNREAD_BYTES) response.destroy();
         write(() => writeEvents(response, events));
       },
       onEnd: end,
     },
-    after,
+    lastPosition,
   );
   const keepAlive = setInterval(() => write(() => response.write(': still here\n\n')), KEEP_ALIVE_MS);
-  const forget = streams.add(end);
+  const removeStream = streams.add(end);
   response.once('close', () => {
     clearInterval(keepAlive);
-    forget();
+    removeStream();
     stopFollowing();
   });
 }
@@ -102,7 +102,7 @@ async function writeEvents(response: Response, events: readonly CallEvent[]): Pr
     response.write(`id: ${formatPosition(position)}\nevent: ${type}\ndata: `);
     if (!isLong(data)) response.write(JSON.stringify(data));
     else
-      for await (const piece of longJson(data)) {
+      for await (const piece of longJsonPieces(data)) {
         if (response.destroyed) return;
         response.write(piece);
       }

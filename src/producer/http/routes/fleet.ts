@@ -7,7 +7,7 @@ import { TIERS } from '../../../shared/tools/tool.ts';
 import type { Pawl } from '../../client.ts';
 import { permissionsOf } from '../core/access.ts';
 import { type Route, route } from '../core/route.ts';
-import { nameOf } from './approvals.ts';
+import { callerName } from './approvals.ts';
 
 export function fleetRoutes(pawl: Pawl): readonly Route[] {
   return [getCaller(pawl), getFleet(pawl), listShards(pawl), setShards(pawl), drainWorker(pawl)];
@@ -17,7 +17,7 @@ function getCaller(pawl: Pawl): Route {
   return route('get /v1/me', {
     operationId: 'getCaller',
     permission: 'read',
-    summary: 'Who asks: the role of the token, and what it may do.',
+    summary: 'The caller: the role of its token, and its permissions.',
     responses: { 200: ['The role, the tenant if the token has one, and the permissions', 'Caller'] },
     handle({ caller }) {
       const { role, tenantId } = caller;
@@ -39,7 +39,7 @@ function getFleet(pawl: Pawl): Route {
   return route('get /v1/workers', {
     operationId: 'getFleet',
     permission: 'oversee',
-    summary: 'Workers that live, and how much each tier has to do.',
+    summary: 'Live workers, and the load of each tier.',
     responses: { 200: ['Workers and tiers', 'Fleet'] },
     async handle() {
       const { backend } = pawl;
@@ -48,11 +48,11 @@ function getFleet(pawl: Pawl): Route {
         readTierStates(backend.redis, backend.prefix, backend.shards),
       ]);
       const tiers = TIERS.map((tier, index) => {
-        const here = workers.filter((worker) => worker.tiers.includes(tier));
+        const tierWorkers = workers.filter((worker) => worker.tiers.includes(tier));
         return {
           tier,
-          workers: here.length,
-          slots: here.reduce((sum, { concurrency }) => sum + concurrency, 0),
+          workers: tierWorkers.length,
+          slots: tierWorkers.reduce((sum, { concurrency }) => sum + concurrency, 0),
           ...states[index],
         };
       });
@@ -65,7 +65,7 @@ function listShards(pawl: Pawl): Route {
   return route('get /v1/shards', {
     operationId: 'listShards',
     permission: 'oversee',
-    summary: 'The shards of each tier, and how they stand.',
+    summary: 'The shards of each tier, and their state.',
     responses: { 200: ['Shards', 'ShardList'] },
     answer: async () => ({ shards: await pawl.shards.list() }),
   });
@@ -75,14 +75,14 @@ function setShards(pawl: Pawl): Route {
   return route('put /v1/shards/{tier}', {
     operationId: 'setShards',
     permission: 'administer',
-    summary: 'Spreads the sessions that are opened from now on among so many shards; all others stay where they are.',
+    summary: 'Sets the number of shards for sessions that are opened from now on. Other sessions stay in their shards.',
     body: z.strictObject({ shards: shardCountSchema }),
     responses: { 200: ['The shards of the tier', 'ShardList'] },
     async answer({ path, body, caller }) {
       const tier = TIERS.find((each) => each === path['tier']);
       if (tier === undefined)
         throw new PawlError('NOT_FOUND', `There is no tier of that name; tiers are ${TIERS.join(', ')}.`);
-      await pawl.shards.set(tier, body.shards, nameOf(caller));
+      await pawl.shards.set(tier, body.shards, callerName(caller));
       return { shards: (await pawl.shards.list()).filter((shard) => shard.tier === tier) };
     },
   });
@@ -92,11 +92,11 @@ function drainWorker(pawl: Pawl): Route {
   return route('post /v1/workers/{id}/drain', {
     operationId: 'drainWorker',
     permission: 'oversee',
-    summary: 'Asks a worker to take no further calls, finish those that it runs, and end.',
+    summary: 'Asks a worker to accept no further calls, finish its running ones, and end.',
     responses: { 202: ['The worker was asked', 'Drain'] },
     async handle({ path, caller }) {
       const id = path['id'] ?? '';
-      await pawl.workers.drain(id, nameOf(caller));
+      await pawl.workers.drain(id, callerName(caller));
       return { status: 202, body: { id, asked: 'drain' } };
     },
   });

@@ -39,12 +39,12 @@ const OUT_OF_REACH = 'redis out of reach';
 async function redisOutageReason(redis: HealthOptions['redis'], prefix: string): Promise<string | undefined> {
   if (redis.status !== 'ready') return OUT_OF_REACH;
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<string>((resolve) => {
+  const timeout = new Promise<string>((resolve) => {
     timer = setTimeout(() => resolve(OUT_OF_REACH), PING_LIMIT_MS);
   });
-  const written = redis.set(new FleetKeys(prefix).trial, '1', 'PX', TRIAL_TTL_MS).then(() => undefined);
+  const write = redis.set(new FleetKeys(prefix).trial, '1', 'PX', TRIAL_TTL_MS).then(() => undefined);
   try {
-    return await Promise.race([written, late]);
+    return await Promise.race([write, timeout]);
   } catch (error) {
     return redisRefusalReason(error) ?? OUT_OF_REACH;
   } finally {

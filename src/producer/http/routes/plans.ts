@@ -5,13 +5,13 @@ import { planSchema } from '../../../shared/groups/plan.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
-import { nameOf, submitterOf } from './approvals.ts';
-import { keyedBy, keyHeader } from './create-call.ts';
-import { sessionFor, sessionOrNew } from './sessions.ts';
+import { callerName, submitterOf } from './approvals.ts';
+import { keyHeader, withIdempotencyKey } from './create-call.ts';
+import { findOrOpenSession, sessionFor } from './sessions.ts';
 
 const MAX_LISTED = 200;
 const session = z.string().min(1).max(256);
-/** The rest is checked with the tools, so that all issues come at once. */
+/** The other fields are checked against the tools, so that all issues are reported together. */
 const newPlanSchema = z.looseObject({ session });
 
 type PlanRouteDeps = Pick<ApiDeps, 'pawl' | 'checkAccepting'>;
@@ -24,27 +24,28 @@ function createPlan({ pawl, checkAccepting }: PlanRouteDeps): Route {
   return route('post /v1/plans', {
     operationId: 'createPlan',
     permission: 'use',
-    summary: 'Checks a plan and begins it; with `dryRun=true`, checks it alone.',
+    summary: 'Checks a plan and starts it; with `dryRun=true`, only checks it.',
     query: z.strictObject({ dryRun: z.enum(['true', 'false']).default('false') }),
     headers: z.object(keyHeader),
     body: newPlanSchema,
     bodySchema: z.toJSONSchema(planSchema.extend({ session }), { io: 'input' }),
     responses: {
       200: ['The order of its nodes, with `dryRun=true`', 'PlanOrder'],
-      202: ['The plan has begun', 'AcceptedPlan'],
+      202: ['The plan has started', 'AcceptedPlan'],
     },
     async handle({ query, headers, body, caller }) {
-      const { session: sessionKey, ...plan } = keyedBy(body, headers['idempotency-key']);
+      const { session: sessionKey, ...plan } = withIdempotencyKey(body, headers['idempotency-key']);
       const dryRun = query.dryRun === 'true';
       if (!dryRun) await checkAccepting();
-      const known = await sessionFor(pawl, caller, sessionKey).catch(unlessUnknown);
-      const session = known?.record ?? (await pawl.sessions.draft(defined({ sessionKey, tenantId: caller.tenantId })));
-      // A plan that cannot run opens no session.
-      if (dryRun || known === undefined) {
-        const order = await pawl.plans.check({ session, isDraft: known === undefined, plan });
+      const existing = await sessionFor(pawl, caller, sessionKey).catch(ignoreUnknownSession);
+      const session =
+        existing?.record ?? (await pawl.sessions.draft(defined({ sessionKey, tenantId: caller.tenantId })));
+      // The plan is checked first, so that an invalid one opens no session.
+      if (dryRun || existing === undefined) {
+        const order = await pawl.plans.check({ session, isDraft: existing === undefined, plan });
         if (dryRun) return { status: 200, body: order };
       }
-      const { record } = known ?? (await sessionOrNew(pawl, caller, { sessionKey }));
+      const { record } = existing ?? (await findOrOpenSession(pawl, caller, { sessionKey }));
       const accepted = await pawl.plans.create({ session: record, plan, ...submitterOf(caller) });
       return { status: 202, headers: { Location: `/v1/plans/${accepted.planId}` }, body: accepted };
     },
@@ -69,7 +70,7 @@ function getPlan({ pawl }: PlanRouteDeps): Route {
   return route('get /v1/plans/{id}', {
     operationId: 'getPlan',
     permission: 'use',
-    summary: 'A plan, with its nodes as they stand. `GET /v1/calls/{callId}` has the result of each call.',
+    summary: 'A plan, with the current states of its nodes. `GET /v1/calls/{callId}` has the result of each call.',
     responses: { 200: ['The plan', 'Plan'] },
     answer: ({ path, caller: { tenantId } }) => pawl.plans.show(path['id'] ?? '', { tenantId }),
   });
@@ -79,16 +80,16 @@ function cancelPlan({ pawl }: PlanRouteDeps): Route {
   return route('delete /v1/plans/{id}', {
     operationId: 'cancelPlan',
     permission: 'use',
-    summary: 'Begins no further call of a plan, and cancels those that have not ended. What was done stays.',
-    responses: { 200: ['The plan, as it stands now', 'Plan'] },
+    summary: 'Starts no further call of a plan, and cancels the unfinished ones. Finished calls are not undone.',
+    responses: { 200: ['The current plan', 'Plan'] },
     async answer({ path, caller }) {
       const { planId } = await pawl.plans.read(path['id'] ?? '', { tenantId: caller.tenantId });
-      await pawl.plans.cancel(planId, nameOf(caller));
+      await pawl.plans.cancel(planId, callerName(caller));
       return pawl.plans.read(planId);
     },
   });
 }
 
-function unlessUnknown(error: unknown): undefined {
+function ignoreUnknownSession(error: unknown): undefined {
   if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_SESSION') throw error;
 }

@@ -5,7 +5,7 @@ import type { QuestionRecord } from '../../../shared/store/approvals/questions.t
 import type { Pawl } from '../../client.ts';
 import { type Caller, seesTenant } from '../core/access.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
-import { nameOf } from './approvals.ts';
+import { callerName } from './approvals.ts';
 
 const MAX_LISTED = 200;
 
@@ -44,7 +44,7 @@ function answerQuestion({ pawl }: QuestionRouteDeps): Route {
     responses: { 200: ['The question, with its answer', 'AnsweredQuestion'] },
     async answer({ path, body, caller }) {
       const record = await questionFor(pawl, caller, path['id'] ?? '');
-      const by = nameOf(caller);
+      const by = callerName(caller);
       await questions.reply(record.id, body, by);
       return { ...record, ...body, by };
     },

@@ -16,10 +16,10 @@ import { checkPermission, permissionsOf } from '../core/access.ts';
 import { type Route, type RouteResponse, route } from '../core/route.ts';
 import { toolView } from '../core/views.ts';
 
-const conditions = z.object({ 'if-match': z.string().optional(), 'if-none-match': z.string().optional() });
-type Conditions = z.output<typeof conditions>;
+const conditionHeaders = z.object({ 'if-match': z.string().optional(), 'if-none-match': z.string().optional() });
+type Conditions = z.output<typeof conditionHeaders>;
 
-const DESCRIBED = '`{name}` is `name` or `namespace.name`.';
+const NAME_FORMAT = '`{name}` is `name` or `namespace.name`.';
 
 export function registryRoutes(pawl: Pawl): readonly Route[] {
   return [
@@ -37,7 +37,7 @@ function getTool(pawl: Pawl): Route {
   return route('get /v1/tools/{name}', {
     operationId: 'getTool',
     permission: 'use',
-    summary: `One tool; for an admin with its declaration. ${DESCRIBED}`,
+    summary: `One tool; for an admin with its declaration. ${NAME_FORMAT}`,
     responses: { 200: ['The tool', 'ToolStanding'] },
     async handle({ path, caller }) {
       const name = path['name'] ?? '';
@@ -48,7 +48,7 @@ function getTool(pawl: Pawl): Route {
         throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
       return {
         status: 200,
-        headers: tagOf(spec),
+        headers: etagHeader(spec),
         body: {
           ...(published === undefined ? {} : toolView(published)),
           enabled: spec?.enabled ?? true,
@@ -65,8 +65,8 @@ function declareTool(pawl: Pawl): Route {
   return route('put /v1/tools/{name}', {
     operationId: 'declareTool',
     permission: 'administer',
-    summary: `Declares a tool, or replaces its declaration (If-Match: its revision; If-None-Match: * for a new one). ${DESCRIBED}`,
-    headers: conditions,
+    summary: `Declares a tool, or replaces its declaration (If-Match: its revision; If-None-Match: * for a new one). ${NAME_FORMAT}`,
+    headers: conditionHeaders,
     body: z.looseObject({}),
     bodySchema: z.toJSONSchema(declaredToolSchema, { io: 'input' }),
     responses: { 200: ['Replaced', 'RegistryRecord'], 201: ['Declared', 'RegistryRecord'] },
@@ -74,12 +74,12 @@ function declareTool(pawl: Pawl): Route {
       const { name, namespace, ...fields } = body;
       checkName(path['name'] ?? '', name, namespace);
       await requireTrustedKeysFor(pawl);
-      const put = await registry.put(
+      const result = await registry.put(
         path['name'] ?? '',
         withoutRevision(fields) as DeclaredTool,
-        optionsOf(headers, caller),
+        changeOptions(headers, caller),
       );
-      return answer(put.created ? 201 : 200, put.record, { changes: put.changes });
+      return recordResponse(result.created ? 201 : 200, result.record, { changes: result.changes });
     },
   });
 }
@@ -89,8 +89,8 @@ function switchTool(pawl: Pawl): Route {
   return route('patch /v1/tools/{name}', {
     operationId: 'switchTool',
     permission: 'administer',
-    summary: `Switches a tool off or on for the whole fleet, the workers' own tools included. ${DESCRIBED}`,
-    headers: conditions,
+    summary: `Switches a tool off or on for the whole fleet, the workers' own tools included. ${NAME_FORMAT}`,
+    headers: conditionHeaders,
     body: z
       .strictObject({ enabled: z.boolean().optional(), mutable: z.boolean().optional() })
       .refine(({ enabled, mutable }) => enabled !== undefined || mutable !== undefined, 'needs enabled or mutable'),
@@ -101,7 +101,7 @@ function switchTool(pawl: Pawl): Route {
         ...(enabled === undefined ? {} : { enabled }),
         ...(mutable === undefined ? {} : { mutable }),
       };
-      return answer(200, await registry.patch(path['name'] ?? '', switches, optionsOf(headers, caller)));
+      return recordResponse(200, await registry.patch(path['name'] ?? '', switches, changeOptions(headers, caller)));
     },
   });
 }
@@ -111,12 +111,12 @@ function removeTool(pawl: Pawl): Route {
   return route('delete /v1/tools/{name}', {
     operationId: 'removeTool',
     permission: 'administer',
-    summary: `Removes a declaration. ${DESCRIBED}`,
-    headers: conditions,
+    summary: `Removes a declaration. ${NAME_FORMAT}`,
+    headers: conditionHeaders,
     responses: { 204: 'Removed' },
     async handle({ path, headers, caller }) {
       await requireTrustedKeysFor(pawl);
-      await registry.remove(path['name'] ?? '', optionsOf(headers, caller));
+      await registry.remove(path['name'] ?? '', changeOptions(headers, caller));
       return { status: 204 };
     },
   });
@@ -126,7 +126,7 @@ function listToolRevisions({ registry }: Pawl): Route {
   return route('get /v1/tools/{name}/revisions', {
     operationId: 'listToolRevisions',
     permission: 'administer',
-    summary: `Its revisions, the newest first. ${DESCRIBED}`,
+    summary: `Its revisions, the newest first. ${NAME_FORMAT}`,
     responses: { 200: ['Revisions', 'RevisionList'] },
     answer: async ({ path }) => ({ revisions: await registry.history(path['name'] ?? '') }),
   });
@@ -137,43 +137,47 @@ function rollBackTool(pawl: Pawl): Route {
   return route('post /v1/tools/{name}/rollback', {
     operationId: 'rollBackTool',
     permission: 'administer',
-    summary: `Makes an earlier revision the newest again. ${DESCRIBED}`,
-    headers: conditions,
+    summary: `Makes an earlier revision the newest again. ${NAME_FORMAT}`,
+    headers: conditionHeaders,
     body: z.strictObject({ revision: z.number().int().min(1) }),
     responses: { 200: ['The record', 'RegistryRecord'] },
     async handle({ path, headers, body, caller }) {
       await requireTrustedKeysFor(pawl);
-      return answer(200, await registry.rollback(path['name'] ?? '', body.revision, optionsOf(headers, caller)));
+      return recordResponse(
+        200,
+        await registry.rollback(path['name'] ?? '', body.revision, changeOptions(headers, caller)),
+      );
     },
   });
 }
 
-function answer(status: number, record: RegistryRecord, more: object = {}): RouteResponse {
-  return { status, headers: tagOf(record), body: { ...record, ...more } };
+function recordResponse(status: number, record: RegistryRecord, extraFields: object = {}): RouteResponse {
+  return { status, headers: etagHeader(record), body: { ...record, ...extraFields } };
 }
 
-function tagOf(record: RegistryRecord | undefined): Record<string, string> {
+function etagHeader(record: RegistryRecord | undefined): Record<string, string> {
   return record === undefined ? {} : { ETag: `"${record.revision}"` };
 }
 
 /** Reads `If-Match: "3"`, or `*` for any existing revision, and `If-None-Match: *` for none. Throws `CONTRACT_INVALID`. */
-function optionsOf({ 'if-match': match, 'if-none-match': noneMatch }: Conditions, caller: Caller): ChangeOptions {
+function changeOptions({ 'if-match': match, 'if-none-match': noneMatch }: Conditions, caller: Caller): ChangeOptions {
   checkPermission(caller, 'administer');
-  if (noneMatch !== undefined && noneMatch !== '*') throw badCondition('if-none-match', '*', noneMatch);
+  if (noneMatch !== undefined && noneMatch !== '*') throw invalidCondition('if-none-match', '*', noneMatch);
   if (noneMatch === '*') return { by: caller.id, ifRevision: 0 };
   if (match === undefined) return { by: caller.id };
   if (match === '*') return { by: caller.id, ifRevision: 'any' };
   const revision = /^(?:W\/)?"?(\d+)"?$/.exec(match)?.[1];
-  if (revision === undefined) throw badCondition('if-match', 'the revision in quotes, as ETag says it', match);
+  if (revision === undefined)
+    throw invalidCondition('if-match', 'the revision in quotes, as in the ETag header', match);
   return { by: caller.id, ifRevision: Number(revision) };
 }
 
-function badCondition(header: string, expected: string, actual: string): PawlError {
+function invalidCondition(header: string, expected: string, actual: string): PawlError {
   const message = `must be ${expected}; got ${startOf(actual, 100)}`;
   return new PawlError('CONTRACT_INVALID', `The header ${header} ${message}.`, { issues: [{ path: header, message }] });
 }
 
-/** A body that `GET` answered may be written back. Its revision is ignored: `If-Match` names the expected one. */
+/** A client may write back a body that it got from `GET`. Its revision is ignored: `If-Match` names the expected one. */
 function withoutRevision(declaration: Readonly<Record<string, unknown>>): object {
   const {
     revision: _revision,
@@ -185,13 +189,13 @@ function withoutRevision(declaration: Readonly<Record<string, unknown>>): object
   return spec;
 }
 
-/** The body may repeat the name of the address, as a body that `GET` answered does. Throws `CONTRACT_INVALID`. */
+/** The body may repeat the name in the path, as the response of `GET` does. Throws `CONTRACT_INVALID` for another name. */
 function checkName(requestedName: string, name: unknown, namespace: unknown): void {
   const dot = requestedName.lastIndexOf('.');
   const differs =
     (name !== undefined && name !== requestedName && name !== requestedName.slice(dot + 1)) ||
     (namespace !== undefined && namespace !== (dot === -1 ? 'tools' : requestedName.slice(0, dot)));
   if (!differs) return;
-  const message = `must be what the address says, ${requestedName}; got ${JSON.stringify([namespace, name])}`;
+  const message = `must be ${requestedName}, as in the path; got ${JSON.stringify([namespace, name])}`;
   throw new PawlError('CONTRACT_INVALID', `The name ${message}.`, { issues: [{ path: 'name', message }] });
 }

@@ -7,7 +7,7 @@ import type { Pawl } from '../../client.ts';
 import type { PutSchedule, ScheduleOptions } from '../../schedules/schedule-service.ts';
 import { type Caller, seesTenant } from '../core/access.ts';
 import { type Route, route } from '../core/route.ts';
-import { nameOf, submitterOf } from './approvals.ts';
+import { callerName, submitterOf } from './approvals.ts';
 import { sessionFor } from './sessions.ts';
 
 const actionSchema = z.strictObject({
@@ -20,26 +20,26 @@ export function scheduleRoutes(pawl: Pawl): readonly Route[] {
 }
 
 function optionsFor(caller: Caller): ScheduleOptions {
-  return { by: nameOf(caller), ...submitterOf(caller), seesTenant: (tenantId) => seesTenant(caller, tenantId) };
+  return { by: callerName(caller), ...submitterOf(caller), seesTenant: (tenantId) => seesTenant(caller, tenantId) };
 }
 
 function putSchedule(pawl: Pawl): Route {
   return route('put /v1/schedules/{id}', {
     operationId: 'putSchedule',
     permission: 'use',
-    summary: 'Writes a schedule, or replaces it: a call that is made at times of an interval or of a cron expression.',
+    summary: 'Writes or replaces a schedule: a call that is repeated at an interval or by a cron expression.',
     // The service checks the body, together with the ID.
     body: jsonObjectSchema,
     bodySchema: z.toJSONSchema(scheduleSchema, { io: 'input', unrepresentable: 'any' }),
     responses: { 200: ['The schedule was replaced', 'Schedule'], 201: ['The schedule is new', 'Schedule'] },
     async handle({ path, body, caller }) {
       const id = path['id'] ?? '';
-      const { session, id: named = id } = body;
-      if (named !== id)
+      const { session, id: bodyId = id } = body;
+      if (bodyId !== id)
         throw contractInvalid([
           { path: 'id', message: `must be that of the path, ${JSON.stringify(id)}, or left out` },
         ]);
-      // Another tenant's session is refused before anything else of the schedule is looked at.
+      // Another tenant's session is refused before any other field is checked.
       if (typeof session === 'string' && caller.tenantId !== undefined) await sessionFor(pawl, caller, session);
       const schedule = await pawl.schedules.put({ ...body, id } as unknown as PutSchedule, optionsFor(caller));
       const location = `/v1/schedules/${encodeURIComponent(id)}`;
@@ -64,7 +64,7 @@ function getSchedule({ schedules }: Pawl): Route {
   return route('get /v1/schedules/{id}', {
     operationId: 'getSchedule',
     permission: 'use',
-    summary: 'One schedule, with its next five times and what became of the last ones.',
+    summary: 'One schedule, with its next five times and its latest occurrences.',
     responses: { 200: ['The schedule', 'Schedule'] },
     answer: ({ path, caller }) => schedules.get(path['id'] ?? '', optionsFor(caller)),
   });

@@ -18,7 +18,7 @@ import type { Pawl } from '../../client.ts';
 import type { Session } from '../../sessions/session.ts';
 import { type Caller, checkTenant, permissionsOf } from '../core/access.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
-import { nameOf } from './approvals.ts';
+import { callerName } from './approvals.ts';
 
 const MAX_LISTED = 1_000;
 
@@ -42,7 +42,7 @@ function openSession(pawl: Pawl): Route {
     responses: { 201: ['The session', 'Session'] },
     async handle({ body, caller }) {
       if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
-      checkTarget(caller, body.channel, pawl.settings);
+      checkChannelTarget(caller, body.channel, pawl.settings);
       const parent = body.parent === undefined ? undefined : await sessionFor(pawl, caller, body.parent);
       const tenantId = caller.tenantId ?? body.tenantId;
       const workspaceRoot = workspaceRootFor(caller, body, pawl, tenantId ?? parent?.record.tenantId);
@@ -84,7 +84,7 @@ function listMessages(pawl: Pawl): Route {
   return route('get /v1/sessions/{key}/messages', {
     operationId: 'listMessages',
     permission: 'use',
-    summary: 'What tools said to the people of a session, whose channel is console or operator.',
+    summary: 'Messages of tools to the people of a session, whose channel is console or operator.',
     responses: { 200: ['Messages, the oldest first', 'MessageList'] },
     async answer({ path, caller }) {
       const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
@@ -97,12 +97,12 @@ function changeSession(pawl: Pawl): Route {
   return route('patch /v1/sessions/{key}', {
     operationId: 'changeSession',
     permission: 'use',
-    summary: 'Says what a session and those below it are doing: policy may bind tools to states.',
+    summary: 'Sets the state of a session and its descendants. Policy may allow a tool only in some states.',
     body: changeSessionSchema,
     responses: { 200: ['The session', 'Session'] },
     async answer({ path, body, caller }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
-      return pawl.sessions.setState(session.key, body.state, nameOf(caller));
+      return pawl.sessions.setState(session.key, body.state, callerName(caller));
     },
   });
 }
@@ -111,18 +111,18 @@ function closeSession(pawl: Pawl): Route {
   return route('delete /v1/sessions/{key}', {
     operationId: 'closeSession',
     permission: 'use',
-    summary: 'Closes a session and those below it, and cancels their calls.',
+    summary: 'Closes a session and its descendants, and cancels their calls.',
     responses: { 204: 'Closed' },
     async handle({ path, caller }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
-      await pawl.sessions.close(session.key, nameOf(caller));
+      await pawl.sessions.close(session.key, callerName(caller));
       return { status: 204 };
     },
   });
 }
 
 /** A remote channel receives the approval's buttons, so an agent may only name a target of the settings. Throws `PERMISSION_DENIED`. */
-function checkTarget(caller: Caller, channel: OpenSession['channel'], settings: Settings): void {
+function checkChannelTarget(caller: Caller, channel: OpenSession['channel'], settings: Settings): void {
   const target = channel && targetOf(channel);
   if (target === undefined || settings[target.allowed].includes(target.value)) return;
   if (permissionsOf(caller).includes('administer')) return;
@@ -133,7 +133,7 @@ function checkTarget(caller: Caller, channel: OpenSession['channel'], settings: 
   );
 }
 
-/** The part of its own budget that the session and those below it have spent. */
+/** The part of its own budget that the session and its descendants have spent. */
 export async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord): Promise<object> {
   if (budget === undefined) return {};
   return { spent: await spent(pawl.backend.ledger.access, sessionAccount(sessionKey, budget).name) };
@@ -171,7 +171,7 @@ export async function sessionFor(pawl: Pawl, caller: Caller, sessionKey: string)
 }
 
 /** The session of this key, opened as a main session of the caller's tenant when there is none. */
-export async function sessionOrNew(
+export async function findOrOpenSession(
   pawl: Pawl,
   caller: Caller,
   target: {
@@ -194,9 +194,9 @@ export async function sessionOrNew(
     });
   } catch (error) {
     if (!(error instanceof PawlError && error.code === 'CONTRACT_INVALID')) throw error;
-    // Either another request opened it in between, or the key is not a valid one.
-    return sessionFor(pawl, caller, sessionKey).catch((missing: PawlError) => {
-      throw missing.code === 'UNKNOWN_SESSION' ? error : missing;
+    // Either another request opened it in between, or the key is invalid.
+    return sessionFor(pawl, caller, sessionKey).catch((lookupError: PawlError) => {
+      throw lookupError.code === 'UNKNOWN_SESSION' ? error : lookupError;
     });
   }
 }

@@ -12,7 +12,7 @@ function listSkills({ skills }: Pawl): Route {
   return route('get /v1/skills', {
     operationId: 'listSkills',
     permission: 'use',
-    summary: 'Skills, the highest priority first; with `?task=` those that its words call for.',
+    summary: 'Skills, the highest priority first; with `?task=`, those that its words trigger.',
     query: z.strictObject({ task: z.string().min(1).max(20_000).optional() }),
     responses: { 200: ['Skills', 'SkillList'] },
     answer: async ({ query: { task } }) => ({
@@ -35,7 +35,7 @@ function writeSkill({ skills }: Pawl): Route {
   return route('put /v1/skills/{name}', {
     operationId: 'writeSkill',
     permission: 'administer',
-    summary: 'Writes the record of a skill. Sessions that are open keep what they have of it.',
+    summary: 'Writes the record of a skill. Open sessions keep their copy.',
     body: skillSchema,
     responses: { 200: ['The skill', 'Skill'] },
     answer: ({ path, body, caller }) => skills.put(path['name'] ?? '', body, caller.id),

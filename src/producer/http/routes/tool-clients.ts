@@ -26,12 +26,12 @@ function registerToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Rou
   return route('post /v1/tool-clients', {
     operationId: 'registerToolClient',
     permission: 'oversee',
-    summary: 'Says that a client runs calls of declared dynamic tools, for as long as it is heard of.',
+    summary: 'Registers a client that runs calls of declared dynamic tools, until its lease expires.',
     body: z.strictObject({
       tools: z.array(z.string().min(1).max(256)).min(1).max(MAX_CLIENT_TOOLS),
       leaseMs: z.number().default(CLIENT_LEASE.defaultMs),
     }),
-    responses: { 201: ['The client, with the ID that makes it this client', 'ToolClient'] },
+    responses: { 201: ['The client. Its ID is its credential', 'ToolClient'] },
     handle: async ({ body, caller }) => ({
       status: 201,
       body: await toolClients.join(body.tools, { leaseMs: body.leaseMs, by: caller.id }),
@@ -43,20 +43,20 @@ function nextToolClientCall({ pawl: { toolClients }, longPolls }: ToolClientRout
   return route('post /v1/tool-clients/{clientId}/next', {
     operationId: 'nextToolClientCall',
     permission: 'oversee',
-    summary: 'The next call for the client, waited for up to `?wait=MS`; renews its lease.',
+    summary: 'The next call for the client; waits for one up to `?wait=MS`, and renews the lease.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
     body: z.strictObject({ running: runningSchema }),
     responses: { 200: ['A call, or none; and calls to stop', 'ToolClientNews'] },
     async answer({ path, query, body, onDisconnect }) {
-      const ended = new AbortController();
-      const broadcast = toolClients.next(path['clientId'] ?? '', {
+      const waitEnd = new AbortController();
+      const nextCall = toolClients.next(path['clientId'] ?? '', {
         running: body.running,
         waitMs: query.wait,
-        signal: ended.signal,
+        signal: waitEnd.signal,
       });
-      // A closing server ends the waiting and answers with the current state.
-      await longPolls.within(broadcast, query.wait, onDisconnect).finally(() => ended.abort());
-      return broadcast;
+      // A closing server ends the wait and answers with the current state.
+      await longPolls.waitFor(nextCall, query.wait, onDisconnect).finally(() => waitEnd.abort());
+      return nextCall;
     },
   });
 }
@@ -65,7 +65,7 @@ function renewToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route 
   return route('post /v1/tool-clients/{clientId}/heartbeat', {
     operationId: 'renewToolClient',
     permission: 'oversee',
-    summary: 'Renews the lease of the client, and says which of its calls to stop.',
+    summary: 'Renews the lease of the client, and returns the calls that it must stop.',
     body: z.strictObject({ running: runningSchema }),
     responses: { 200: ['Calls to stop', 'ToolClientNews'] },
     answer: ({ path, body }) => toolClients.heartbeat(path['clientId'] ?? '', body.running),
@@ -76,7 +76,7 @@ function reportToolClientProgress({ pawl: { toolClients } }: ToolClientRouteDeps
   return route('post /v1/tool-clients/{clientId}/calls/{callId}/progress', {
     operationId: 'reportToolClientProgress',
     permission: 'oversee',
-    summary: 'Says how far a call is.',
+    summary: 'Reports the progress of a call.',
     body: z.strictObject({
       fence: z.number().int().min(1),
       progress: z.number(),
@@ -103,7 +103,7 @@ function reportToolClientResult({ pawl: { toolClients } }: ToolClientRouteDeps):
     summary:
       'The result of a call, once: `output`, `contentItems` with `success`, or `error`. 409 when it is too late.',
     body: clientAnswerSchema,
-    responses: { 204: 'Taken' },
+    responses: { 204: 'Accepted' },
     async handle({ path, body }) {
       await toolClients.answer(path['clientId'] ?? '', path['callId'] ?? '', body);
       return { status: 204 };
@@ -115,8 +115,8 @@ function removeToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route
   return route('delete /v1/tool-clients/{clientId}', {
     operationId: 'removeToolClient',
     permission: 'oversee',
-    summary: 'The client leaves; what it runs ends at once.',
-    responses: { 204: 'Left' },
+    summary: 'Removes the client. Its running calls end at once.',
+    responses: { 204: 'Removed' },
     async handle({ path, caller }) {
       await toolClients.leave(path['clientId'] ?? '', caller.id);
       return { status: 204 };

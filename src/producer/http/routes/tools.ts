@@ -14,7 +14,7 @@ export function toolRoutes(pawl: Pawl): readonly Route[] {
       operationId: 'listTools',
       permission: 'use',
       summary:
-        'Tools that the fleet offers; with `session`, those that it may call; with `provider`, in the form of its API.',
+        'Tools that the fleet offers; with `session`, those that it may call; with `provider`, in the form of that provider’s API.',
       query: z.strictObject({
         session: z.string().min(1).max(256).optional(),
         provider: z.enum(PROVIDERS).optional(),

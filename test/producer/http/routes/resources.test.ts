@@ -252,7 +252,7 @@ test('/openapi.json and docs/http.md describe the same routes, and each of them 
   for (const operation of described) {
     const [method = '', path = ''] = operation.split(' ');
     const { status, body: answer } = await ask(path.replaceAll(/\{\w+\}/g, 'x'), { method });
-    expect(status === 405 || /There is nothing at/.test(answer?.error?.message), operation).toBe(false);
+    expect(status === 405 || /There is no route/.test(answer?.error?.message), operation).toBe(false);
   }
   expect(body.paths['/v1/calls'].post.parameters).toMatchObject([
     { name: 'wait', in: 'query' },
@@ -305,7 +305,7 @@ test('a defect is 500 and tells nothing but that it is one', () => {
     expect(toHttpRefusal(thrown)).toEqual({
       status: 500,
       headers: {},
-      body: { error: { code: 'INTERNAL', message: 'Something in this server is broken; its log says what.' } },
+      body: { error: { code: 'INTERNAL', message: 'Internal error: see the log of this server.' } },
       defect: true,
     });
 });
