@@ -89,7 +89,7 @@ const OWN_CODE =
 
 /** Protects the files that this process, and the next one that is started in this folder, executes and loads. */
 export async function protectOwnCode(cwd: string): Promise<void> {
-  const [{ codeNames, lookedUpFor }, { protectCode, realPaths }] = await Promise.all([
+  const [{ codeNames, packageLookupNames }, { protectCode, realPaths }] = await Promise.all([
     import('./workers/workspace/code-files.ts'),
     import('./workers/workspace/protected-paths.ts'),
   ]);
@@ -100,8 +100,8 @@ export async function protectOwnCode(cwd: string): Promise<void> {
     : OWN_CODE.map((name) => join(OWN_FOLDER, name)).filter((path) => existsSync(path));
   const names = [
     ...ownCode,
-    ...lookedUpFor(join(OWN_FOLDER, 'package.json')),
-    ...lookedUpFor(join(cwd, 'package.json')).filter((path) => basename(path) === 'node_modules'),
+    ...packageLookupNames(join(OWN_FOLDER, 'package.json')),
+    ...packageLookupNames(join(cwd, 'package.json')).filter((path) => basename(path) === 'node_modules'),
     ...codeNames([...programFiles(), ...configs], realPaths(ownCode)).filter((path) => !configs.includes(path)),
     process.execPath,
     realpathSync(process.execPath),
@@ -304,7 +304,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     { ToolWorker },
     { openMemory },
     { protectCode, protectFile, protectFolder, protectOwnerFiles },
-    { putWorkspacesIn },
+    { addWorkspaceFolder: putWorkspacesIn },
   ] = await Promise.all([
     import('./workers/worker.ts'),
     import('./workers/context/memory.ts'),

@@ -13,7 +13,7 @@ import type { Settings } from '../../src/shared/config/config.ts';
 import { resolveSettings } from '../../src/shared/config/resolve-settings.ts';
 import type { Logger } from '../../src/shared/telemetry/log.ts';
 import type { AnyTool, InputOf, OutputOf } from '../../src/shared/tools/tool.ts';
-import { lacksSandbox } from '../../src/workers/context/processes.ts';
+import { isSandboxMissing } from '../../src/workers/context/processes.ts';
 import { Mismatch } from './assertions.ts';
 import { Fleet } from './fleet.ts';
 import { Service } from './service.ts';
@@ -73,7 +73,7 @@ export class Stage {
     const folder = await realpath(await mkdtemp(join(tmpdir(), 'pawl-demo-')));
     const service = await Service.open();
     // The demo runs two known programs, so its workers may do without a sandbox if this machine has none.
-    const isOff = await lacksSandbox('preferred');
+    const isOff = await isSandboxMissing('preferred');
     if (isOff)
       table.line('  no sandbox works here (pawl doctor): the demo runs its own programs with PAWL_SANDBOX=off');
     const sandbox = isOff ? { PAWL_SANDBOX: 'off' } : {};

@@ -19,7 +19,7 @@ import { NodeCircuits } from './circuits/node-circuit.ts';
 import { composeExecutor } from './compose-executor.ts';
 import { ClientToolCalls } from './connectors/client.ts';
 import { DeclaredTools } from './connectors/declared-tools.ts';
-import { compiledIn } from './connectors/index.ts';
+import { builtInMakers } from './connectors/index.ts';
 import type { McpConnections } from './connectors/mcp/tools.ts';
 import { openNetwork } from './context/network.ts';
 import { TerminalLink } from './context/remote-terminal.ts';
@@ -119,7 +119,7 @@ function composeServices(host: WorkerHost, { served, workerId, clock }: Identity
   const mcp = new LazyMcp(options);
   const dynamic = new ClientToolCalls(backend.clientCalls);
   const declared = new DeclaredTools(backend.specs, {
-    ...compiledIn({ settings, environment, limits }),
+    ...builtInMakers({ settings, environment, limits }),
     mcp: (record) => ({ run: async (params, ctx) => (await mcp.connections()).executable(record).run(params, ctx) }),
     dynamic: (record) => dynamic.executable(record),
     ...options.declared,

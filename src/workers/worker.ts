@@ -7,7 +7,7 @@ import { BroadcastListener } from '../shared/store/redis/broadcasts.ts';
 import { EXPOSITION_TYPE, exposition } from '../shared/telemetry/metric-set.ts';
 import { MAX_TIMER_MS } from '../shared/util/time.ts';
 import { containUncaughtErrors } from './attempt/uncaught-errors.ts';
-import { lacksSandbox } from './context/processes.ts';
+import { isSandboxMissing } from './context/processes.ts';
 import { FleetNews } from './fleet-news.ts';
 import { OrphanSweep } from './queue/orphan-sweep.ts';
 import { SegmentSweep } from './queue/segment-sweep.ts';
@@ -47,7 +47,7 @@ export class ToolWorker implements AsyncDisposable {
     const { settings, log } = options;
     // The check starts a program, so it runs while the worker connects. It is skipped if no tool runs programs.
     const runsPrograms = servedTools(options).some(({ needs }) => needs.includes('processes'));
-    const sandboxMissing = runsPrograms ? lacksSandbox(settings.sandbox) : Promise.resolve(false);
+    const sandboxMissing = runsPrograms ? isSandboxMissing(settings.sandbox) : Promise.resolve(false);
     sandboxMissing.catch(() => {});
     const backend = await openBackend({
       settings,

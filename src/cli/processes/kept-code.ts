@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import type { Settings } from '../../shared/config/config.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
-import { codeNames, linksOnTheWay } from '../../workers/workspace/code-files.ts';
+import { codeNames, linksOnPath } from '../../workers/workspace/code-files.ts';
 import { protectCode, realName } from '../../workers/workspace/protected-paths.ts';
 import { usageError } from '../context.ts';
 
@@ -19,7 +19,7 @@ export function keepCode(
   const named = files.map((file) => resolve(cwd, file));
   const root = realName(resolve(cwd, workspaceRoot ?? '.'));
   for (const file of named) {
-    const link = linksOnTheWay(file).find((each) => liesIn(root, each));
+    const link = linksOnPath(file).find((each) => liesIn(root, each));
     if (link !== undefined)
       throw usageError(
         `The tools file ${file} is reached through the link ${link}, which lies in the workspace and which calls can replace: name the file that it leads to.`,

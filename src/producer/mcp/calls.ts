@@ -17,7 +17,7 @@ import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
 import { applyDecision, approvalReply, awaitingApprovalReply, onApprovalRequested } from './approvals.ts';
-import { clientSession, type McpClient, TASKS_EXTENSION, extractKeyArgument } from './request.ts';
+import { clientSession, extractKeyArgument, type McpClient, TASKS_EXTENSION } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
 import { createTask } from './tasks.ts';
@@ -73,7 +73,7 @@ export async function callTool(
     ? await delayedReply(pawl, client, submission.callId, { tool, params })
     : undefined;
   if (delayed !== undefined) return delayed;
-  const openCall = { submission, tool, params: args, name: params.name, approvalRequested, leftOutside: becamePending };
+  const openCall = { submission, tool, params: args, name: params.name, approvalRequested, becamePending };
   return firstReply(pawl, client, openCall, request);
 }
 
@@ -172,14 +172,23 @@ function pendingReply(callId: string, tool: McpTool, expiresAtMs: number): Resul
   const text =
     `${tool.mcpName} waits for an outside system, until ${new Date(expiresAtMs).toISOString()} at most (call ${callId}). ` +
     'Go on with other work; ask again with the same arguments and idempotency key to learn what became of it.';
-  return unfinishedReply(tool, text, { 'pawl/callId': callId, 'pawl/phase': 'pending', 'pawl/pendingUntilMs': expiresAtMs });
+  return unfinishedReply(tool, text, {
+    'pawl/callId': callId,
+    'pawl/phase': 'pending',
+    'pawl/pendingUntilMs': expiresAtMs,
+  });
 }
 
 /**
  * The state that a tool left with its question. The client carries only the call's ID, and that call must be a question of the same tool
  * in this session, so that the client can forge nothing.
  */
-async function toolState(pawl: Pawl, client: McpClient, { name }: CallToolParams, ctx: ServerContext): Promise<unknown> {
+async function toolState(
+  pawl: Pawl,
+  client: McpClient,
+  { name }: CallToolParams,
+  ctx: ServerContext,
+): Promise<unknown> {
   const callId = ctx.mcpReq.requestState<unknown>();
   if (callId === undefined) return undefined;
   const record = typeof callId === 'string' ? await pawl.read(callId) : undefined;

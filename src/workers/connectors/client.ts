@@ -14,13 +14,13 @@ import type { Executable } from './declared-tools.ts';
 type ClientToolRecord = Pick<DeclaredToolOf<'dynamic'>, 'namespace' | 'name' | 'effects' | 'timeoutMs' | 'routing'>;
 
 /** A broadcast may be lost, so a waiting call also reads the record at this interval. */
-const LOOK_MS = 2_000;
+const POLL_MS = 2_000;
 /** Reasons for which this worker leaves an attempt to another worker; the client keeps working on it. */
-const LEFT_TO_ANOTHER_WORKER: readonly unknown[] = ['LEASE_LOST', 'DRAINED'];
+const HANDOVER_CODES: readonly unknown[] = ['LEASE_LOST', 'DRAINED'];
 
 export class ClientToolCalls {
   readonly #clientCalls: Pick<ClientCalls, 'published' | 'look' | 'withdraw'>;
-  readonly #waiting = new Map<string, () => void>();
+  readonly #waiters = new Map<string, () => void>();
 
   constructor(clientCalls: Pick<ClientCalls, 'published' | 'look' | 'withdraw'>) {
     this.#clientCalls = clientCalls;
@@ -28,70 +28,70 @@ export class ClientToolCalls {
 
   /** Wakes the waiters of a call whose record has changed. */
   notify(callId: string): void {
-    this.#waiting.get(callId)?.();
+    this.#waiters.get(callId)?.();
   }
 
   /** The functions of a declared tool of this kind. */
   executable(record: ClientToolRecord): Executable {
     const tool = qualifiedName(record);
     /** Calls whose probe found an attempt that the next run continues. */
-    const found = new Set<string>();
+    const probedAttempts = new Set<string>();
     const attemptOf = ({ callId, fence }: ToolContext) => `${callId} ${fence}`;
     return {
       limit: { name: `dynamic:${tool}`, concurrency: record.routing.concurrency },
       run: async (params, ctx) => {
         const call = callFor(record, params, ctx);
-        const offered = await this.#clientCalls.published(call, found.delete(attemptOf(ctx)));
-        if (offered === 'no-client') throw noClient(tool);
-        return this.#result(call, ctx, (seen) => {
-          switch (seen.state) {
+        const outcome = await this.#clientCalls.published(call, probedAttempts.delete(attemptOf(ctx)));
+        if (outcome === 'no-client') throw noClientError(tool);
+        return this.#result(call, ctx, (callState) => {
+          switch (callState.state) {
             case 'answered':
-              return resultOf(seen.answer);
+              return resultOf(callState.answer);
             case 'no-client':
-              throw noClient(tool);
+              throw noClientError(tool);
             default:
-              throw clientLost(record);
+              throw clientLostError(record);
           }
         });
       },
       // The probe of a `once` tool whose worker died: the client may still be working on it, or have finished.
       probe: async (params, ctx) => {
         const call = callFor(record, params, ctx);
-        return this.#result<ProbeAnswer<unknown>>(call, ctx, (seen) => {
-          if (seen.state === 'answered' && seen.answer.kind === 'result')
-            return { state: 'done', result: seen.answer.result };
-          if (seen.state === 'answered') found.add(attemptOf(ctx));
-          return { state: seen.state === 'answered' || seen.state === 'no-client' ? 'not-done' : 'unknown' };
+        return this.#result<ProbeAnswer<unknown>>(call, ctx, (callState) => {
+          if (callState.state === 'answered' && callState.answer.kind === 'result')
+            return { state: 'done', result: callState.answer.result };
+          if (callState.state === 'answered') probedAttempts.add(attemptOf(ctx));
+          return { state: callState.state === 'answered' || callState.state === 'no-client' ? 'not-done' : 'unknown' };
         });
       },
     };
   }
 
-  /** Waits until the call waits for no client any more. If the attempt ends first, the call is withdrawn. */
-  async #result<T>(call: ClientCall, ctx: ToolContext, conclude: (seen: Seen) => T): Promise<T> {
+  /** Waits until a client has answered or is lost. If the attempt ends first, the call is withdrawn. */
+  async #result<T>(call: ClientCall, ctx: ToolContext, conclude: (callState: Seen) => T): Promise<T> {
     let lastReport = '';
     for (;;) {
       // Subscribing before reading ensures that no change is missed in between.
-      const broadcast = this.#listen(call.callId, ctx.signal);
+      const change = this.#listen(call.callId, ctx.signal);
       try {
-        if (ctx.signal.aborted) return conclude(await this.#withdrawn(call, ctx.signal));
-        const seen = await this.#clientCalls.look(call);
-        if (seen.state !== 'waiting' && seen.state !== 'taken') return conclude(seen);
-        if (seen.state === 'taken' && seen.progress !== lastReport) {
-          lastReport = seen.progress;
+        if (ctx.signal.aborted) return conclude(await this.#withdraw(call, ctx.signal));
+        const callState = await this.#clientCalls.look(call);
+        if (callState.state !== 'waiting' && callState.state !== 'taken') return conclude(callState);
+        if (callState.state === 'taken' && callState.progress !== lastReport) {
+          lastReport = callState.progress;
           report(lastReport, ctx);
         }
-        await broadcast.within(seen.state === 'taken' ? Math.min(seen.leaseLeftMs + 1, LOOK_MS) : LOOK_MS);
+        await change.waitUpTo(callState.state === 'taken' ? Math.min(callState.leaseLeftMs + 1, POLL_MS) : POLL_MS);
       } finally {
-        broadcast.stop();
+        change.stop();
       }
     }
   }
 
   /** Withdraws the call; an answer that has already come stays valid. Throws the signal's reason, or that no client took the call. */
-  async #withdrawn(call: ClientCall, signal: AbortSignal): Promise<Seen> {
+  async #withdraw(call: ClientCall, signal: AbortSignal): Promise<Seen> {
     const reason = signal.reason as Error;
-    if (reason instanceof PawlError && LEFT_TO_ANOTHER_WORKER.includes(reason.code)) throw reason;
+    if (reason instanceof PawlError && HANDOVER_CODES.includes(reason.code)) throw reason;
     const withdrawn = await this.#clientCalls.withdraw(call).catch(() => undefined);
     if (withdrawn?.state === 'answered') return withdrawn;
     if (withdrawn?.state !== 'untouched') throw reason;
@@ -102,10 +102,10 @@ export class ClientToolCalls {
     const { promise, resolve } = Promise.withResolvers<void>();
     const wake = () => resolve();
     let timer: NodeJS.Timeout | undefined;
-    this.#waiting.set(callId, wake);
+    this.#waiters.set(callId, wake);
     signal.addEventListener('abort', wake, { once: true });
     return {
-      within: (limitMs: number): Promise<void> => {
+      waitUpTo: (limitMs: number): Promise<void> => {
         timer = setTimeout(wake, limitMs);
         if (signal.aborted) wake();
         return promise;
@@ -113,7 +113,7 @@ export class ClientToolCalls {
       stop: (): void => {
         clearTimeout(timer);
         signal.removeEventListener('abort', wake);
-        if (this.#waiting.get(callId) === wake) this.#waiting.delete(callId);
+        if (this.#waiters.get(callId) === wake) this.#waiters.delete(callId);
       },
     };
   }
@@ -154,14 +154,14 @@ function report(text: string, ctx: ToolContext): void {
   } catch {}
 }
 
-function noClient(tool: string): PawlError {
+function noClientError(tool: string): PawlError {
   return new PawlError('CLIENT_GONE', `No client serves ${tool} now.`);
 }
 
 /** A client took the call and never answered, so the outcome of a tool with effects is unknown. */
-function clientLost({ name, effects }: ClientToolRecord): PawlError {
-  const what = `The client that ran ${name} left before it answered`;
+function clientLostError({ name, effects }: ClientToolRecord): PawlError {
+  const message = `The client that ran ${name} left before it answered`;
   return effects === 'once'
-    ? new PawlError('OUTCOME_UNKNOWN', `${what}: the effect may have happened.`)
-    : new PawlError('CLIENT_LOST', `${what}.`);
+    ? new PawlError('OUTCOME_UNKNOWN', `${message}: the effect may have happened.`)
+    : new PawlError('CLIENT_LOST', `${message}.`);
 }

@@ -32,21 +32,21 @@ export interface Executable
   readonly limit?: FleetLimit;
 }
 
-export type RuleFound = ToolPolicyRecord | undefined | Promise<ToolPolicyRecord | undefined>;
+export type PolicyLookup = ToolPolicyRecord | undefined | Promise<ToolPolicyRecord | undefined>;
 
 /** The most cached definitions; the least recently used are dropped. */
-const MAX_MADE = 2_000;
+const MAX_CACHED = 2_000;
 
 export class DeclaredTools {
-  readonly #specs: Pick<DeclaredToolRecords, 'changesSince' | 'withDefinition'>;
+  readonly #records: Pick<DeclaredToolRecords, 'changesSince' | 'withDefinition'>;
   readonly #makers: ToolMakers;
   readonly #copy: DeclaredToolCopy;
-  readonly #made = new Map<string, RegisteredTool>();
+  readonly #cachedTools = new Map<string, RegisteredTool>();
 
-  constructor(specs: Pick<DeclaredToolRecords, 'changesSince' | 'withDefinition'>, makers: ToolMakers) {
-    this.#specs = specs;
+  constructor(records: Pick<DeclaredToolRecords, 'changesSince' | 'withDefinition'>, makers: ToolMakers) {
+    this.#records = records;
     this.#makers = makers;
-    this.#copy = new DeclaredToolCopy(specs);
+    this.#copy = new DeclaredToolCopy(records);
   }
 
   get kinds(): readonly string[] {
@@ -61,9 +61,9 @@ export class DeclaredTools {
    * Returns the registry's policy for a tool. A call may arrive before the broadcast of a change, so a refusal is read
    * again before it counts.
    */
-  toolPolicyFor(tool: { readonly namespace: string; readonly name: string }): RuleFound {
-    const rule = this.#copy.toolPolicyFor(tool);
-    return rule?.enabled === false ? this.catchUp().then(() => this.#copy.toolPolicyFor(tool)) : rule;
+  toolPolicyFor(tool: { readonly namespace: string; readonly name: string }): PolicyLookup {
+    const policy = this.#copy.toolPolicyFor(tool);
+    return policy?.enabled === false ? this.catchUp().then(() => this.#copy.toolPolicyFor(tool)) : policy;
   }
 
   /** The newest declaration that this worker knows and can run. */
@@ -85,24 +85,24 @@ export class DeclaredTools {
 
   /** The declaration that a call was validated with. It may be newer than the ones this worker knows, or older than the newest. */
   async toolOf({ envelope, tool }: StoredRequest): Promise<RegisteredTool | undefined> {
-    const known = this.#made.get(tool.definition);
-    if (known !== undefined) return known;
+    const cached = this.#cachedTools.get(tool.definition);
+    if (cached !== undefined) return cached;
     await this.#copy.catchUp();
     const name = `${envelope.toolNamespace}.${envelope.toolName}`;
     const newest = this.#copy.get(name);
     if (newest === undefined) return undefined;
     if (isDeclaredTool(newest) && newest.definition === tool.definition) return this.#registered(newest);
-    const meant = await this.#specs.withDefinition(name, tool.definition);
-    return meant === undefined ? undefined : this.#registered(meant);
+    const declared = await this.#records.withDefinition(name, tool.definition);
+    return declared === undefined ? undefined : this.#registered(declared);
   }
 
   #registered(record: DeclaredToolRecord): RegisteredTool | undefined {
-    const registered = this.#made.get(record.definition) ?? this.#make(record);
+    const registered = this.#cachedTools.get(record.definition) ?? this.#make(record);
     if (registered === undefined) return undefined;
-    this.#made.delete(record.definition);
-    this.#made.set(record.definition, registered);
-    const oldest = this.#made.keys().next().value;
-    if (this.#made.size > MAX_MADE && oldest !== undefined) this.#made.delete(oldest);
+    this.#cachedTools.delete(record.definition);
+    this.#cachedTools.set(record.definition, registered);
+    const oldest = this.#cachedTools.keys().next().value;
+    if (this.#cachedTools.size > MAX_CACHED && oldest !== undefined) this.#cachedTools.delete(oldest);
     return registered;
   }
 

@@ -25,7 +25,7 @@ export interface HttpConnectorDeps {
 
 const MAX_REDIRECTS = 5;
 const QUOTED_LENGTH = 500;
-const HIDDEN = '[secret]';
+const REDACTED = '[secret]';
 const MAX_DEPTH = 1_000;
 const JSON_TYPE = /[/+]json\b/;
 const BINARY_TYPE = /^(?:image|audio|video|font)\/|octet-stream|zip|pdf/;
@@ -33,12 +33,12 @@ const BINARY_TYPE = /^(?:image|audio|video|font)\/|octet-stream|zip|pdf/;
 const ZLIB_FAULT = /^(?:Z_|ERR__)/;
 const TEXT_TYPE = /^text\/|[/+](?:json|xml)\b|charset/;
 
-const nothing = async () => {};
+const noRelease = async () => {};
 
 type Params = Readonly<Record<string, unknown>>;
 type Secrets = ReadonlyMap<string, string>;
 
-export function httpConnector(parts: HttpConnectorDeps) {
+export function httpConnector(deps: HttpConnectorDeps) {
   return (record: DeclaredToolOf<'http'>): Executable & { readonly limit?: FleetLimit } => {
     const connector = record.routing;
     const limit = limitOf(record);
@@ -51,11 +51,11 @@ export function httpConnector(parts: HttpConnectorDeps) {
       },
       run: async (params: Params, ctx: ToolContext) => {
         const request = connectorRequest(connector, params);
-        const secrets = await parts.secrets.resolve(connector.secrets);
+        const secrets = await deps.secrets.resolve(connector.secrets);
         const exchange = new Exchange(connector, secrets, ctx);
         if (connector.pagination === undefined) return exchange.single(request);
-        const another = limit === undefined ? async () => nothing : () => parts.anotherRequest(limit, ctx);
-        return exchange.pages(request, connector.pagination, another);
+        const startNextRequest = limit === undefined ? async () => noRelease : () => deps.anotherRequest(limit, ctx);
+        return exchange.pages(request, connector.pagination, startNextRequest);
       },
     };
   };
@@ -86,40 +86,40 @@ class Exchange {
   constructor(connector: Connector, secrets: Secrets, ctx: ToolContext) {
     this.#connector = connector;
     this.#secrets = secrets;
-    this.#secretForms = [...new Set([...secrets.values()].flatMap(formsOf))];
+    this.#secretForms = [...new Set([...secrets.values()].flatMap(secretForms))];
     this.#ctx = ctx;
   }
 
   async single(request: ConnectorRequest): Promise<ToolResult<unknown>> {
-    const { status, content } = await this.#send(request, this.#addressOf(request));
+    const { status, content } = await this.#send(request, this.#urlWithSecrets(request));
     const accepted = status >= 300;
-    const output = accepted ? { status, body: content } : this.#mapped(content, status);
+    const output = accepted ? { status, body: content } : this.#mapResult(content, status);
     return { output, display: `${request.method} ${request.url.host}${request.url.pathname}: ${status}` };
   }
 
   async pages(
     request: ConnectorRequest,
     pagination: NonNullable<Connector['pagination']>,
-    another: () => Promise<() => Promise<void>>,
+    startNextRequest: () => Promise<() => Promise<void>>,
   ): Promise<ToolResult<unknown>> {
     const items: unknown[] = [];
-    let url: URL | undefined = this.#addressOf(request);
+    let url: URL | undefined = this.#urlWithSecrets(request);
     let pages = 0;
     if (pagination.by === 'page') url.searchParams.set(pagination.parameter, String(pagination.first));
     while (url !== undefined && pages < pagination.maxPages && items.length < pagination.maxItems) {
-      const ended = pages === 0 ? nothing : await another();
-      const answered: ServiceResponse = await this.#send(request, url).finally(ended);
+      const release = pages === 0 ? noRelease : await startNextRequest();
+      const response: ServiceResponse = await this.#send(request, url).finally(release);
       pages += 1;
-      const found =
-        pagination.items === undefined ? answered.content : evaluateExpression(pagination.items, answered.content);
-      if (!Array.isArray(found))
+      const pageItems =
+        pagination.items === undefined ? response.content : evaluateExpression(pagination.items, response.content);
+      if (!Array.isArray(pageItems))
         throw new PawlError(
           'RESULT_INVALID',
           `Page ${pages} of ${url.host} holds no list${pagination.items === undefined ? '' : ` at ${pagination.items}`}.`,
         );
-      items.push(...found);
+      items.push(...pageItems);
       this.#ctx.progress({ progress: items.length, message: `${pages} pages` });
-      url = this.#nextPage(url, pagination, answered, { found, number: pages });
+      url = this.#nextPage(url, pagination, response, { pageItems, pageNumber: pages });
       // Services omit the key from the addresses that they return.
       if (url !== undefined) this.#addSecrets(url, request.secretQuery);
     }
@@ -137,9 +137,9 @@ class Exchange {
     url: URL,
     pagination: NonNullable<Connector['pagination']>,
     { headers, content }: ServiceResponse,
-    { found, number }: { readonly found: readonly unknown[]; readonly number: number },
+    { pageItems, pageNumber }: { readonly pageItems: readonly unknown[]; readonly pageNumber: number },
   ): URL | undefined {
-    const at = (address: string) => {
+    const checkedNextUrl = (address: string) => {
       if (!URL.canParse(address, url.href))
         throw new PawlError('RESULT_INVALID', `${url.host} names a next page that is not an address.`);
       const next = new URL(address, url.href);
@@ -151,48 +151,49 @@ class Exchange {
     switch (pagination.by) {
       case 'link': {
         const next = nextLink(headers.get('link') ?? '');
-        return next === undefined ? undefined : at(next);
+        return next === undefined ? undefined : checkedNextUrl(next);
       }
       case 'cursor': {
         const cursor = evaluateExpression(pagination.cursor, content);
         if (isEmpty(cursor) || cursor === false) return undefined;
-        if (pagination.parameter === undefined) return at(String(cursor));
+        if (pagination.parameter === undefined) return checkedNextUrl(String(cursor));
         const next = new URL(url.href);
         next.searchParams.set(pagination.parameter, String(cursor));
         return next;
       }
       case 'page': {
-        if (found.length === 0) return undefined;
+        if (pageItems.length === 0) return undefined;
         const next = new URL(url.href);
-        next.searchParams.set(pagination.parameter, String(pagination.first + number));
+        next.searchParams.set(pagination.parameter, String(pagination.first + pageNumber));
         return next;
       }
     }
   }
 
-  #mapped(content: unknown, status: number): unknown {
+  #mapResult(content: unknown, status: number): unknown {
     const { result } = this.#connector;
     if (content === undefined) return { status };
     return result === undefined ? content : evaluateExpression(result, content);
   }
 
-  #addressOf({ url, secretQuery }: ConnectorRequest): URL {
+  #urlWithSecrets({ url, secretQuery }: ConnectorRequest): URL {
     const address = new URL(url.href);
     this.#addSecrets(address, secretQuery);
     return address;
   }
 
   #addSecrets(address: URL, secretQuery: ConnectorRequest['secretQuery']): void {
-    for (const [name, template] of Object.entries(secretQuery)) address.searchParams.set(name, this.#filled(template));
+    for (const [name, template] of Object.entries(secretQuery))
+      address.searchParams.set(name, this.#fillSecrets(template));
   }
 
-  #filled(template: string): string {
+  #fillSecrets(template: string): string {
     return template.replaceAll(/\{secret:([^{}]*)\}/g, (_placeholder, name: string) => this.#secrets.get(name) ?? '');
   }
 
   /** The Basic scheme encodes credentials in Base64, which has no colon. A secret with a colon is not encoded yet. */
   #headerText(template: string): string {
-    const text = this.#filled(template);
+    const text = this.#fillSecrets(template);
     const credentials = text.slice('Basic '.length);
     if (!/^Basic \{secret:[^{}]*\}$/i.test(template) || !credentials.includes(':')) return text;
     return `Basic ${Buffer.from(credentials).toString('base64')}`;
@@ -202,41 +203,41 @@ class Exchange {
   async #send(request: ConnectorRequest, url: URL): Promise<ServiceResponse> {
     const { method, body } = request;
     const { idempotencyHeader, maxResponseBytes, accept } = this.#connector;
-    const given = Object.entries(request.headers).map(
+    const allHeaders = Object.entries(request.headers).map(
       ([name, template]): readonly [name: string, text: string, template: string] => [
         name,
         this.#headerText(template),
         template,
       ],
     );
-    if (idempotencyHeader !== undefined) given.push([idempotencyHeader, this.#ctx.idempotencyKey, '']);
-    let left = false;
-    for (let at = url, redirects = 0; ; redirects += 1) {
+    if (idempotencyHeader !== undefined) allHeaders.push([idempotencyHeader, this.#ctx.idempotencyKey, '']);
+    let leftOrigin = false;
+    for (let currentUrl = url, redirects = 0; ; redirects += 1) {
       // Headers for the first origin are sent to no other one. They stay off, even when a later redirect leads back.
-      left ||= at.origin !== url.origin;
-      const sent = given.filter(
-        ([name, , template]) => !left || (isForAnyOrigin(name) && !template.includes('{secret:')),
+      leftOrigin ||= currentUrl.origin !== url.origin;
+      const sentHeaders = allHeaders.filter(
+        ([name, , template]) => !leftOrigin || (isForAnyOrigin(name) && !template.includes('{secret:')),
       );
-      const response = await this.#sent(at, {
+      const response = await this.#fetch(currentUrl, {
         method,
         redirect: 'manual',
-        headers: Object.fromEntries(sent.map(([name, text]) => [name, text])),
+        headers: Object.fromEntries(sentHeaders.map(([name, text]) => [name, text])),
         ...(body === undefined ? {} : { body }),
       });
       const location = response.headers.get('location');
-      const moved = [301, 302, 303, 307, 308].includes(response.status) && !accept.includes(response.status);
-      if (moved && location !== null && ['GET', 'HEAD'].includes(method) && redirects < MAX_REDIRECTS) {
+      const isRedirect = [301, 302, 303, 307, 308].includes(response.status) && !accept.includes(response.status);
+      if (isRedirect && location !== null && ['GET', 'HEAD'].includes(method) && redirects < MAX_REDIRECTS) {
         await response.body?.cancel();
-        at = this.#redirected(at, location);
+        currentUrl = this.#redirectUrl(currentUrl, location);
         continue;
       }
       const content = await this.#read(response, maxResponseBytes);
-      if (!response.ok && !accept.includes(response.status)) throw this.#failure(method, at, response, content);
+      if (!response.ok && !accept.includes(response.status)) throw this.#failure(method, currentUrl, response, content);
       return { status: response.status, headers: response.headers, content };
     }
   }
 
-  #redirected(from: URL, location: string): URL {
+  #redirectUrl(from: URL, location: string): URL {
     if (!URL.canParse(location, from.href))
       throw new PawlError('HTTP_5XX', `${from.host} redirects to something that is not an address.`);
     const to = new URL(location, from.href);
@@ -244,11 +245,11 @@ class Exchange {
     return to;
   }
 
-  #sent(url: URL, init: RequestInit): Promise<Response> {
-    return this.#withoutSecrets(this.#ctx.fetch(url, init));
+  #fetch(url: URL, init: RequestInit): Promise<Response> {
+    return this.#redactErrors(this.#ctx.fetch(url, init));
   }
 
-  async #withoutSecrets<T>(answer: Promise<T>): Promise<T> {
+  async #redactErrors<T>(answer: Promise<T>): Promise<T> {
     try {
       return await answer;
     } catch (error) {
@@ -260,7 +261,7 @@ class Exchange {
 
   async #read(response: Response, maxBytes: number): Promise<unknown> {
     const type = (response.headers.get('content-type') ?? '').toLowerCase();
-    const bytes = await this.#withoutSecrets(bytesOf(response, maxBytes));
+    const bytes = await this.#redactErrors(readBytes(response, maxBytes));
     if (bytes.length === 0) return undefined;
     if (BINARY_TYPE.test(type) || (!TEXT_TYPE.test(type) && isBinary(bytes)))
       return {
@@ -284,7 +285,7 @@ class Exchange {
 
   /** Redacts secrets, because a service may echo them. */
   #redactText(text: string): string {
-    return this.#secretForms.reduce((clean, form) => clean.replaceAll(form, HIDDEN), text);
+    return this.#secretForms.reduce((clean, form) => clean.replaceAll(form, REDACTED), text);
   }
 
   /** Redacts parsed values, because JSON has many ways to write a character. */
@@ -293,7 +294,7 @@ class Exchange {
     if (depth > MAX_DEPTH)
       throw new PawlError('RESULT_INVALID', `The answer is nested more than ${MAX_DEPTH} levels deep.`);
     if (typeof content === 'string') return this.#redactText(content);
-    if (typeof content === 'number') return this.#secretForms.includes(String(content)) ? HIDDEN : content;
+    if (typeof content === 'number') return this.#secretForms.includes(String(content)) ? REDACTED : content;
     if (Array.isArray(content)) return content.map((entry) => this.#redactContent(entry, depth + 1));
     if (typeof content !== 'object' || content === null) return content;
     return Object.fromEntries(
@@ -306,8 +307,8 @@ class Exchange {
     const body = typeof content === 'string' ? content : (JSON.stringify(content) ?? '');
     const quoted = body === '' ? '' : `: ${startOf(body, QUOTED_LENGTH)}`;
     const location = headers.get('location');
-    const moved = status < 400 && location !== null ? `, a redirect to ${this.#redactText(location)}` : '';
-    return Object.assign(new Error(`${method} ${url.host}${url.pathname} answers ${status}${moved}${quoted}`), {
+    const redirectNote = status < 400 && location !== null ? `, a redirect to ${this.#redactText(location)}` : '';
+    return Object.assign(new Error(`${method} ${url.host}${url.pathname} answers ${status}${redirectNote}${quoted}`), {
       status,
       headers,
     });
@@ -315,7 +316,7 @@ class Exchange {
 }
 
 /** The forms in which a secret occurs: as it is, in a path, in a query, in JSON, and as credentials. */
-function formsOf(secret: string): readonly string[] {
+function secretForms(secret: string): readonly string[] {
   if (secret === '') return [];
   const inQuery = new URLSearchParams({ s: secret }).toString().slice(2);
   const inBase64 = Buffer.from(secret).toString('base64');
@@ -337,7 +338,7 @@ function isBinary(bytes: Uint8Array): boolean {
   return bytes.includes(0) || !isUtf8(bytes);
 }
 
-async function bytesOf(response: Response, maxBytes: number): Promise<Uint8Array> {
+async function readBytes(response: Response, maxBytes: number): Promise<Uint8Array> {
   if (response.body === null) return new Uint8Array();
   const chunks: Uint8Array[] = [];
   let size = 0;

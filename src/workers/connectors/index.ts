@@ -16,7 +16,7 @@ export interface ConnectorDeps {
 /** How long each further request extends a slot that its call holds. */
 const SLOT_MS = 60_000;
 
-export function compiledIn({ settings, environment, limits }: ConnectorDeps): ToolMakers {
+export function builtInMakers({ settings, environment, limits }: ConnectorDeps): ToolMakers {
   return {
     http: httpConnector({
       secrets: new ConnectorSecrets(settings.connectors.secrets, environment),

@@ -14,7 +14,7 @@ import { matches } from '../../shared/util/wildcard.ts';
 
 const run = promisify(execFile);
 /** The output of a program and the content of a file are cached this long. A changed secret takes effect without a restart. */
-const KEPT_MS = 60_000;
+const CACHE_MS = 60_000;
 const PROGRAM_TIMEOUT_MS = 10_000;
 const MAX_BYTES = 64 * 1_024;
 
@@ -40,7 +40,7 @@ export class ConnectorSecrets {
     const key = JSON.stringify(source);
     const nowMs = performance.now();
     const cached = this.#cached.get(key);
-    if (cached !== undefined && nowMs - cached.atMs < KEPT_MS) return cached.value;
+    if (cached !== undefined && nowMs - cached.atMs < CACHE_MS) return cached.value;
     const value = this.#read(source);
     this.#cached.set(key, { atMs: nowMs, value });
     value.catch(() => this.#cached.delete(key));
@@ -56,9 +56,9 @@ export class ConnectorSecrets {
   #variable(name: string): string {
     const isSecretVariable = SECRET_VARIABLES.some((secret) => name === secret || name === `${secret}_FILE`);
     if (isSecretVariable || !this.#allowed.environment.some((pattern) => matches(pattern, name)))
-      throw refused(`the variable ${name}`, 'connectors.secrets.environment');
+      throw sourceNotAllowed(`the variable ${name}`, 'connectors.secrets.environment');
     const value = this.#environment[name];
-    if (value === undefined || value === '') throw empty(`the variable ${name} is not set`);
+    if (value === undefined || value === '') throw missingSecret(`the variable ${name} is not set`);
     return value;
   }
 
@@ -66,16 +66,16 @@ export class ConnectorSecrets {
     const folders = await Promise.all(this.#allowed.folders.map((folder) => realpath(folder).catch(() => folder)));
     const path = await realpath(file).catch(() => undefined);
     if (path === undefined || !folders.some((folder) => path.startsWith(`${folder}${sep}`)))
-      throw refused(`the file ${file}`, 'connectors.secrets.folders');
+      throw sourceNotAllowed(`the file ${file}`, 'connectors.secrets.folders');
     const content = await readFile(path, 'utf8').catch(() => undefined);
     if (content === undefined || content.trim() === '' || content.length > MAX_BYTES)
-      throw empty(`the file ${file} holds no value`);
+      throw missingSecret(`the file ${file} holds no value`);
     return content.trim();
   }
 
   async #program([program, ...args]: readonly [string, ...string[]]): Promise<string> {
     if (!this.#allowed.programs.includes(program))
-      throw refused(`the program ${program}`, 'connectors.secrets.programs');
+      throw sourceNotAllowed(`the program ${program}`, 'connectors.secrets.programs');
     try {
       const { PATH: path = '' } = this.#environment;
       const { stdout } = await run(program, args, {
@@ -88,17 +88,17 @@ export class ConnectorSecrets {
     } catch {
       // The program's own message may hold the secret, so it is dropped.
     }
-    throw empty(`the program ${program} gave none`);
+    throw missingSecret(`the program ${program} gave none`);
   }
 }
 
-function refused(subject: string, setting: string): PawlError {
+function sourceNotAllowed(subject: string, setting: string): PawlError {
   return new PawlError(
     'PERMISSION_DENIED',
     `This worker's configuration does not give connectors ${subject}; to allow it, name it in ${setting}.`,
   );
 }
 
-function empty(reason: string): PawlError {
+function missingSecret(reason: string): PawlError {
   return new PawlError('CONFIGURATION', `A secret of the connector is missing in this worker: ${reason}.`);
 }

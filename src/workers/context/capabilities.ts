@@ -252,19 +252,19 @@ class GuardedTerminals implements Terminals {
     this.#attempt = attempt;
   }
 
-  #present(): Terminals {
+  #requireHandle(): Terminals {
     this.#demand('processes');
     if (this.#terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'No terminals are available here.');
     return this.#terminals;
   }
 
   get start(): Terminals['start'] {
-    return (request) => trackSideEffect(this.#attempt, async () => this.#present().start(request));
+    return (request) => trackSideEffect(this.#attempt, async () => this.#requireHandle().start(request));
   }
 
   get write(): Terminals['write'] {
     return (terminalId, chars, waitMs) =>
-      trackSideEffect(this.#attempt, async () => this.#present().write(terminalId, chars, waitMs));
+      trackSideEffect(this.#attempt, async () => this.#requireHandle().write(terminalId, chars, waitMs));
   }
 }
 
@@ -279,7 +279,7 @@ class GuardedAgents implements Agents {
     this.#attempt = attempt;
   }
 
-  #present(): Agents {
+  #requireHandle(): Agents {
     this.#demand('agents');
     if (this.#agents === undefined)
       throw new PawlError('PERMISSION_DENIED', 'Sub-agents need a fleet, and there is none here.');
@@ -288,28 +288,28 @@ class GuardedAgents implements Agents {
 
   /** One call starts one agent, however often it is attempted. */
   get spawn(): Agents['spawn'] {
-    return async (message, agentType) => this.#present().spawn(message, agentType);
+    return async (message, agentType) => this.#requireHandle().spawn(message, agentType);
   }
 
   get send(): Agents['send'] {
     return (agentId, message, interrupt) =>
-      trackSideEffect(this.#attempt, async () => this.#present().send(agentId, message, interrupt));
+      trackSideEffect(this.#attempt, async () => this.#requireHandle().send(agentId, message, interrupt));
   }
 
   get resume(): Agents['resume'] {
-    return (agentId) => trackSideEffect(this.#attempt, async () => this.#present().resume(agentId));
+    return (agentId) => trackSideEffect(this.#attempt, async () => this.#requireHandle().resume(agentId));
   }
 
   get look(): Agents['look'] {
-    return async (agentIds) => this.#present().look(agentIds);
+    return async (agentIds) => this.#requireHandle().look(agentIds);
   }
 
   get haveAnswered(): Agents['haveAnswered'] {
-    return async (agentIds) => this.#present().haveAnswered(agentIds);
+    return async (agentIds) => this.#requireHandle().haveAnswered(agentIds);
   }
 
   get close(): Agents['close'] {
-    return (agentId) => trackSideEffect(this.#attempt, async () => this.#present().close(agentId));
+    return (agentId) => trackSideEffect(this.#attempt, async () => this.#requireHandle().close(agentId));
   }
 }
 
@@ -327,27 +327,27 @@ class GuardedMemory implements Memory {
     this.#tainted = tainted;
   }
 
-  #present(capability: Capability): StoredMemory {
+  #requireHandle(capability: Capability): StoredMemory {
     this.#demand(capability);
     if (this.#memory === undefined) throw new PawlError('PERMISSION_DENIED', 'No memory store is configured.');
     return this.#memory;
   }
 
   get search(): Memory['search'] {
-    return async (query, options) => this.#present('memory:search').search(query, options);
+    return async (query, options) => this.#requireHandle('memory:search').search(query, options);
   }
 
   get store(): Memory['store'] {
     const tainted = this.#tainted;
     return (text, options) =>
       trackSideEffect(this.#attempt, async () =>
-        this.#present('memory:store').store(text, tainted ? { ...options, tainted } : options),
+        this.#requireHandle('memory:store').store(text, tainted ? { ...options, tainted } : options),
       );
   }
 
   get get(): Memory['get'] {
     return async (id) => {
-      const store = this.#present('memory:search');
+      const store = this.#requireHandle('memory:search');
       if (store.get === undefined)
         throw new PawlError('PERMISSION_DENIED', 'This memory store does not support reading by ID.');
       return store.get(id);
@@ -356,7 +356,7 @@ class GuardedMemory implements Memory {
 
   get forget(): Memory['forget'] {
     return async (id) => {
-      const store = this.#present('memory:store');
+      const store = this.#requireHandle('memory:store');
       if (store.forget === undefined)
         throw new PawlError('PERMISSION_DENIED', 'This memory store does not support forget.');
       return trackSideEffect(this.#attempt, async () => store.forget?.(id) ?? false);
@@ -375,23 +375,23 @@ class GuardedChannel implements Channel {
     this.#attempt = attempt;
   }
 
-  #present(): Channel {
+  #requireHandle(): Channel {
     this.#demand('channel');
     if (this.#channel === undefined) throw new PawlError('PERMISSION_DENIED', NO_CHANNEL);
     return this.#channel;
   }
 
   get kind(): string {
-    return this.#present().kind;
+    return this.#requireHandle().kind;
   }
 
   get send(): Channel['send'] {
-    return (message) => trackSideEffect(this.#attempt, async () => this.#present().send(message));
+    return (message) => trackSideEffect(this.#attempt, async () => this.#requireHandle().send(message));
   }
 
   get ask(): NonNullable<Channel['ask']> {
     return async (question) => {
-      const channel = this.#present();
+      const channel = this.#requireHandle();
       if (channel.ask === undefined)
         throw new PawlError('PERMISSION_DENIED', `The session's ${channel.kind} channel cannot bring answers back.`);
       return channel.ask(question);

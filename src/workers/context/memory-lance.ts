@@ -22,12 +22,12 @@ import {
   fuseRankings,
   MAX_LIMIT,
   type MemoryRow,
-  memoryFull,
+  memoryFullError,
   memoryNameOf,
   memoryRow,
-  partsOf,
   recordOf,
   searchLabels,
+  substringsOf,
 } from './memory-records.ts';
 
 export type Lance = typeof import('@lancedb/lancedb');
@@ -87,17 +87,17 @@ export class LanceMemory implements MemoryStore {
     const table = await this.#table(owner.tenantId);
     const { lance } = await this.#load();
     const maxHits = Math.min(limit, MAX_LIMIT);
-    const filter = [this.#notExpired(), ...labels.map((label) => `strpos(labels, ${quoted(label)}) > 0`)].join(' AND ');
-    const byWords = (await table
+    const filter = [this.#notExpired(), ...labels.map((label) => `strpos(labels, ${quote(label)}) > 0`)].join(' AND ');
+    const wordHits = (await table
       .query()
       // A plain string in quotation marks would be a phrase query, which this index cannot answer.
       .fullTextSearch(new lance.MatchQuery(query, 'text'))
       .where(filter)
       .limit(maxHits * 2)
       .toArray()) as Row[];
-    const byText = byWords.length > 0 ? byWords : await this.#containing(table, query, filter, maxHits);
+    const textHits = wordHits.length > 0 ? wordHits : await this.#searchSubstrings(table, query, filter, maxHits);
     const vector = await this.#embed?.(query);
-    const byMeaning =
+    const vectorHits =
       vector === undefined
         ? []
         : ((await table
@@ -107,14 +107,14 @@ export class LanceMemory implements MemoryStore {
             .where(filter)
             .limit(maxHits * 2)
             .toArray()) as Row[]);
-    return fuseRankings([byText, byMeaning]).slice(0, maxHits);
+    return fuseRankings([textHits, vectorHits]).slice(0, maxHits);
   }
 
   async #get({ tenantId }: CapabilityOwner, id: string): Promise<MemoryRecord | undefined> {
     const table = await this.#table(tenantId);
     const [row] = (await table
       .query()
-      .where(`\`id\` = ${quoted(id)} AND ${this.#notExpired()}`)
+      .where(`\`id\` = ${quote(id)} AND ${this.#notExpired()}`)
       .limit(1)
       .toArray()) as Row[];
     return row && recordOf(row);
@@ -122,7 +122,7 @@ export class LanceMemory implements MemoryStore {
 
   async #forget({ tenantId }: CapabilityOwner, id: string): Promise<boolean> {
     const table = await this.#table(tenantId);
-    const hasId = `\`id\` = ${quoted(id)}`;
+    const hasId = `\`id\` = ${quote(id)}`;
     const exists = (await table.countRows(`${hasId} AND ${this.#notExpired()}`)) > 0;
     await retryOnConflict(() => table.delete(hasId));
     return exists;
@@ -133,10 +133,10 @@ export class LanceMemory implements MemoryStore {
     return `(\`expiresAtMs\` = 0 OR \`expiresAtMs\` > ${this.#now()})`;
   }
 
-  async #containing(table: Table, query: string, filter: string, limit: number): Promise<readonly Row[]> {
-    const parts = partsOf(query);
+  async #searchSubstrings(table: Table, query: string, filter: string, limit: number): Promise<readonly Row[]> {
+    const parts = substringsOf(query);
     if (parts.length === 0) return [];
-    const contains = parts.map((part) => `strpos(lower(text), ${quoted(part)}) > 0`);
+    const contains = parts.map((part) => `strpos(lower(text), ${quote(part)}) > 0`);
     return (await table
       .query()
       .where([filter, ...contains].join(' AND '))
@@ -168,10 +168,10 @@ export class LanceMemory implements MemoryStore {
   /** Deletes expired records before it refuses a new one. Replacing a record needs no capacity. */
   async #freeCapacity(table: Table, id: string, maxRecords: number, nowMs: number): Promise<void> {
     if ((await table.countRows()) < maxRecords) return;
-    if ((await table.countRows(`\`id\` = ${quoted(id)}`)) > 0) return;
+    if ((await table.countRows(`\`id\` = ${quote(id)}`)) > 0) return;
     await retryOnConflict(() => table.delete(`\`expiresAtMs\` > 0 AND \`expiresAtMs\` <= ${nowMs}`));
     const records = await table.countRows();
-    if (records >= maxRecords) throw memoryFull(records, maxRecords);
+    if (records >= maxRecords) throw memoryFullError(records, maxRecords);
   }
 
   #table(tenantId: string | undefined): Promise<Table> {
@@ -245,6 +245,6 @@ async function retryOnConflict<Value>(task: () => Promise<Value>): Promise<Value
   }
 }
 
-function quoted(text: string): string {
+function quote(text: string): string {
   return `'${text.replaceAll("'", "''")}'`;
 }

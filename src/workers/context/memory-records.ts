@@ -61,10 +61,10 @@ export function memoryNameOf(tenantId: string | undefined, { embedding }: Settin
   return `memory-${createHash('sha256').update(scope).digest('hex').slice(0, 32)}`;
 }
 
-export function memoryFull(records: number, maxRecords: number): PawlError {
+export function memoryFullError(records: number, maxRecords: number): PawlError {
   return new PawlError(
     'PRECONDITION_FAILED',
-    `The memory is full: it holds ${records} records of at most ${maxRecords} (memory.maxRecords).`,
+    `The memory is full: it has ${records} records, and at most ${maxRecords} are allowed (memory.maxRecords).`,
   );
 }
 
@@ -87,7 +87,7 @@ function labelsOf(metadata: Readonly<Record<string, string>>): string[] {
  * The substrings of a query that a text must contain. Substring search finds what a full-text index does not: scripts without spaces,
  * hashes, and stop words.
  */
-export function partsOf(query: string): readonly string[] {
+export function substringsOf(query: string): readonly string[] {
   const parts = query.toLowerCase().split(/\s+/);
   return parts.filter((part) => part !== '').slice(0, MAX_PARTS);
 }

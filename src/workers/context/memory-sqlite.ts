@@ -22,20 +22,20 @@ import {
   fuseRankings,
   MAX_LIMIT,
   type MemoryRow,
-  memoryFull,
+  memoryFullError,
   memoryNameOf,
   memoryRow,
-  partsOf,
   recordOf,
   searchLabels,
+  substringsOf,
 } from './memory-records.ts';
 
 /** How long a write waits for a lock of another process. */
-const BUSY_MS = 10_000;
+const LOCK_TIMEOUT_MS = 10_000;
 /** The most words of one query. */
 const MAX_WORDS = 64;
 /** The number of vectors that are compared before a yield to the event loop. */
-const VECTORS_AT_ONCE = 500;
+const VECTOR_BATCH = 500;
 /** Words that are in most texts, and would match all of them. */
 const STOP_WORDS = new Set(
   `a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to
@@ -109,10 +109,10 @@ export class SqliteMemory implements MemoryStore {
       where: ['(expiresAtMs = 0 OR expiresAtMs > ?)', ...labels.map(() => 'instr(labels, ?) > 0')].join(' AND '),
       values: [this.#now(), ...labels],
     };
-    const byWords = searchWords(database, query, filter, maxHits * 2);
-    const byText = byWords.length > 0 ? byWords : searchSubstrings(database, query, filter, maxHits);
-    const byMeaning = vector === undefined ? [] : await searchVectors(database, vector, filter, maxHits * 2);
-    return fuseRankings([byText, byMeaning]).slice(0, maxHits);
+    const wordHits = searchWords(database, query, filter, maxHits * 2);
+    const textHits = wordHits.length > 0 ? wordHits : searchSubstrings(database, query, filter, maxHits);
+    const vectorHits = vector === undefined ? [] : await searchVectors(database, vector, filter, maxHits * 2);
+    return fuseRankings([textHits, vectorHits]).slice(0, maxHits);
   }
 
   async #store(owner: CapabilityOwner, text: string, options: MemoryStoreOptions): Promise<{ readonly id: string }> {
@@ -143,7 +143,7 @@ export class SqliteMemory implements MemoryStore {
     if (countRecords(database) < maxRecords) return;
     database.prepare('DELETE FROM records WHERE expiresAtMs > 0 AND expiresAtMs <= ?').run(nowMs);
     const records = countRecords(database);
-    if (records >= maxRecords) throw memoryFull(records, maxRecords);
+    if (records >= maxRecords) throw memoryFullError(records, maxRecords);
   }
 
   #get({ tenantId }: CapabilityOwner, id: string): MemoryRecord | undefined {
@@ -171,7 +171,9 @@ export class SqliteMemory implements MemoryStore {
     const database = new Database(join(this.#folder, `${name}.sqlite`));
     try {
       // A write-ahead log survives a crash at any point, and does not block readers.
-      database.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;`);
+      database.exec(
+        `PRAGMA busy_timeout = ${LOCK_TIMEOUT_MS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;`,
+      );
       inTransaction(database, () => database.exec(SCHEMA));
     } catch (error) {
       database.close();
@@ -229,7 +231,7 @@ function searchWords(database: DatabaseSync, query: string, filter: Filter, limi
 }
 
 function searchSubstrings(database: DatabaseSync, query: string, filter: Filter, limit: number): readonly MemoryRow[] {
-  const parts = partsOf(query);
+  const parts = substringsOf(query);
   if (parts.length === 0) return [];
   const where = [filter.where, ...parts.map(() => 'instr(folded, ?) > 0')].join(' AND ');
   return rowsOf(
@@ -249,10 +251,10 @@ async function searchVectors(
   );
   let best: { readonly number: number; readonly similarity: number }[] = [];
   for (let lastNumber = 0; ; ) {
-    const rows = page.all(lastNumber, ...filter.values, VECTORS_AT_ONCE) as { number: number; vector: Uint8Array }[];
+    const rows = page.all(lastNumber, ...filter.values, VECTOR_BATCH) as { number: number; vector: Uint8Array }[];
     const candidates = rows.map((row) => ({ number: row.number, similarity: cosineSimilarity(vector, row.vector) }));
     best = [...best, ...candidates].sort((one, other) => other.similarity - one.similarity).slice(0, limit);
-    if (rows.length < VECTORS_AT_ONCE) break;
+    if (rows.length < VECTOR_BATCH) break;
     lastNumber = rows.at(-1)?.number ?? lastNumber;
     await yieldToEventLoop();
   }

@@ -52,7 +52,7 @@ export interface NetworkOptions {
  */
 export function openNetwork(options: NetworkOptions): Fetch {
   const { attempt } = options;
-  const sendRequest = sender(options);
+  const sendRequest = createSender(options);
   return async (input, init) => {
     const request = newRequest(input, init);
     if (attempt === undefined || onlyReads(request.method)) return sendRequest(request);
@@ -65,7 +65,7 @@ function wasNotExecuted({ status, redirected }: Response): boolean {
   return status === 429 && !redirected;
 }
 
-function sender(options: NetworkOptions): (request: Request) => Promise<Response> {
+function createSender(options: NetworkOptions): (request: Request) => Promise<Response> {
   return async (request) => {
     const signal = AbortSignal.any([options.signal, request.signal]);
     signal.throwIfAborted();
@@ -77,7 +77,7 @@ function sender(options: NetworkOptions): (request: Request) => Promise<Response
     };
     for (let redirects = 0; ; redirects += 1) {
       const incoming = await send(hop, signal, options).catch((error: unknown) => {
-        throw redirects === 0 || signal.aborted ? error : afterRedirect(error, request);
+        throw redirects === 0 || signal.aborted ? error : redirectedError(error, request);
       });
       const location = redirectOf(incoming);
       if (location === undefined || request.redirect === 'manual') {
@@ -95,11 +95,11 @@ function sender(options: NetworkOptions): (request: Request) => Promise<Response
 }
 
 /** A server may execute a request before it redirects it, so a failure after the redirect does not prove that nothing happened. */
-function afterRedirect(error: unknown, { method, url }: Request): unknown {
+function redirectedError(error: unknown, { method, url }: Request): unknown {
   if (onlyReads(method)) return error;
   const { nothingHappened, message } = classify(error);
   if (!nothingHappened) return error;
-  const text = `${url} answers with a redirect and may have done what was asked; after it: ${message}`;
+  const text = `${url} answers with a redirect and may have executed the request; then: ${message}`;
   return asToolError(error, false, text);
 }
 
@@ -138,7 +138,7 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
     // An import of node:http would load its WebSocket as well, which costs a worker's start 40 ms.
     const { request } = process.getBuiltinModule(url.protocol === 'https:' ? 'node:https' : 'node:http');
     const outgoing = request(url, { method, headers: headersOf(hop), agent: false, lookup, signal });
-    limitTimes(outgoing, url, options.idleTimeoutMs ?? IDLE_TIMEOUT_MS);
+    limitTimeouts(outgoing, url, options.idleTimeoutMs ?? IDLE_TIMEOUT_MS);
     outgoing.once('close', () => {
       // A protocol upgrade closes the request without an error. After a response or an error, this rejection has no
       // effect.
@@ -180,7 +180,7 @@ function headersOf({ method, headers, body }: Hop): Record<string, string> {
 }
 
 /** Ends a request that cannot connect in time, or whose server is silent for too long. */
-function limitTimes(outgoing: ClientRequest, url: URL, idleTimeoutMs: number): void {
+function limitTimeouts(outgoing: ClientRequest, url: URL, idleTimeoutMs: number): void {
   const connectTimer = setTimeout(() => {
     outgoing.destroy(
       new PawlError('CONNECT_TIMEOUT', `${url.host} did not accept a connection within ${CONNECT_TIMEOUT_MS} ms.`),
@@ -309,7 +309,7 @@ function bodyReader(
     incoming.resume();
     return null;
   }
-  const body = decodedBody(incoming, hop.url, maxResponseBytes);
+  const body = decodeBody(incoming, hop.url, maxResponseBytes);
   if (onBroken !== undefined) body.once('error', onBroken);
   const onAbort = (): void => {
     body.destroy(signal.reason instanceof Error ? signal.reason : new PawlError('CANCELLED'));
@@ -320,7 +320,7 @@ function bodyReader(
 }
 
 /** Decompresses the body. The cap counts decompressed bytes: 500 bytes on the wire can hold 200 MB. */
-function decodedBody(incoming: IncomingMessage, url: URL, maxBytes: number): Readable {
+function decodeBody(incoming: IncomingMessage, url: URL, maxBytes: number): Readable {
   // An empty body is not valid input of any decompressor.
   const isEmpty = incoming.headers['content-length'] === '0';
   const encodings = (isEmpty ? '' : (incoming.headers['content-encoding'] ?? ''))

@@ -35,7 +35,7 @@ export interface ProcessesOptions {
   /** The workspace root; programs start in it or below. */
   readonly root: string;
   /** The root is Pawl's own folder or the operator's choice, so it may lie anywhere. */
-  readonly ownRoot?: boolean;
+  readonly isTrustedRoot?: boolean;
   /** Identifies the call in the environment of its processes. */
   readonly callId: string;
   /** Aborting kills what runs, and rejects with the signal's reason. */
@@ -60,7 +60,7 @@ export function openProcesses(options: ProcessesOptions): Processes {
   return {
     run: async (request) => {
       options.signal.throwIfAborted();
-      return supervise(await prepareProgram(options, request), request, options.signal);
+      return runProgram(await prepareProgram(options, request), request, options.signal);
     },
   };
 }
@@ -75,7 +75,7 @@ export interface PreparedProgram {
 export async function prepareProgram(
   {
     root,
-    ownRoot,
+    isTrustedRoot,
     callId,
     env,
     sandbox: mode = 'auto',
@@ -84,9 +84,9 @@ export async function prepareProgram(
   }: Omit<ProcessesOptions, 'signal'>,
   request: Pick<ProcessRequest, 'argv' | 'cwd' | 'env'>,
 ): Promise<PreparedProgram> {
-  refuseImpossible(request);
+  checkArguments(request);
   const environment = programEnvironment(env, request.env);
-  const realRoot = await (ownRoot === true ? realRootOf(root) : resolveFolder(root, '.'));
+  const realRoot = await (isTrustedRoot === true ? realRootOf(root) : resolveFolder(root, '.'));
   const forbidden = forbiddenReason(realRoot);
   if (forbidden !== undefined) throw new PawlError('PERMISSION_DENIED', forbidden);
   const folder = request.cwd === undefined ? realRoot : await resolveFolder(root, request.cwd);
@@ -97,7 +97,7 @@ export async function prepareProgram(
   const launch = { root: realRoot, folder, argv, marker };
   if (sandbox.isolation !== 'bubblewrap') return { sandbox, launch, environment };
   const { absent, renamedLater, replaceable, ...boundary } = await findBoundary(realRoot);
-  if (replaceable.length > 0) throw linkedCode(replaceable);
+  if (replaceable.length > 0) throw linkedCodeError(replaceable);
   const placeholders = await makePlaceholders(absent, renamedLater);
   const confine = {
     network,
@@ -108,15 +108,15 @@ export async function prepareProgram(
   return { sandbox, launch: { ...launch, confine, release: placeholders.remove }, environment };
 }
 
-function linkedCode(links: readonly string[]): PawlError {
+function linkedCodeError(links: readonly string[]): PawlError {
   return new PawlError(
     'PERMISSION_DENIED',
-    `No program can run in this workspace: Pawl loads files through ${links.length === 1 ? 'the link' : 'the links'} ${links.slice(0, 5).join(', ')}, which a program could replace. Put what a link leads to in its place, or choose another workspace.`,
+    `No program can run in this workspace: Pawl loads files through ${links.length === 1 ? 'the link' : 'the links'} ${links.slice(0, 5).join(', ')}, which a program could replace. Replace each link by the file or folder that it leads to, or choose another workspace.`,
   );
 }
 
 /** Whether policy `preferred` asks for a sandbox and none works here. */
-export async function lacksSandbox(policy: SandboxPolicy): Promise<boolean> {
+export async function isSandboxMissing(policy: SandboxPolicy): Promise<boolean> {
   if (policy !== 'preferred') return false;
   return sandboxFor(policy).then(
     () => false,
@@ -152,7 +152,7 @@ export async function sandboxFor(mode: SandboxPolicy | 'auto' | Isolation): Prom
 
 /**
  * Lists the folders of programs that are installed below /tmp, which the sandbox replaces: those on the PATH, that of
- * this Node, and `more`.
+ * this Node, and `extra`.
  */
 function programFolders(searchPath: string, extra: readonly string[]): readonly string[] {
   const folders = [...extra, ...searchPath.split(':').filter(isAbsolute), dirname(realpathSync(process.execPath))];
@@ -170,7 +170,7 @@ export function detectIsolation(): Promise<readonly Isolation[]> {
 
 const trial: Trial = async (sandbox, request) => {
   try {
-    const result = await supervise(
+    const result = await runProgram(
       { sandbox, launch: request, environment: programEnvironment({}) },
       { argv: request.argv, timeoutMs: TRIAL_TIMEOUT_MS },
       new AbortController().signal,
@@ -181,13 +181,13 @@ const trial: Trial = async (sandbox, request) => {
   }
 };
 
-function refuseImpossible({ argv }: Pick<ProcessRequest, 'argv'>): void {
+function checkArguments({ argv }: Pick<ProcessRequest, 'argv'>): void {
   if (argv.some((argument) => argument.includes('\0')))
     throw new PawlError('INVALID_PARAMS', 'A command cannot contain a NUL character.');
 }
 
 /** Runs one program until its whole process tree has ended. */
-async function supervise(
+async function runProgram(
   { sandbox, launch, environment }: PreparedProgram,
   request: ProcessRequest,
   signal: AbortSignal,

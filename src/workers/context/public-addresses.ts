@@ -32,7 +32,7 @@ const ipv4Lists = IPV4.map(([network, prefix, reason]) => ({ list: subnet(networ
 const ipv6Lists = IPV6.map(([network, prefix, reason]) => ({ list: subnet(network, prefix, 'ipv6'), reason }));
 const ipv6Public = subnet('2000::', 3, 'ipv6');
 /** Prefixes whose last 32 bits are the IPv4 address that receives the packet: mapped addresses and NAT64. */
-const ipv4Inside = [subnet('::ffff:0:0', 96, 'ipv6'), subnet('64:ff9b::', 96, 'ipv6')];
+const ipv4Embedded = [subnet('::ffff:0:0', 96, 'ipv6'), subnet('64:ff9b::', 96, 'ipv6')];
 
 function subnet(network: string, prefix: number, family: 'ipv4' | 'ipv6'): BlockList {
   const list = new BlockList();
@@ -40,16 +40,17 @@ function subnet(network: string, prefix: number, family: 'ipv4' | 'ipv6'): Block
   return list;
 }
 
-/** Explains reason an IP address may not be reached, as the end of a sentence; undefined for a public one. */
+/** Explains why an IP address may not be reached, as the end of a sentence; undefined for a public one. */
 export function nonPublicReason(address: string): string | undefined {
-  const [bare = ''] = address.split('%'); // a zone, as in fe80::1%eth0
-  switch (isIP(bare)) {
+  const [withoutZone = ''] = address.split('%'); // a zone, as in fe80::1%eth0
+  switch (isIP(withoutZone)) {
     case 4:
-      return ipv4Lists.find(({ list }) => list.check(bare, 'ipv4'))?.reason;
+      return ipv4Lists.find(({ list }) => list.check(withoutZone, 'ipv4'))?.reason;
     case 6:
-      if (ipv4Inside.some((list) => list.check(bare, 'ipv6'))) return nonPublicReason(lastFourBytes(bare));
-      if (!ipv6Public.check(bare, 'ipv6')) return 'it is not a public IPv6 address';
-      return ipv6Lists.find(({ list }) => list.check(bare, 'ipv6'))?.reason;
+      if (ipv4Embedded.some((list) => list.check(withoutZone, 'ipv6')))
+        return nonPublicReason(lastFourBytes(withoutZone));
+      if (!ipv6Public.check(withoutZone, 'ipv6')) return 'it is not a public IPv6 address';
+      return ipv6Lists.find(({ list }) => list.check(withoutZone, 'ipv6'))?.reason;
     default:
       return 'it is not an IP address';
   }
@@ -62,11 +63,13 @@ function lastFourBytes(ipv6: string): string {
   const normal = new URL(`http://[${ipv6}]`).hostname.slice(1, -1);
   const [head = '', tail] = normal.split('::');
   const groupsOf = (text: string): string[] => text.split(':').filter(Boolean);
-  const before = groupsOf(head);
-  const after = tail === undefined ? [] : groupsOf(tail);
-  const groups = [...before, ...Array<string>(8 - before.length - after.length).fill('0'), ...after].map((group) =>
-    Number.parseInt(group, 16),
-  );
+  const headGroups = groupsOf(head);
+  const tailGroups = tail === undefined ? [] : groupsOf(tail);
+  const groups = [
+    ...headGroups,
+    ...Array<string>(8 - headGroups.length - tailGroups.length).fill('0'),
+    ...tailGroups,
+  ].map((group) => Number.parseInt(group, 16));
   return groups
     .slice(6)
     .flatMap((group) => [group >> 8, group & 0xff])

@@ -8,12 +8,12 @@ import type { Backend } from '../../shared/store/backend.ts';
 import { OWNER_RENEWAL_MS } from '../../shared/store/fleet/terminal-owners.ts';
 import type { WorkerMailbox } from '../../shared/store/fleet/worker-mailbox.ts';
 import type { TerminalReport } from '../../shared/tools/tool.ts';
-import { noTerminal } from './terminal.ts';
+import { unknownTerminal } from './terminal.ts';
 
 /** A living owner accepts a message within this time. After it, the owner has not received the message. */
-const ACCEPTED_MS = 2_000;
+const ACCEPT_LIMIT_MS = 2_000;
 /** How much longer than the wait itself an answer may take once the message was accepted. */
-const ANSWER_MS = 5_000;
+const ANSWER_GRACE_MS = 5_000;
 
 export interface WriteRequest {
   readonly sessionKey: string;
@@ -27,7 +27,7 @@ type Message =
   | { readonly kind: 'report'; readonly id: string; readonly report: TerminalReport }
   | { readonly kind: 'refused'; readonly id: string; readonly code: string; readonly message: string };
 
-type Serve = (request: WriteRequest) => Promise<TerminalReport>;
+type WriteHandler = (request: WriteRequest) => Promise<TerminalReport>;
 
 export interface TerminalLinkOptions {
   readonly backend: Pick<Backend, 'clock' | 'terminals' | 'mailboxOf'>;
@@ -37,29 +37,29 @@ export interface TerminalLinkOptions {
 
 export class TerminalLink {
   readonly #options: TerminalLinkOptions;
-  readonly #mail: WorkerMailbox;
-  readonly #waiting = new Map<string, (message: Message) => void>();
+  readonly #mailbox: WorkerMailbox;
+  readonly #pendingReplies = new Map<string, (message: Message) => void>();
   /** Recent request ids, so that a request cannot be replayed. The value is the time at which the request would be refused as late. */
   readonly #recentIds = new Map<string, number>();
   readonly #owned = new Map<string, string>();
-  #serve: Serve = async ({ terminalId }) => {
-    throw noTerminal(terminalId);
+  #handleWrite: WriteHandler = async ({ terminalId }) => {
+    throw unknownTerminal(terminalId);
   };
   #renewal: NodeJS.Timeout | undefined;
 
   constructor(options: TerminalLinkOptions) {
     this.#options = options;
-    this.#mail = options.backend.mailboxOf(options.workerId);
+    this.#mailbox = options.backend.mailboxOf(options.workerId);
   }
 
-  serve(serve: Serve): void {
-    this.#serve = serve;
+  onWrite(onWrite: WriteHandler): void {
+    this.#handleWrite = onWrite;
   }
 
   // The owner's side
 
   /** Publishes this worker as the terminal's owner. */
-  async hold(terminalId: string, sessionKey: string): Promise<void> {
+  async register(terminalId: string, sessionKey: string): Promise<void> {
     const { backend, workerId } = this.#options;
     this.#open();
     this.#owned.set(terminalId, sessionKey);
@@ -73,7 +73,7 @@ export class TerminalLink {
       backend.terminals.hold(terminalId, { workerId, sessionKey }).catch(onError);
   }
 
-  drop(terminalId: string): void {
+  unregister(terminalId: string): void {
     const { backend, onError } = this.#options;
     if (this.#owned.delete(terminalId)) backend.terminals.drop(terminalId).catch(onError);
   }
@@ -81,14 +81,14 @@ export class TerminalLink {
   async #answer(request: Extract<Message, { kind: 'write' }>): Promise<void> {
     const { sessionKey, terminalId, chars, waitMs, id, from, notAfterMs } = request;
     if (this.#isStale(id, notAfterMs)) return;
-    const answer = await this.#serve({ sessionKey, terminalId, chars, waitMs }).then(
+    const answer = await this.#handleWrite({ sessionKey, terminalId, chars, waitMs }).then(
       (report): Message => ({ kind: 'report', id, report }),
       (error: unknown): Message => {
         const { code, message } = error as { readonly code?: string; readonly message: string };
         return { kind: 'refused', id, code: code ?? 'TOOL_FAILED', message };
       },
     );
-    await this.#mail.send(from, answer);
+    await this.#mailbox.send(from, answer);
   }
 
   #isStale(id: string, notAfterMs: number): boolean {
@@ -107,28 +107,28 @@ export class TerminalLink {
     const owner = await backend.terminals.find(request.terminalId);
     // A record of this very worker belongs to a terminal that has just ended.
     if (owner === undefined || owner.sessionKey !== request.sessionKey || owner.workerId === workerId)
-      throw noTerminal(request.terminalId);
+      throw unknownTerminal(request.terminalId);
     this.#open();
     const id = randomUUID();
     const reply = Promise.withResolvers<Message>();
     // An abort may reject the promise before anything awaits it.
     reply.promise.catch(() => undefined);
-    this.#waiting.set(id, reply.resolve);
+    this.#pendingReplies.set(id, reply.resolve);
     const onAbort = () => reply.reject(signal.reason);
     signal.addEventListener('abort', onAbort, { once: true });
     try {
-      const notAfterMs = backend.clock.now() + ACCEPTED_MS;
+      const notAfterMs = backend.clock.now() + ACCEPT_LIMIT_MS;
       const message: Message = { kind: 'write', id, from: workerId, notAfterMs, ...request };
-      const withdraw = await withUnknownEffect(this.#mail.send(owner.workerId, message), request.terminalId);
-      const earlyAnswer = await within(reply.promise, ACCEPTED_MS);
+      const withdraw = await withUnknownEffect(this.#mailbox.send(owner.workerId, message), request.terminalId);
+      const earlyAnswer = await withTimeout(reply.promise, ACCEPT_LIMIT_MS);
       const undelivered = earlyAnswer === undefined && (await withUnknownEffect(withdraw(), request.terminalId));
       const answer =
         earlyAnswer ??
-        (undelivered ? 'undelivered' : await within(reply.promise, request.waitMs + ANSWER_MS)) ??
+        (undelivered ? 'undelivered' : await withTimeout(reply.promise, request.waitMs + ANSWER_GRACE_MS)) ??
         'silent';
       return reportOf(answer, request.terminalId);
     } finally {
-      this.#waiting.delete(id);
+      this.#pendingReplies.delete(id);
       signal.removeEventListener('abort', onAbort);
     }
   }
@@ -137,16 +137,16 @@ export class TerminalLink {
 
   #open(): void {
     const { onError } = this.#options;
-    this.#mail.open((message) => {
+    this.#mailbox.open((message) => {
       const received = message as Message;
       if (received.kind === 'write') this.#answer(received).catch(onError);
-      else this.#waiting.get(received.id)?.(received);
+      else this.#pendingReplies.get(received.id)?.(received);
     }, onError);
   }
 
   async close(): Promise<void> {
     clearInterval(this.#renewal);
-    await this.#mail.close();
+    await this.#mailbox.close();
   }
 }
 
@@ -185,7 +185,7 @@ function reportOf(answer: Message | 'undelivered' | 'silent', terminalId: string
   }
 }
 
-async function within<T>(promise: Promise<T>, limitMs: number): Promise<T | undefined> {
+async function withTimeout<T>(promise: Promise<T>, limitMs: number): Promise<T | undefined> {
   const { promise: limit, resolve } = Promise.withResolvers<undefined>();
   const timer = setTimeout(resolve, limitMs, undefined);
   try {

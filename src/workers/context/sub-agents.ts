@@ -61,7 +61,7 @@ export class WorkerAgents {
     if (spawned === 'full') {
       // A retry of the call may find free capacity.
       await sessions.takeBack(child);
-      const open = await this.#open(sessionKey);
+      const open = await this.#openAgentIds(sessionKey);
       throw new ToolError(`This session has ${MAX_AGENTS} agents already: ${open}. Close one of them first.`, {
         code: 'TOO_MANY_AGENTS',
         nothingHappened: true,
@@ -79,7 +79,7 @@ export class WorkerAgents {
     if (existing?.parent !== sessionKey || existing.kind !== 'worker') throw sessionTaken(agentId);
   }
 
-  async #open(sessionKey: string): Promise<string> {
+  async #openAgentIds(sessionKey: string): Promise<string> {
     const { agents } = this.#backend;
     const agentIds = await agents.list(sessionKey);
     const reports = await Promise.all(agentIds.map((agentId) => agents.read(agentId, sessionKey)));
@@ -91,7 +91,7 @@ export class WorkerAgents {
   async #send({ callId, session }: AgentCaller, agentId: string, message: AgentMessage): Promise<AgentReport> {
     if (message.message !== undefined) await this.#taint(session, agentId);
     const outcome = await this.#backend.agents.tell(agentId, session.sessionKey, callId, message);
-    if (outcome === 'unknown') throw noAgent(agentId);
+    if (outcome === 'unknown') throw unknownAgent(agentId);
     if (outcome === 'closed' && message.type !== 'closed')
       throw new PawlError('NOT_FOUND', `The agent ${agentId} is closed. Spawn another one.`);
     return this.#report(session, agentId);
@@ -104,7 +104,7 @@ export class WorkerAgents {
   async #report({ sessionKey }: SessionRecord, agentId: string): Promise<AgentReport> {
     const { agents, sessions } = this.#backend;
     const report = await agents.read(agentId, sessionKey);
-    if (report === undefined) throw noAgent(agentId);
+    if (report === undefined) throw unknownAgent(agentId);
     const agent = report.output === undefined ? undefined : await sessions.read(agentId);
     return agent?.taint === undefined ? report : { ...report, tainted: true };
   }
@@ -120,6 +120,6 @@ export class WorkerAgents {
   }
 }
 
-function noAgent(agentId: string): PawlError {
+function unknownAgent(agentId: string): PawlError {
   return new PawlError('NOT_FOUND', `This session has no agent ${JSON.stringify(agentId)}.`);
 }

@@ -12,7 +12,7 @@ import type { TerminalReport, TerminalRequest, Terminals } from '../../shared/to
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Isolation } from '../sandbox/isolation.ts';
 import type { TerminalLink, WriteRequest } from './remote-terminal.ts';
-import { noTerminal, Terminal } from './terminal.ts';
+import { Terminal, unknownTerminal } from './terminal.ts';
 
 export interface TerminalLimits {
   /** The limit of one worker. */
@@ -46,7 +46,7 @@ export interface TerminalCaller {
 /** The only input for a program outside of the sandbox: the characters that end it. A shell there would take any command. */
 const CONTROL = /^[\u0003\u0004]*$/;
 
-interface HeldTerminal {
+interface OpenTerminal {
   readonly terminal: Terminal;
   readonly escalated: boolean;
   idle: NodeJS.Timeout | undefined;
@@ -55,7 +55,7 @@ interface HeldTerminal {
 export class TerminalHost {
   readonly #options: TerminalHostOptions;
   readonly #limits: TerminalLimits;
-  readonly #terminals = new Map<string, HeldTerminal>();
+  readonly #terminals = new Map<string, OpenTerminal>();
   /** Terminals that are being started. They count towards the limits already. */
   readonly #starting = new Map<string, string>();
   #closed = false;
@@ -63,7 +63,7 @@ export class TerminalHost {
   constructor(options: TerminalHostOptions) {
     this.#options = options;
     this.#limits = { ...TERMINAL_LIMITS, ...options.limits };
-    options.link?.serve((request) => this.#write(request));
+    options.link?.onWrite((request) => this.#write(request));
   }
 
   open(caller: TerminalCaller): Terminals {
@@ -85,19 +85,19 @@ export class TerminalHost {
     const sandbox = escalated ? 'off' : (this.#options.sandbox ?? 'preferred');
     signal.throwIfAborted();
     if (this.#closed) throw new PawlError('DRAINED');
-    this.#refuseTooMany(sessionKey);
+    this.#checkLimits(sessionKey);
     const id = randomBytes(8).toString('hex');
     this.#starting.set(id, sessionKey);
     let terminal: Terminal;
     try {
       // The record comes before the program starts. If Redis fails here, nothing has happened and the call may be
       // retried.
-      await link?.hold(id, sessionKey);
+      await link?.register(id, sessionKey);
       signal.throwIfAborted();
       terminal = await Terminal.start(id, sessionKey, { root, callId, env, sandbox, network }, request);
       this.#terminals.set(id, { terminal, escalated, idle: undefined });
     } catch (error) {
-      link?.drop(id);
+      link?.unregister(id);
       throw error;
     } finally {
       this.#starting.delete(id);
@@ -105,7 +105,7 @@ export class TerminalHost {
     try {
       if (this.#closed) throw new PawlError('DRAINED');
       const report = await terminal.report(request.waitMs, signal);
-      if (report.state.kind === 'ended') this.#forget(id);
+      if (report.state.kind === 'ended') this.#remove(id);
       else this.#startIdleTimer(id);
       return report;
     } catch (error) {
@@ -114,7 +114,7 @@ export class TerminalHost {
     }
   }
 
-  #refuseTooMany(sessionKey: string): void {
+  #checkLimits(sessionKey: string): void {
     const { maxTerminals, maxPerSession } = this.#limits;
     const ofSession = [...this.#terminals.values()].filter(({ terminal }) => terminal.sessionKey === sessionKey);
     const starting = [...this.#starting.values()].filter((key) => key === sessionKey).length;
@@ -130,19 +130,20 @@ export class TerminalHost {
   }
 
   async #write({ sessionKey, terminalId, chars, waitMs }: WriteRequest, signal?: AbortSignal): Promise<TerminalReport> {
-    const held = this.#terminals.get(terminalId);
-    if (held === undefined || held.terminal.sessionKey !== sessionKey) throw noTerminal(terminalId);
-    if (held.escalated && !CONTROL.test(chars))
+    const openTerminal = this.#terminals.get(terminalId);
+    if (openTerminal === undefined || openTerminal.terminal.sessionKey !== sessionKey)
+      throw unknownTerminal(terminalId);
+    if (openTerminal.escalated && !CONTROL.test(chars))
       throw new PawlError(
         'PERMISSION_DENIED',
         'A person approved this command to run outside of the sandbox, and no further input: only Ctrl-C and Ctrl-D ("\\u0003", "\\u0004") can be typed. Ask for another command with exec_command.',
       );
-    clearTimeout(held.idle);
+    clearTimeout(openTerminal.idle);
     try {
       // An ended program takes no input, but its last output can still be read.
-      if (held.terminal.running) held.terminal.write(chars);
-      const report = await held.terminal.report(waitMs, signal);
-      if (report.state.kind === 'ended') this.#forget(terminalId);
+      if (openTerminal.terminal.running) openTerminal.terminal.write(chars);
+      const report = await openTerminal.terminal.report(waitMs, signal);
+      if (report.state.kind === 'ended') this.#remove(terminalId);
       return report;
     } finally {
       this.#startIdleTimer(terminalId);
@@ -151,21 +152,21 @@ export class TerminalHost {
 
   /** Starts the idle timer. When it fires, a running terminal is ended and an ended one is forgotten. */
   #startIdleTimer(terminalId: string): void {
-    const held = this.#terminals.get(terminalId);
-    if (held === undefined) return;
-    clearTimeout(held.idle);
-    held.idle = setTimeout(() => void this.#end(terminalId), this.#limits.idleMs).unref();
+    const openTerminal = this.#terminals.get(terminalId);
+    if (openTerminal === undefined) return;
+    clearTimeout(openTerminal.idle);
+    openTerminal.idle = setTimeout(() => void this.#end(terminalId), this.#limits.idleMs).unref();
   }
 
-  #forget(terminalId: string): void {
+  #remove(terminalId: string): void {
     clearTimeout(this.#terminals.get(terminalId)?.idle);
     this.#terminals.delete(terminalId);
-    this.#options.link?.drop(terminalId);
+    this.#options.link?.unregister(terminalId);
   }
 
   async #end(terminalId: string): Promise<void> {
     const terminal = this.#terminals.get(terminalId)?.terminal;
-    this.#forget(terminalId);
+    this.#remove(terminalId);
     terminal?.kill();
     await terminal?.ended;
   }

@@ -9,7 +9,7 @@ import { openPseudoTerminal } from '../sandbox/pseudo-terminal.ts';
 import { type ProcessesOptions, prepareProgram } from './processes.ts';
 
 /** Between two reports, this many characters of the output's beginning and as many of its end are kept. */
-const KEPT_CHARACTERS = 32 * 1024;
+const MAX_CHARACTERS = 32 * 1024;
 
 const OUTPUT_GRACE_MS = 500;
 
@@ -19,7 +19,7 @@ const CTRL_D = '\u0004';
 const KILLED: TreeExit = { exitCode: null, signal: 'SIGKILL', timedOut: false };
 
 /** Programs at a terminal page, colour and redraw for people; a model reads lines. */
-const PLAIN = { TERM: 'dumb', NO_COLOR: '1', PAGER: 'cat', GIT_PAGER: 'cat' };
+const PLAIN_OUTPUT_ENV = { TERM: 'dumb', NO_COLOR: '1', PAGER: 'cat', GIT_PAGER: 'cat' };
 
 interface TerminalIdentity {
   readonly id: string;
@@ -51,7 +51,7 @@ export class Terminal {
     request: TerminalRequest,
   ): Promise<Terminal> {
     const tty = request.tty ?? true;
-    const env = { ...(tty ? PLAIN : {}), ...request.env };
+    const env = { ...(tty ? PLAIN_OUTPUT_ENV : {}), ...request.env };
     const { sandbox, launch, environment } = await prepareProgram(options, { ...request, env });
     const terminal = new Terminal({ id, sessionKey, cmd: request.argv.join(' '), tty }, (signal) => {
       const common = { environment, name: request.argv[0], timeoutMs: request.timeoutMs, signal };
@@ -154,7 +154,7 @@ export class Terminal {
    * program was not started.
    */
   async report(waitMs: number, signal?: AbortSignal): Promise<TerminalReport> {
-    await settledWithin(this.ended, waitMs, signal);
+    await waitUntilSettled(this.ended, waitMs, signal);
     if (this.#failure !== undefined) throw this.#failure;
     const { output, droppedBytes } = this.#output.take();
     const exit = this.#exit;
@@ -176,23 +176,23 @@ class Output {
   #droppedBytes = 0;
 
   add(text: string): void {
-    const beginning = this.#end === '' ? startOf(text, KEPT_CHARACTERS - this.#beginning.length) : '';
+    const beginning = this.#end === '' ? startOf(text, MAX_CHARACTERS - this.#beginning.length) : '';
     this.#beginning += beginning;
     this.#end += text.slice(beginning.length);
     // Truncating at twice the limit avoids doing so at every character.
-    if (this.#end.length > 2 * KEPT_CHARACTERS) this.#cut();
+    if (this.#end.length > 2 * MAX_CHARACTERS) this.#truncate();
   }
 
-  #cut(): void {
-    const end = endOf(this.#end, KEPT_CHARACTERS);
+  #truncate(): void {
+    const end = endOf(this.#end, MAX_CHARACTERS);
     this.#droppedBytes += Buffer.byteLength(this.#end.slice(0, this.#end.length - end.length));
     this.#end = end;
   }
 
   take(): { readonly output: string; readonly droppedBytes: number } {
-    if (this.#end.length > KEPT_CHARACTERS) this.#cut();
+    if (this.#end.length > MAX_CHARACTERS) this.#truncate();
     const droppedBytes = this.#droppedBytes;
-    const mark = droppedBytes === 0 ? '' : `\n[truncated: ${droppedBytes} bytes are left out here]\n`;
+    const mark = droppedBytes === 0 ? '' : `\n[truncated: ${droppedBytes} bytes are missing here]\n`;
     const output = `${this.#beginning}${mark}${this.#end}`.toWellFormed();
     this.#beginning = '';
     this.#end = '';
@@ -202,7 +202,7 @@ class Output {
 }
 
 /** Resolves when `promise` has settled, or after `limitMs`. Rejects with the signal's reason. */
-async function settledWithin(promise: Promise<void>, limitMs: number, signal?: AbortSignal): Promise<void> {
+async function waitUntilSettled(promise: Promise<void>, limitMs: number, signal?: AbortSignal): Promise<void> {
   signal?.throwIfAborted();
   const { promise: limit, resolve, reject } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, limitMs);
@@ -216,9 +216,9 @@ async function settledWithin(promise: Promise<void>, limitMs: number, signal?: A
   }
 }
 
-export function noTerminal(terminalId: string): PawlError {
+export function unknownTerminal(terminalId: string): PawlError {
   return new PawlError(
     'NOT_FOUND',
-    `This session has no terminal ${JSON.stringify(terminalId)}: it has ended, was left alone for too long, or its worker has stopped. Start the command again.`,
+    `This session has no terminal ${JSON.stringify(terminalId)}: it has ended, was idle for too long, or its worker has stopped. Start the command again.`,
   );
 }

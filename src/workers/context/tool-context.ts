@@ -155,20 +155,20 @@ function toolLog(
 ): ToolContext['log'] {
   const { callId, envelope, running } = attempt;
   const fields = { callId, toolName: envelope.toolName, sessionKey, ...traceField(traceparent) };
-  let cached: { readonly of: unknown; readonly secrets: readonly string[] } | undefined;
-  const redacted = (message: string, more?: object): [fields: object, message: string] => {
-    const line = toolLogLine(message, more);
-    // Few tools log. A hook may have replaced the parameters meanwhile.
-    if (cached === undefined || cached.of !== running.params)
-      cached = { of: running.params, secrets: secretsIn(allParams(attempt)) };
+  let cached: { readonly params: unknown; readonly secrets: readonly string[] } | undefined;
+  const redactLine = (message: string, extraFields?: object): [fields: object, message: string] => {
+    const line = toolLogLine(message, extraFields);
+    // Few tools log. A hook may have replaced the parameters.
+    if (cached === undefined || cached.params !== running.params)
+      cached = { params: running.params, secrets: secretsIn(allParams(attempt)) };
     const { secrets } = cached;
     return [{ ...fields, ...redactFields(line.fields, secrets) }, redact(line.text, secrets)];
   };
   return {
-    debug: (message, more) => log.debug(...redacted(message, more)),
-    info: (message, more) => log.info(...redacted(message, more)),
-    warn: (message, more) => log.warn(...redacted(message, more)),
-    error: (message, more) => log.error(...redacted(message, more)),
+    debug: (message, extraFields) => log.debug(...redactLine(message, extraFields)),
+    info: (message, extraFields) => log.info(...redactLine(message, extraFields)),
+    warn: (message, extraFields) => log.warn(...redactLine(message, extraFields)),
+    error: (message, extraFields) => log.error(...redactLine(message, extraFields)),
   };
 }
 

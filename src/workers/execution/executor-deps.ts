@@ -15,7 +15,7 @@ import type { RegisteredTool } from '../attempt/attempt-state.ts';
 import type { AttemptTraces } from '../attempt/traces.ts';
 import type { ForcedCircuits } from '../circuits/forced-circuits.ts';
 import type { NodeCircuits } from '../circuits/node-circuit.ts';
-import type { RuleFound } from '../connectors/declared-tools.ts';
+import type { PolicyLookup } from '../connectors/declared-tools.ts';
 import type { WorkerAgents } from '../context/sub-agents.ts';
 import type { TerminalHost } from '../context/terminal-host.ts';
 import type { SettlePort } from '../outcome/settle-port.ts';
@@ -29,7 +29,7 @@ export interface WorkerTools {
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
   /** The declared tool that a call was validated with, when this worker has a newer one. */
   readonly toolOf?: (request: StoredRequest) => Promise<RegisteredTool | undefined>;
-  readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
+  readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => PolicyLookup;
 }
 
 export interface CallLookups {

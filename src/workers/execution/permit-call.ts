@@ -12,7 +12,7 @@ import { firstGenerationOf } from '../../shared/store/calls/call-record.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import type { ApprovalGate } from '../approvals/approval-gate.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
-import type { RuleFound } from '../connectors/declared-tools.ts';
+import type { PolicyLookup } from '../connectors/declared-tools.ts';
 
 type Params = Readonly<Record<string, unknown>>;
 
@@ -29,7 +29,7 @@ export interface CallPermission {
 export interface CallPermitsDeps {
   readonly settings: Pick<Settings, 'policy' | 'sandbox'>;
   sessionOf(sessionKey: string): SessionFound;
-  readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
+  readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => PolicyLookup;
   /** Without a gate, a call that a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'requireApproval'>;
   /** The configured sandbox does not work in this process: programs run only after a person has approved their call. */

@@ -3,7 +3,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 
 const ALLOWED = new Set(['PATH', 'HOME', 'USER', 'LOGNAME', 'SHELL', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR']);
 const DEFAULT_PATH = '/usr/local/bin:/usr/bin:/bin';
-const NAMES_CODE =
+const CODE_LOADING_NAMES =
   /^(?:(?:LD|DYLD|PAWL)_.*|GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|LOCPATH|NLSPATH|MALLOC_TRACE|ENV|BASH_ENV|BASH_XTRACEFD|SHELLOPTS|BASHOPTS|PS4|IFS)$/;
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
@@ -25,17 +25,17 @@ export function allowedEnvironment(source: Readonly<Record<string, string | unde
  */
 export function programEnvironment(
   source: Readonly<Record<string, string | undefined>>,
-  added: Readonly<Record<string, string>> = {},
+  requested: Readonly<Record<string, string>> = {},
 ): ProgramEnvironment {
-  for (const [name, value] of Object.entries(added)) {
+  for (const [name, value] of Object.entries(requested)) {
     if (!NAME.test(name) || value.includes('\0'))
       throw new PawlError('INVALID_PARAMS', `${JSON.stringify(name)} cannot be set as an environment variable.`);
-    if (NAMES_CODE.test(name)) {
+    if (CODE_LOADING_NAMES.test(name)) {
       throw new PawlError(
         'INVALID_PARAMS',
         `${name} cannot be set here; where a program needs it, run it as ["env", "${name}=…", program].`,
       );
     }
   }
-  return { ...allowedEnvironment(source), ...added };
+  return { ...allowedEnvironment(source), ...requested };
 }

@@ -8,7 +8,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 const TRUSTED_FOLDERS = ['/usr/local/bin', '/usr/bin', '/bin', '/usr/sbin', '/sbin', '/run/current-system/sw/bin'];
 
 /** Shell builtins that models take for programs. */
-const SHELL_WORDS = new Set([
+const SHELL_BUILTINS = new Set([
   '.',
   'alias',
   'cd',
@@ -32,31 +32,31 @@ export async function findProgram(name: string, folder: string, searchPath: stri
     throw new PawlError('INVALID_PARAMS', 'The program has no name: the first element of the command is empty.');
   if (name.includes('/')) {
     const path = resolve(folder, name);
-    if (await isRunnable(path)) return path;
+    if (await isExecutable(path)) return path;
     if (await isFile(path)) throw new PawlError('PERMISSION_DENIED', `${name} is not executable.`);
     throw new PawlError('NOT_FOUND', `Program not found: ${name}.`);
   }
   // An empty or relative element of PATH would mean the workspace, where the model writes, so it is skipped.
   for (const each of searchPath.split(':').filter(isAbsolute)) {
     const path = join(each, name);
-    if (await isRunnable(path)) return path;
+    if (await isExecutable(path)) return path;
   }
   throw new PawlError('NOT_FOUND', `Program not found: ${name}.${hintFor(name)}`);
 }
 
 function hintFor(name: string): string {
-  if (SHELL_WORDS.has(name))
+  if (SHELL_BUILTINS.has(name))
     return ' It is a word of the shell: run it in one, as in ["sh", "-c", "cd src && ls"], or name the folder to start in.';
   return /\s/.test(name) ? ' Give the program and each of its arguments as separate elements.' : '';
 }
 
 /** Returns the absolute path of one of the sandbox's own programs, or undefined where it is not installed. */
 export async function findTrusted(name: string): Promise<string | undefined> {
-  for (const folder of TRUSTED_FOLDERS) if (await isRunnable(join(folder, name))) return join(folder, name);
+  for (const folder of TRUSTED_FOLDERS) if (await isExecutable(join(folder, name))) return join(folder, name);
   return undefined;
 }
 
-async function isRunnable(path: string): Promise<boolean> {
+async function isExecutable(path: string): Promise<boolean> {
   if (!(await isFile(path))) return false;
   return access(path, constants.X_OK).then(
     () => true,

@@ -25,7 +25,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { findTrusted } from './find-program.ts';
 import { processGroups } from './process-limit.ts';
 import { syscallFilter } from './syscall-filter.ts';
-import { type Confinement, UNCONFINED, viewOf } from './view.ts';
+import { type Confinement, mountArguments, UNCONFINED } from './view.ts';
 
 export const ISOLATION_MODES = ['bubblewrap', 'namespace', 'keeper', 'group'] as const;
 export type Isolation = (typeof ISOLATION_MODES)[number];
@@ -73,11 +73,11 @@ export const MARKER_VARIABLE = 'PAWL_CALL_ID';
 
 const SHELL = '/bin/sh';
 
-// "$@" begins with an absolute path, so that the shell takes it neither for a builtin nor for a function. The
-// parentheses cost no process. They keep the shell's message "Killed" out of the program's standard error.
-/** Linux, short of memory, kills a program before the worker. */
-const EXPENDABLE = '{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null';
-const PROGRAM = `( ${EXPENDABLE}; ${MARKER_VARIABLE}=$marker; export ${MARKER_VARIABLE}; exec "$@" 2>&4 3>&- 4>&- )`;
+// "$@" begins with an absolute path, so that the shell runs neither a builtin nor a function of that name. The
+// parentheses cost no process, and keep the shell's message "Killed" out of the program's standard error.
+/** When memory runs out, Linux kills a program before the worker. */
+const PREFER_OOM_KILL = '{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null';
+const PROGRAM = `( ${PREFER_OOM_KILL}; ${MARKER_VARIABLE}=$marker; export ${MARKER_VARIABLE}; exec "$@" 2>&4 3>&- 4>&- )`;
 
 const IN_NAMESPACE = `
 echo armed >&3
@@ -87,14 +87,14 @@ ${PROGRAM}
 echo "exit $?" >&3
 `;
 
-/** The number of consecutive looks, 20 ms apart, that must find nothing before the tree counts as ended. */
-const LOOKS = 3;
-const LOOKS_AFTER_KILL = 10;
+/** The number of consecutive scans, 20 ms apart, that must find nothing before the tree counts as ended. */
+const CLEAN_SCANS = 3;
+const CLEAN_SCANS_AFTER_KILL = 10;
 
 // The shell must not carry the marker, or it would sweep itself away; only the program gets it. The shell names its
-// programs by path, because PATH is the program's. While the kernel executes another program in a process, its
-// environment looks empty. The tree has ended only when several looks in a row find nothing; a find or a kill starts
-// the count again, with more looks.
+// programs by path, because PATH is the program's. While a process executes a new program, its environment looks empty
+// for a moment. So the tree has ended only when several scans in a row find nothing; a find or a kill restarts
+// the count, with more scans.
 const sweepFunction = (grep: string, sleep: string): string => `
 sweep() {
   rounds=0 clean=0 enough=$1
@@ -105,7 +105,7 @@ sweep() {
       clean=$((clean + 1))
       [ "$clean" -ge "$enough" ] && return
     else
-      clean=0 enough=${LOOKS_AFTER_KILL}
+      clean=0 enough=${CLEAN_SCANS_AFTER_KILL}
       for file in $found; do
         process=\${file#/proc/}
         kill -KILL "\${process%/environ}" 2>/dev/null
@@ -123,12 +123,12 @@ echo armed >&3
 read -r go <&3 || exit 125
 marker=$1; shift
 ${sweep}
-( read -r end <&3; sweep ${LOOKS_AFTER_KILL} ) </dev/null >/dev/null 2>&1 4>&- &
+( read -r end <&3; sweep ${CLEAN_SCANS_AFTER_KILL} ) </dev/null >/dev/null 2>&1 4>&- &
 watcher=$!
 ${PROGRAM}
 code=$?
 kill -KILL "$watcher"
-if [ "$code" -gt 128 ]; then sweep ${LOOKS_AFTER_KILL}; else sweep ${LOOKS}; fi
+if [ "$code" -gt 128 ]; then sweep ${CLEAN_SCANS_AFTER_KILL}; else sweep ${CLEAN_SCANS}; fi
 echo "exit $code" >&3
 `;
 
@@ -160,19 +160,19 @@ function hardLimits(): readonly string[] {
   return [`--data=${4 * 1024 ** 3}`, '--core=0', ...processes];
 }
 /** Root keeps these: they suffice to work on the workspace's files of any owner, and cannot undo the sandbox. */
-const KEPT_CAPABILITIES = ['CAP_DAC_OVERRIDE', 'CAP_CHOWN', 'CAP_FOWNER', 'CAP_KILL'];
+const ROOT_CAPABILITIES = ['CAP_DAC_OVERRIDE', 'CAP_CHOWN', 'CAP_FOWNER', 'CAP_KILL'];
 
 function confinement({ network }: Confinement): readonly string[] {
   return [
     ...['--unshare-pid', '--unshare-ipc', '--unshare-uts', '--die-with-parent', '--cap-drop', 'ALL'],
     // A user namespace of its own makes the processes countable. Without root, bubblewrap needs one anyway.
-    ...(process.getuid?.() === 0 ? KEPT_CAPABILITIES.flatMap((name) => ['--cap-add', name]) : ['--unshare-user-try']),
+    ...(process.getuid?.() === 0 ? ROOT_CAPABILITIES.flatMap((name) => ['--cap-add', name]) : ['--unshare-user-try']),
     ...(network ? [] : ['--unshare-net']),
     ...['--seccomp', String(FILTER_DESCRIPTOR)],
   ];
 }
 
-/** Makes the candidates of one isolation mode on this machine; none where its programs are not installed. */
+/** Creates the candidates of one isolation mode; none where its programs are not installed. */
 const CANDIDATES: { readonly [Mode in Isolation]: () => Promise<readonly Sandbox[]> } = {
   bubblewrap: bubblewrapCandidates,
   namespace: namespaceCandidates,
@@ -204,7 +204,7 @@ async function bubblewrapCandidates(): Promise<readonly Sandbox[]> {
     const confined = [
       bubblewrap,
       ...confinement(confine),
-      ...viewOf(root, folder, confine),
+      ...mountArguments(root, folder, confine),
       ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...limits, ...argv],
     ] as const;
     if (group === undefined) return { argv: confined, hasInit: true, filter };
@@ -246,16 +246,16 @@ async function keeperCandidates(): Promise<readonly Sandbox[]> {
         argv: [SHELL, '-c', superviseByMarker(sweep), 'pawl-run', marker, ...session(terminal), ...argv],
         hasInit: false,
       }),
-      sweep: (marker) => [SHELL, '-c', `marker=$1\n${sweep}\nsweep ${LOOKS}`, 'pawl-sweep', marker],
+      sweep: (marker) => [SHELL, '-c', `marker=$1\n${sweep}\nsweep ${CLEAN_SCANS}`, 'pawl-sweep', marker],
     },
   ];
 }
 
-const tried = new Map<Isolation, Promise<Sandbox | undefined>>();
+const trialResults = new Map<Isolation, Promise<Sandbox | undefined>>();
 
 /** Returns the first candidate of a mode that works here. Each process tries it once. */
-function working(isolation: Isolation, trial: Trial): Promise<Sandbox | undefined> {
-  const cached = tried.get(isolation);
+function findWorking(isolation: Isolation, trial: Trial): Promise<Sandbox | undefined> {
+  const cached = trialResults.get(isolation);
   if (cached !== undefined) return cached;
   const trialRun = (async () => {
     const root = await realpath(tmpdir());
@@ -265,9 +265,9 @@ function working(isolation: Isolation, trial: Trial): Promise<Sandbox | undefine
     }
     return undefined;
   })();
-  tried.set(isolation, trialRun);
+  trialResults.set(isolation, trialRun);
   // A trial that could not run proves nothing about the mode, so the next use tries again.
-  trialRun.catch(() => tried.delete(isolation));
+  trialRun.catch(() => trialResults.delete(isolation));
   return trialRun;
 }
 
@@ -284,7 +284,7 @@ export async function chooseSandbox(mode: 'auto' | 'unconfined' | Isolation, tri
         ? ISOLATION_MODES.filter((each) => each !== 'bubblewrap')
         : [mode];
   for (const each of isolation) {
-    const sandbox = await working(each, trial);
+    const sandbox = await findWorking(each, trial);
     if (sandbox !== undefined) return sandbox;
   }
   throw new PawlError('CONFIGURATION', `The isolation mode ${isolation.join(', ')} does not work on this machine.`);
@@ -292,6 +292,6 @@ export async function chooseSandbox(mode: 'auto' | 'unconfined' | Isolation, tri
 
 /** Lists the modes that work here, the strongest first, for `pawl doctor`. */
 export async function availableIsolation(trial: Trial): Promise<readonly Isolation[]> {
-  const results = await Promise.all(ISOLATION_MODES.map((isolation) => working(isolation, trial)));
+  const results = await Promise.all(ISOLATION_MODES.map((isolation) => findWorking(isolation, trial)));
   return ISOLATION_MODES.filter((_, index) => results[index] !== undefined);
 }

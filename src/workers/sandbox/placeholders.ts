@@ -11,7 +11,7 @@ import { join } from 'node:path';
 
 const MAX_TRIES = 20;
 const MARK = /^\.pawl-(?<host>[^ ]+) (?<processId>\d+) [0-9a-f]+$/;
-/** Whether a folder is a placeholder, by its first entry. An empty folder counts as one, because it may just be being made. */
+/** Whether a folder is a placeholder, by its first entry. An empty folder counts as one, because it may be in creation. */
 export function isPlaceholder(path: string): boolean {
   try {
     const folder = opendirSync(path);
@@ -40,12 +40,12 @@ export async function makePlaceholders(
   absent: readonly string[],
   renamedLater: readonly string[],
 ): Promise<Placeholders> {
-  const created = await Promise.all(absent.map(make));
+  const created = await Promise.all(absent.map(createPlaceholder));
   const placeholders = created.filter((each) => each !== undefined);
   return {
     paths: placeholders.map(({ path }) => path),
     remove: async () => {
-      await Promise.all([...placeholders.map(release), ...renamedLater.map(moveAway)]);
+      await Promise.all([...placeholders.map(removePlaceholder), ...renamedLater.map(renameAside)]);
     },
   };
 }
@@ -55,13 +55,13 @@ interface Placeholder {
   readonly mark: string;
 }
 
-async function make(path: string): Promise<Placeholder | undefined> {
+async function createPlaceholder(path: string): Promise<Placeholder | undefined> {
   const host = encodeURIComponent(hostname());
   const mark = join(path, `.pawl-${host} ${process.pid} ${randomBytes(6).toString('hex')}`);
   for (let tries = 0; tries < MAX_TRIES; tries += 1) {
     try {
       await mkdir(path).catch(ignore('EEXIST'));
-      await sweep(path, host);
+      await removeStaleMarks(path, host);
       await (await open(mark, 'wx')).close();
       return { path, mark };
     } catch (error) {
@@ -73,19 +73,19 @@ async function make(path: string): Promise<Placeholder | undefined> {
 }
 
 /** Removes the marks of processes of this machine that have ended. */
-async function sweep(path: string, host: string): Promise<void> {
+async function removeStaleMarks(path: string, host: string): Promise<void> {
   for (const name of await readdir(path)) {
     const { host: owner, processId } = MARK.exec(name)?.groups ?? {};
     if (owner === host && !isAlive(Number(processId))) await unlink(join(path, name)).catch(ignore('ENOENT'));
   }
 }
 
-async function release({ path, mark }: Placeholder): Promise<void> {
+async function removePlaceholder({ path, mark }: Placeholder): Promise<void> {
   await unlink(mark).catch(ignore('ENOENT'));
   await rmdir(path).catch(ignore('ENOENT', 'ENOTEMPTY', 'EEXIST', 'EBUSY', 'ENOTDIR'));
 }
 
-async function moveAway(path: string): Promise<void> {
+async function renameAside(path: string): Promise<void> {
   const stats = await lstat(path).catch(() => undefined);
   if (stats !== undefined)
     await rename(path, `${path}.aside-${randomBytes(4).toString('hex')}`).catch(ignore('ENOENT'));

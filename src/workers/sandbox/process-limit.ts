@@ -23,7 +23,7 @@ export interface ProcessGroup {
 }
 
 /** Returns a maker of groups of at most `limit` processes, or undefined where none can be made. Call it before the first run. */
-export function processGroups(limit: number, ownGroup = readOwn()): (() => ProcessGroup | undefined) | undefined {
+export function processGroups(limit: number, ownGroup = readOwnGroup()): (() => ProcessGroup | undefined) | undefined {
   for (const { line, mount } of ROOTS) {
     const path = line.exec(ownGroup)?.groups?.['path'];
     if (path === undefined) continue;
@@ -32,7 +32,7 @@ export function processGroups(limit: number, ownGroup = readOwn()): (() => Proce
       try {
         void makeGroup(parent, limit).remove();
         removeOrphans(parent);
-        return () => groupOrNone(parent, limit);
+        return () => tryMakeGroup(parent, limit);
       } catch {
         // The folder is missing or not writable, or the controller is not delegated.
       }
@@ -42,13 +42,13 @@ export function processGroups(limit: number, ownGroup = readOwn()): (() => Proce
 }
 
 /** Some kernels count a process a moment longer than its parent sees it. */
-const TRY_AGAIN_MS = 2;
+const RETRY_DELAY_MS = 2;
 const MAX_TRIES = 25;
 
 /** Groups of this worker that could not be removed in time. The next removal tries them again. */
-const leftOver = new Set<string>();
+const unremovedGroups = new Set<string>();
 
-function groupOrNone(parent: string, limit: number): ProcessGroup | undefined {
+function tryMakeGroup(parent: string, limit: number): ProcessGroup | undefined {
   try {
     return makeGroup(parent, limit);
   } catch {
@@ -57,11 +57,11 @@ function groupOrNone(parent: string, limit: number): ProcessGroup | undefined {
 }
 
 function makeGroup(parent: string, limit: number): ProcessGroup {
-  for (const folder of leftOver) remove(folder);
+  for (const folder of unremovedGroups) remove(folder);
   const folder = join(parent, `pawl-${process.pid}-${randomBytes(6).toString('hex')}`);
   mkdirSync(folder);
   try {
-    // The kernel creates this file where the controller is enabled. The flag `r+` prevents an ordinary folder from
+    // The kernel creates this file if the controller is enabled. The flag `r+` prevents an ordinary folder from
     // looking like a group.
     writeFileSync(join(folder, 'pids.max'), String(limit), { flag: 'r+' });
   } catch (error) {
@@ -71,7 +71,7 @@ function makeGroup(parent: string, limit: number): ProcessGroup {
   return {
     enter: ['/bin/sh', '-c', 'echo 0 > "$1/cgroup.procs" || exit 125; shift; exec "$@"', 'pawl-limit', folder],
     async remove() {
-      for (let tries = 0; tries < MAX_TRIES && !remove(folder); tries += 1) await sleep(TRY_AGAIN_MS);
+      for (let tries = 0; tries < MAX_TRIES && !remove(folder); tries += 1) await sleep(RETRY_DELAY_MS);
     },
   };
 }
@@ -79,10 +79,10 @@ function makeGroup(parent: string, limit: number): ProcessGroup {
 function remove(folder: string): boolean {
   try {
     rmdirSync(folder);
-    leftOver.delete(folder);
+    unremovedGroups.delete(folder);
     return true;
   } catch {
-    leftOver.add(folder);
+    unremovedGroups.add(folder);
     return false;
   }
 }
@@ -105,7 +105,7 @@ function isAlive(processId: number): boolean {
   }
 }
 
-function readOwn(): string {
+function readOwnGroup(): string {
   try {
     return readFileSync('/proc/self/cgroup', 'utf8');
   } catch {

@@ -53,7 +53,7 @@ export interface Tree {
 type RunEnd =
   | { readonly kind: 'exited'; readonly status: number }
   /** This worker killed the tree. */
-  | { readonly kind: 'cut'; readonly why: 'time limit' | 'abort' }
+  | { readonly kind: 'killed'; readonly cause: 'time limit' | 'abort' }
   /** Another process killed the supervisor, so that the program's end was not reported. */
   | { readonly kind: 'lost'; readonly code: number | null; readonly signal: NodeJS.Signals | null }
   | { readonly kind: 'not started'; readonly error?: NodeJS.ErrnoException };
@@ -66,19 +66,19 @@ export function startTree(sandbox: Sandbox, request: TreeRequest): Tree {
   try {
     request.signal.throwIfAborted();
     launch = sandbox.launch(request.launch);
-    child = start(sandbox, launch, request);
+    child = spawnProgram(sandbox, launch, request);
   } catch (error) {
     void clean();
     throw error;
   }
   const { promise: armed, resolve: onArmed } = Promise.withResolvers<void>();
-  const ended = cleanedUp(treeEnd({ sandbox, launch, child }, request, onArmed), clean).finally(onArmed);
+  const ended = withCleanup(superviseTree({ sandbox, launch, child }, request, onArmed), clean).finally(onArmed);
   // A caller that only reads the streams must not crash through an unhandled rejection.
   ended.catch(() => undefined);
   return { stdin: child.stdin, stdout: child.stdout, stderr: child.stdio[4] as Duplex | null, armed, ended };
 }
 
-async function cleanedUp(end: Promise<TreeExit>, clean: () => Promise<unknown>): Promise<TreeExit> {
+async function withCleanup(end: Promise<TreeExit>, clean: () => Promise<unknown>): Promise<TreeExit> {
   try {
     return await end;
   } finally {
@@ -92,16 +92,16 @@ interface StartedTree {
   readonly child: Child;
 }
 
-async function treeEnd(started: StartedTree, request: TreeRequest, onArmed: () => void): Promise<TreeExit> {
+async function superviseTree(started: StartedTree, request: TreeRequest, onArmed: () => void): Promise<TreeExit> {
   const { sandbox, child } = started;
   const { signal, name } = request;
   const diagnosis = collectOutput(child.stderr, MAX_DIAGNOSIS_BYTES);
-  const ending = await endOf(started, request, onArmed);
-  if (sandbox.isolation === 'group') await groupEnd(child.pid);
+  const ending = await waitForEnd(started, request, onArmed);
+  if (sandbox.isolation === 'group') await waitForGroupEnd(child.pid);
   if (ending.kind !== 'exited' && sandbox.sweep !== undefined) await sweep(sandbox.sweep(request.launch.marker));
-  if (ending.kind === 'not started') throw couldNotStart(sandbox, name, ending.error, diagnosis().text);
-  if (ending.kind === 'cut' && ending.why === 'abort') throw signal.reason;
-  return { ...exitOf(ending), timedOut: ending.kind === 'cut' };
+  if (ending.kind === 'not started') throw startError(sandbox, name, ending.error, diagnosis().text);
+  if (ending.kind === 'killed' && ending.cause === 'abort') throw signal.reason;
+  return { ...exitOf(ending), timedOut: ending.kind === 'killed' };
 }
 
 function exitOf(ending: Exclude<RunEnd, { kind: 'not started' }>): { exitCode: number | null; signal: string | null } {
@@ -111,7 +111,7 @@ function exitOf(ending: Exclude<RunEnd, { kind: 'not started' }>): { exitCode: n
       const signal = Object.entries(constants.signals).find(([, number]) => number + 128 === ending.status)?.[0];
       return { exitCode: ending.status, signal: signal ?? null };
     }
-    case 'cut':
+    case 'killed':
       return { exitCode: null, signal: 'SIGKILL' };
     case 'lost':
       return { exitCode: ending.code, signal: ending.signal };
@@ -119,47 +119,47 @@ function exitOf(ending: Exclude<RunEnd, { kind: 'not started' }>): { exitCode: n
 }
 
 /** Talks with the supervisor, kills at the time limit and on abort, and waits until the tree has ended. */
-async function endOf(
+async function waitForEnd(
   { child, launch }: StartedTree,
   { timeoutMs, signal }: TreeRequest,
   onArmed: () => void,
 ): Promise<RunEnd> {
-  const line = child.stdio[3] as Duplex;
+  const channel = child.stdio[3] as Duplex;
   const closed = Promise.withResolvers<void>();
   let timeLimit: NodeJS.Timeout | undefined;
-  let patience: NodeJS.Timeout | undefined;
+  let waitTimer: NodeJS.Timeout | undefined;
   let isArmed = false;
-  let knownEnd: RunEnd | undefined;
+  let runEnd: RunEnd | undefined;
 
   const limitWait = (graceMs: number): void => {
-    clearTimeout(patience);
-    patience = setTimeout(() => {
+    clearTimeout(waitTimer);
+    waitTimer = setTimeout(() => {
       killGroup(child);
       closed.resolve();
     }, graceMs);
   };
-  const cut = (why: 'time limit' | 'abort'): void => {
-    if (knownEnd !== undefined) return;
-    knownEnd = { kind: 'cut', why };
-    killTree(child, line, launch);
+  const killBecause = (cause: 'time limit' | 'abort'): void => {
+    if (runEnd !== undefined) return;
+    runEnd = { kind: 'killed', cause };
+    killTree(child, channel, launch);
     limitWait(KILL_GRACE_MS);
   };
-  const onAbort = (): void => cut('abort');
+  const onAbort = (): void => killBecause('abort');
   signal.addEventListener('abort', onAbort, { once: true });
-  listen(line, (message) => {
-    if (knownEnd !== undefined) return;
+  readMessages(channel, (message) => {
+    if (runEnd !== undefined) return;
     if (message === 'armed') {
       isArmed = true;
       onArmed();
-      line.write('go\n');
-      if (timeoutMs !== undefined) timeLimit = setTimeout(cut, Math.min(timeoutMs, MAX_TIMER_MS), 'time limit');
+      channel.write('go\n');
+      if (timeoutMs !== undefined) timeLimit = setTimeout(killBecause, Math.min(timeoutMs, MAX_TIMER_MS), 'time limit');
     } else if (message.startsWith('exit ')) {
-      knownEnd = { kind: 'exited', status: Number(message.slice('exit '.length)) };
+      runEnd = { kind: 'exited', status: Number(message.slice('exit '.length)) };
       limitWait(KILL_GRACE_MS);
     }
   });
   child.once('error', (error) => {
-    knownEnd ??= { kind: 'not started', error };
+    runEnd ??= { kind: 'not started', error };
     closed.resolve();
   });
   child.once('exit', () => limitWait(OUTPUT_GRACE_MS));
@@ -168,16 +168,16 @@ async function endOf(
   await closed.promise;
   signal.removeEventListener('abort', onAbort);
   clearTimeout(timeLimit);
-  clearTimeout(patience);
+  clearTimeout(waitTimer);
   for (const stream of child.stdio) stream?.destroy();
   return (
-    knownEnd ?? (isArmed ? { kind: 'lost', code: child.exitCode, signal: child.signalCode } : { kind: 'not started' })
+    runEnd ?? (isArmed ? { kind: 'lost', code: child.exitCode, signal: child.signalCode } : { kind: 'not started' })
   );
 }
 
 type Child = ChildProcess & { readonly stderr: NonNullable<ChildProcess['stderr']> };
 
-function start(
+function spawnProgram(
   sandbox: Sandbox,
   launch: Launch,
   { launch: { folder }, environment, name, streams }: TreeRequest,
@@ -202,15 +202,15 @@ function start(
     filter?.end(launch.filter);
     return child;
   } catch (error) {
-    throw couldNotStart(sandbox, name, error as NodeJS.ErrnoException, '');
+    throw startError(sandbox, name, error as NodeJS.ErrnoException, '');
   }
 }
 
-function listen(line: Duplex, onMessage: (message: string) => void): void {
+function readMessages(channel: Duplex, onMessage: (message: string) => void): void {
   let rest = '';
-  line.setEncoding('utf8');
-  line.on('error', () => undefined);
-  line.on('data', (text: string) => {
+  channel.setEncoding('utf8');
+  channel.on('error', () => undefined);
+  channel.on('data', (text: string) => {
     const messages = (rest + text).split('\n');
     rest = messages.pop() ?? '';
     for (const message of messages) onMessage(message);
@@ -221,14 +221,14 @@ function listen(line: Duplex, onMessage: (message: string) => void): void {
  * Kills the init, where there is one, and not the started process. The started process ends only after the
  * kernel has ended the whole namespace, so that a settled run has left nothing behind.
  */
-function killTree(child: ChildProcess, line: Duplex, launch: Launch): void {
+function killTree(child: ChildProcess, channel: Duplex, launch: Launch): void {
   if (launch.hasInit) {
     const inits = childrenOf(child.pid);
     for (const init of inits) killProcess(init);
     // The init may just be starting. The kernel lets no new member of a group escape a signal to the group.
     if (inits.length === 0) killGroup(child);
   }
-  line.destroy();
+  channel.destroy();
 }
 
 function childrenOf(processId: number | undefined): readonly number[] {
@@ -240,7 +240,7 @@ function childrenOf(processId: number | undefined): readonly number[] {
 }
 
 /** A killed group ends a moment after its shell. The wait is bounded: where nothing reaps orphans, a zombie keeps its group alive. */
-async function groupEnd(processId: number | undefined): Promise<void> {
+async function waitForGroupEnd(processId: number | undefined): Promise<void> {
   const deadlineMs = performance.now() + OUTPUT_GRACE_MS;
   while (processId !== undefined && performance.now() < deadlineMs) {
     try {
@@ -273,7 +273,7 @@ function sweep(argv: readonly [string, ...string[]]): Promise<void> {
   });
 }
 
-function couldNotStart(
+function startError(
   sandbox: Sandbox,
   name: string,
   error: NodeJS.ErrnoException | undefined,

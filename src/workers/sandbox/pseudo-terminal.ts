@@ -8,7 +8,7 @@ import { missingPackages } from '../../shared/errors/optional-packages.ts';
 const COLUMNS = 120;
 const ROWS = 40;
 /** The delay before the rest of a partial write is tried again. No event reports that the program has read. */
-const OFFER_AGAIN_MS = 10;
+const RETRY_WRITE_MS = 10;
 
 export interface PseudoTerminal {
   /** The program's output. It ends, or fails with EIO, when no program holds the other end. */
@@ -33,7 +33,7 @@ export function openPseudoTerminal(): PseudoTerminal {
   const output = new ReadStream(master);
   return {
     output,
-    input: inputThrough(output, master),
+    input: nonBlockingInput(output, master),
     programEnd: slave,
     releaseProgramEnd: () => closeSync(slave),
   };
@@ -43,9 +43,9 @@ export function openPseudoTerminal(): PseudoTerminal {
  * The stream's own write blocks the whole worker until the program reads. This one writes what the terminal accepts
  * and tries the rest later. The descriptor belongs to the output, and is never used after that has been destroyed.
  */
-function inputThrough(output: ReadStream, master: number): Writable {
+function nonBlockingInput(output: ReadStream, master: number): Writable {
   let retryTimer: NodeJS.Timeout | undefined;
-  const published = (chunk: Buffer, done: () => void): void => {
+  const writeChunk = (chunk: Buffer, done: () => void): void => {
     let written: number;
     try {
       written = output.destroyed ? chunk.length : writeSync(master, chunk);
@@ -54,10 +54,10 @@ function inputThrough(output: ReadStream, master: number): Writable {
       written = (error as NodeJS.ErrnoException).code === 'EAGAIN' ? 0 : chunk.length;
     }
     if (written === chunk.length) done();
-    else retryTimer = setTimeout(published, OFFER_AGAIN_MS, chunk.subarray(written), done);
+    else retryTimer = setTimeout(writeChunk, RETRY_WRITE_MS, chunk.subarray(written), done);
   };
   return new Writable({
-    write: (chunk: Buffer, _encoding, done) => published(chunk, done),
+    write: (chunk: Buffer, _encoding, done) => writeChunk(chunk, done),
     destroy(error, done) {
       clearTimeout(retryTimer);
       output.destroy();

@@ -29,7 +29,7 @@ interface Rule {
 }
 
 const EPERM = 1;
-/** Libraries react to it by using the older call of the same purpose. */
+/** Libraries react to it by falling back to the older system call. */
 const ENOSYS = 38;
 const AF_UNIX = 1;
 const AF_VSOCK = 40;
@@ -48,12 +48,12 @@ const createsSetId = (flags: number): Rule => ({
     ],
   ],
 });
-const newUsers: Rule = { errno: EPERM, when: [[{ argument: 0, hasAnyOf: CLONE_NEWUSER }]] };
+const createsUserNamespace: Rule = { errno: EPERM, when: [[{ argument: 0, hasAnyOf: CLONE_NEWUSER }]] };
 
 const RULES = {
   socket: { errno: EPERM, when: [[{ argument: 0, equals: AF_UNIX }], [{ argument: 0, equals: AF_VSOCK }]] },
-  clone: newUsers,
-  unshare: newUsers,
+  clone: createsUserNamespace,
+  unshare: createsUserNamespace,
   // Its arguments lie in memory, which a filter cannot read.
   clone3: { errno: ENOSYS },
   openat2: { errno: ENOSYS },
@@ -114,30 +114,30 @@ const SYSTEM_CALLS: Readonly<Partial<Record<NodeJS.Architecture, SystemCalls>>> 
 type Instruction = readonly [code: number, whenTrue: number, whenFalse: number, value: number];
 
 const load = (offset: number): Instruction => [0x20, 0, 0, offset];
-const answer = (value: number): Instruction => [0x06, 0, 0, value];
-const refuse = (errno: number): Instruction => answer(0x0005_0000 | errno);
-const ALLOW = answer(0x7fff_0000);
+const returnValue = (value: number): Instruction => [0x06, 0, 0, value];
+const refuse = (errno: number): Instruction => returnValue(0x0005_0000 | errno);
+const ALLOW = returnValue(0x7fff_0000);
 const EQUALS = 0x15;
 const AT_LEAST = 0x35;
 const HAS_ANY_OF = 0x45;
 
-const NUMBER_AT = 0;
-const ARCHITECTURE_AT = 4;
+const NUMBER_OFFSET = 0;
+const ARCHITECTURE_OFFSET = 4;
 /** The offset of an argument's lower half, on machines that store it first. */
-const argumentAt = (index: number): number => 16 + 8 * index;
+const argumentOffset = (index: number): number => 16 + 8 * index;
 
 /** Returns the filter for this machine's architecture, or undefined where Pawl has none. */
 export function syscallFilter(architecture: NodeJS.Architecture = process.arch): Buffer | undefined {
   const calls = SYSTEM_CALLS[architecture];
   if (calls === undefined) return undefined;
   const instructions: readonly Instruction[] = [
-    load(ARCHITECTURE_AT),
+    load(ARCHITECTURE_OFFSET),
     [EQUALS, 1, 0, calls.architecture],
     // System calls of another architecture have other numbers.
     refuse(EPERM),
     ...(calls.foreignBit === undefined
       ? []
-      : [load(NUMBER_AT), [AT_LEAST, 0, 1, calls.foreignBit] as const, refuse(ENOSYS)]),
+      : [load(NUMBER_OFFSET), [AT_LEAST, 0, 1, calls.foreignBit] as const, refuse(ENOSYS)]),
     ...Object.entries(calls.numbers).flatMap(([name, number]) =>
       instructionsFor(RULES[name as keyof typeof RULES], number),
     ),
@@ -158,13 +158,14 @@ function instructionsFor({ errno, when = [[]] }: Rule, number: number): readonly
     const body = [
       ...tests.flatMap((test, index) => {
         // Jumps past the remaining tests and the refusal.
-        const past = 2 * (tests.length - index - 1) + 1;
+        const jumpOffset = 2 * (tests.length - index - 1) + 1;
         const { argument, equals, hasAnyOf = 0 } = test;
-        const compare: Instruction = equals === undefined ? [HAS_ANY_OF, 0, past, hasAnyOf] : [EQUALS, 0, past, equals];
-        return [load(argumentAt(argument)), compare];
+        const compare: Instruction =
+          equals === undefined ? [HAS_ANY_OF, 0, jumpOffset, hasAnyOf] : [EQUALS, 0, jumpOffset, equals];
+        return [load(argumentOffset(argument)), compare];
       }),
       refuse(errno),
     ];
-    return [load(NUMBER_AT), [EQUALS, 0, body.length, number] as const, ...body];
+    return [load(NUMBER_OFFSET), [EQUALS, 0, body.length, number] as const, ...body];
   });
 }

@@ -30,9 +30,9 @@ const EMPTY_FOLDERS = ['/tmp', '/var/tmp', '/run'];
 /** Through these, root could change the kernel's settings. */
 const KERNEL_SETTINGS = ['sys', 'sysrq-trigger', 'irq', 'bus'].map((name) => `/proc/${name}`);
 
-export function viewOf(root: string, folder: string, confine: Confinement): readonly string[] {
+export function mountArguments(root: string, folder: string, confine: Confinement): readonly string[] {
   const { hidden, readOnly, unusable, programs } = confine;
-  const fixed = [...hidden, ...readOnly, ...unusable].filter((path) => path.startsWith(join(root, '/')));
+  const protectedPaths = [...hidden, ...readOnly, ...unusable].filter((path) => path.startsWith(join(root, '/')));
   const mounts: readonly Mount[] = [
     { path: '/', arguments: ['--ro-bind', '/', '/'] },
     { path: '/dev', arguments: ['--dev', '/dev'] },
@@ -42,12 +42,14 @@ export function viewOf(root: string, folder: string, confine: Confinement): read
     ...programs.map((path) => ({ path, arguments: ['--ro-bind-try', path, path] })),
     { path: root, arguments: ['--bind', root, root] },
     // A program that renamed a folder on the way would reach its protected content; a mount point cannot be renamed.
-    ...fixed.flatMap((path) => foldersBetween(root, path)).map((path) => ({ path, arguments: ['--bind', path, path] })),
+    ...protectedPaths
+      .flatMap((path) => foldersBetween(root, path))
+      .map((path) => ({ path, arguments: ['--bind', path, path] })),
     ...readOnly.map((path) => ({ path, arguments: ['--ro-bind', path, path] })),
     ...hidden.map(hide),
     ...unusable.map((path) => ({ path, arguments: ['--tmpfs', path, '--remount-ro', path] })),
   ];
-  return [...inOrder(mounts), ...['--setenv', 'TMPDIR', '/tmp', '--chdir', folder]];
+  return [...sortedArguments(mounts), ...['--setenv', 'TMPDIR', '/tmp', '--chdir', folder]];
 }
 
 function hide(path: string): Mount {
@@ -56,13 +58,13 @@ function hide(path: string): Mount {
 }
 
 /** Sorts shallow paths first. Of several mounts of one path the last one, the strictest, remains. */
-function inOrder(mounts: readonly Mount[]): readonly string[] {
+function sortedArguments(mounts: readonly Mount[]): readonly string[] {
   const byPath = new Map(mounts.map((mount) => [mount.path, mount]));
   const depth = ({ path }: Mount) => path.split('/').filter(Boolean).length;
   return [...byPath.values()].sort((one, other) => depth(one) - depth(other)).flatMap((mount) => mount.arguments);
 }
 
 function foldersBetween(root: string, path: string): readonly string[] {
-  const above = dirname(path);
-  return above === root ? [] : [...foldersBetween(root, above), above];
+  const parent = dirname(path);
+  return parent === root ? [] : [...foldersBetween(root, parent), parent];
 }

@@ -5,7 +5,7 @@ import { AGENT_STATES, type AgentReport, hasAnswered } from '../../shared/tools/
 const DEFAULT_WAIT_MS = 30_000;
 const MAX_WAIT_MS = 300_000;
 /** The call also checks by itself at this interval, because the process that should resume it may have died. */
-const LOOK_MS = 10_000;
+const POLL_MS = 10_000;
 const MAX_MESSAGE = 65_536;
 
 const agent = z.object({
@@ -17,9 +17,9 @@ const agent = z.object({
 });
 const agentId = z.string().min(1).max(256).describe('The id that spawn_agent returned.');
 
-const shape = ({ agentId: id, tainted: _, ...report }: AgentReport) => ({ id, ...report });
+const toOutput = ({ agentId: id, tainted: _, ...report }: AgentReport) => ({ id, ...report });
 const result = (report: AgentReport) => ({
-  output: shape(report),
+  output: toOutput(report),
   display: `${report.agentId}: ${report.state}`,
   tainted: report.tainted === true,
 });
@@ -89,14 +89,14 @@ export const wait = defineBaseTool({
   output: z.object({ agents: z.array(agent), timed_out: z.boolean() }),
   // A waiting call holds no worker: the agents' answers resume it.
   async ready({ ids, timeout_ms: timeoutMs }, ctx, waitedMs) {
-    const leftMs = timeoutMs - waitedMs;
-    if (leftMs <= 0 || (await ctx.agents.haveAnswered(ids))) return { ready: true };
-    return { ready: false, againInMs: Math.min(leftMs, LOOK_MS) };
+    const remainingMs = timeoutMs - waitedMs;
+    if (remainingMs <= 0 || (await ctx.agents.haveAnswered(ids))) return { ready: true };
+    return { ready: false, againInMs: Math.min(remainingMs, POLL_MS) };
   },
   async run({ ids }, ctx) {
     const reports = await ctx.agents.look(ids);
     return {
-      output: { agents: reports.map(shape), timed_out: !reports.some(({ state }) => hasAnswered(state)) },
+      output: { agents: reports.map(toOutput), timed_out: !reports.some(({ state }) => hasAnswered(state)) },
       display: reports.map((report) => `${report.agentId}: ${report.state}`).join(', '),
       tainted: reports.some((report) => report.tainted === true),
     };

@@ -11,7 +11,7 @@ import { counted } from './lib/phrases.ts';
 import { hashOf, readText } from './lib/text-file.ts';
 import { editsFiles } from './lib/tool-presets.ts';
 
-const CHANGED = ['added', 'modified', 'deleted', 'moved'] as const;
+const CHANGE_KINDS = ['added', 'modified', 'deleted', 'moved'] as const;
 const ARTIFACT_KINDS = {
   added: 'file-created',
   modified: 'file-modified',
@@ -21,7 +21,7 @@ const ARTIFACT_KINDS = {
 
 type Update = Extract<FilePatch, { readonly kind: 'update' }>;
 
-const MAY_BE_REMOVED = ['RESULT_TOO_LARGE', 'PERMISSION_DENIED', 'INVALID_PARAMS'];
+const REMOVABLE_DESPITE = ['RESULT_TOO_LARGE', 'PERMISSION_DENIED', 'INVALID_PARAMS'];
 
 /** Tool `apply_patch`. Its effects are `probe`: after a crash the files themselves show whether the patch was applied. */
 export const applyPatch = defineBaseTool({
@@ -46,7 +46,7 @@ export const applyPatch = defineBaseTool({
     files: z.array(
       z.object({
         path: z.string(),
-        change: z.enum(CHANGED),
+        change: z.enum(CHANGE_KINDS),
         movedTo: z.string().optional().describe('The new path of a moved file.'),
       }),
     ),
@@ -61,10 +61,10 @@ export const applyPatch = defineBaseTool({
     // A patch that can be applied has not been applied: an added file would exist, a removed one be gone, a changed
     // line be different. A patch that fits several places was refused if it ran. The probe finds it applicable, and
     // its next attempt refuses it.
-    const todo = await changesOf(patches, ctx, 'take-first').catch(() => undefined);
-    const isDone = await endStates(patches, ctx);
-    if (todo !== undefined && !isDone) return { state: 'not-done' };
-    return todo === undefined && isDone ? { state: 'done', result: resultOf(patches) } : { state: 'unknown' };
+    const pendingChanges = await changesOf(patches, ctx, 'take-first').catch(() => undefined);
+    const isDone = await looksApplied(patches, ctx);
+    if (pendingChanges !== undefined && !isDone) return { state: 'not-done' };
+    return pendingChanges === undefined && isDone ? { state: 'done', result: resultOf(patches) } : { state: 'unknown' };
   },
   preview: ({ patch }) => {
     const { output } = resultOf(parsePatch(patch));
@@ -91,7 +91,7 @@ async function changesOf(
       changes.push({ kind: 'remove', path: patch.path, ...(await expectedOf(patch.path, ctx)) });
       continue;
     }
-    const { content, hash } = await updated(patch, ctx, secondPlace);
+    const { content, hash } = await updatedContent(patch, ctx, secondPlace);
     if (patch.moveTo === undefined) {
       changes.push({ kind: 'write', path: patch.path, content, expected: hash, ...modeOf(patch) });
     } else {
@@ -107,17 +107,21 @@ async function changesOf(
     }
   }
   // A patch that removes a file and adds it again, or the like, is ambiguous.
-  const twice = changes.map(({ path }) => path).find((path, index, paths) => paths.indexOf(path) !== index);
-  if (twice !== undefined)
+  const duplicatePath = changes.map(({ path }) => path).find((path, index, paths) => paths.indexOf(path) !== index);
+  if (duplicatePath !== undefined)
     throw new PawlError(
       'INVALID_PARAMS',
-      `${JSON.stringify(twice)} is changed twice; give all its hunks under one "*** Update File".`,
+      `${JSON.stringify(duplicatePath)} is changed twice; give all its hunks under one "*** Update File".`,
     );
   return changes;
 }
 
 /** Returns the updated content of a file, and the hash of the old one. Without hunks the file need not be text. */
-async function updated({ path, moveTo, hunks, isExecutable }: Update, ctx: ToolContext, secondPlace: SecondPlace) {
+async function updatedContent(
+  { path, moveTo, hunks, isExecutable }: Update,
+  ctx: ToolContext,
+  secondPlace: SecondPlace,
+) {
   if (hunks.length === 0) {
     const bytes = await ctx.workspace.read(path);
     return { content: bytes, hash: hashOf(bytes) };
@@ -138,13 +142,13 @@ async function expectedOf(path: string, ctx: ToolContext): Promise<{ readonly ex
   try {
     return { expected: hashOf(await ctx.workspace.read(path)) };
   } catch (error) {
-    if (error instanceof PawlError && MAY_BE_REMOVED.includes(error.code)) return {};
+    if (error instanceof PawlError && REMOVABLE_DESPITE.includes(error.code)) return {};
     throw error;
   }
 }
 
 /** Whether every file looks as if the patch had been applied: its new lines are there, and its removed lines are not. */
-async function endStates(patches: readonly FilePatch[], ctx: ToolContext): Promise<boolean> {
+async function looksApplied(patches: readonly FilePatch[], ctx: ToolContext): Promise<boolean> {
   for (const patch of patches) {
     const path = patch.kind === 'update' ? (patch.moveTo ?? patch.path) : patch.path;
     const text = await readText(path, ctx).then(
@@ -154,7 +158,7 @@ async function endStates(patches: readonly FilePatch[], ctx: ToolContext): Promi
     if (patch.kind === 'delete' ? text !== undefined : text === undefined) return false;
     if (patch.kind === 'add' && text !== patch.content) return false;
     if (patch.kind !== 'update' || text === undefined) continue;
-    const undone = patch.hunks.map(({ lines, noLineEnd: _noLineEnd, ...hunk }) => ({
+    const reversed = patch.hunks.map(({ lines, noLineEnd: _noLineEnd, ...hunk }) => ({
       ...hunk,
       noLineEnd: false,
       lines: lines.map((line) => ({
@@ -163,7 +167,7 @@ async function endStates(patches: readonly FilePatch[], ctx: ToolContext): Promi
       })),
     }));
     try {
-      applyHunks(path, text, undone, 'take-first');
+      applyHunks(path, text, reversed, 'take-first');
     } catch {
       return false;
     }

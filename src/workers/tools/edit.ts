@@ -9,7 +9,7 @@ import { editsFiles } from './lib/tool-presets.ts';
 
 const MAX_NAMED_LINES = 10;
 /** The most places that all edits of one call replace. */
-const MAX_PLACES = 1_000_000;
+const MAX_REPLACEMENTS = 1_000_000;
 /** The longest content of an edited file: a longer one could not be read again. */
 const MAX_LENGTH = 16 * 1024 * 1024;
 /** How often an edit starts over because another writer changed the file. */
@@ -76,7 +76,7 @@ export const edit = defineBaseTool({
           'PRECONDITION_FAILED',
           `${JSON.stringify(path)} has changed since it was read (its hash is ${hash}); nothing was changed. Read it again.`,
         );
-      const { content, lines } = replaced(path, text, edits);
+      const { content, lines } = applyEdits(path, text, edits);
       try {
         await ctx.workspace.write(path, content, { expected: hash });
       } catch (error) {
@@ -99,7 +99,7 @@ export const edit = defineBaseTool({
     if (hash === params.expected_hash) return { state: 'not-done' };
     const resolved = edits.map((edit) => {
       const to = edit.new_string;
-      return { old: isFound(text, edit.old_string), fresh: to !== '' && isFound(text, to), deletes: to === '' };
+      return { old: occursIn(text, edit.old_string), fresh: to !== '' && occursIn(text, to), deletes: to === '' };
     });
     if (resolved.every(({ old, fresh }) => old && !fresh)) return { state: 'not-done' };
     if (resolved.every(({ old, fresh, deletes }) => !old && (fresh || deletes))) {
@@ -120,7 +120,7 @@ export const edit = defineBaseTool({
     const { text } = await readText(params.path, ctx);
     return {
       summary: `Edit ${params.path}${scope}`,
-      details: ctx.diff(params.path, text, replaced(params.path, text, edits).content),
+      details: ctx.diff(params.path, text, applyEdits(params.path, text, edits).content),
     };
   },
 });
@@ -139,12 +139,12 @@ function editsOf(params: {
   readonly edits?: readonly Edit[] | undefined;
 }): readonly Edit[] {
   const { old_string: oldText, new_string: newText, edits } = params;
-  const wrong = (path: string, message: string): PawlError =>
+  const invalid = (path: string, message: string): PawlError =>
     new PawlError('INVALID_PARAMS', `${path} ${message}.`, { issues: [{ path, message }] });
   if (edits !== undefined && (oldText !== undefined || newText !== undefined))
-    throw wrong('edits', 'cannot be given together with old_string and new_string');
-  if (edits === undefined && oldText === undefined) throw wrong('old_string', 'is required, unless edits is given');
-  if (edits === undefined && newText === undefined) throw wrong('new_string', 'is required, unless edits is given');
+    throw invalid('edits', 'cannot be given together with old_string and new_string');
+  if (edits === undefined && oldText === undefined) throw invalid('old_string', 'is required, unless edits is given');
+  if (edits === undefined && newText === undefined) throw invalid('new_string', 'is required, unless edits is given');
   const list = edits ?? [{ old_string: oldText ?? '', new_string: newText ?? '', replace_all: params.replace_all }];
   if (list.some((edit) => edit.old_string === edit.new_string))
     throw new PawlError('INVALID_PARAMS', 'new_string is the same as old_string: there is nothing to change.');
@@ -152,31 +152,31 @@ function editsOf(params: {
 }
 
 /** The new content, and the line of each replaced place. */
-function replaced(path: string, text: string, edits: readonly Edit[]): { content: string; lines: readonly number[] } {
+function applyEdits(path: string, text: string, edits: readonly Edit[]): { content: string; lines: readonly number[] } {
   let content = text;
   const lines: number[] = [];
   edits.forEach((edit, index) => {
-    const places = placesIn(content, edit);
-    const which = edits.length === 1 ? '' : `Edit ${index + 1} of ${edits.length}: `;
-    if (places.length === 0) {
-      const head = `${which}old_string was found 0 times in ${JSON.stringify(path)}; nothing was changed.`;
-      const expected = formsIn(content, edit.old_string).at(-1) ?? '';
+    const replacements = findReplacements(content, edit);
+    const label = edits.length === 1 ? '' : `Edit ${index + 1} of ${edits.length}: `;
+    if (replacements.length === 0) {
+      const head = `${label}old_string was found 0 times in ${JSON.stringify(path)}; nothing was changed.`;
+      const expected = lineEndForms(content, edit.old_string).at(-1) ?? '';
       throw new PawlError('PRECONDITION_FAILED', `${head} ${explainNoMatch(content, expected)}`);
     }
-    const positions = places.map(({ at }) => at);
+    const positions = replacements.map(({ index }) => index);
     if (positions.length > 1 && !edit.replace_all)
-      throw new PawlError('PRECONDITION_FAILED', which + explainSeveral(path, content, positions));
-    if (lines.length + positions.length > MAX_PLACES)
-      throw tooMuch(`${which}one call replaces at most ${MAX_PLACES} places`);
-    if (places.reduce((length, { from, to }) => length + to.length - from.length, content.length) > MAX_LENGTH)
-      throw tooMuch(`${which}${JSON.stringify(path)} would have more than ${MAX_LENGTH} characters`);
-    for (const line of linesAt(content, positions)) lines.push(line);
+      throw new PawlError('PRECONDITION_FAILED', label + explainManyMatches(path, content, positions));
+    if (lines.length + positions.length > MAX_REPLACEMENTS)
+      throw limitError(`${label}one call replaces at most ${MAX_REPLACEMENTS} places`);
+    if (replacements.reduce((length, { from, to }) => length + to.length - from.length, content.length) > MAX_LENGTH)
+      throw limitError(`${label}${JSON.stringify(path)} would have more than ${MAX_LENGTH} characters`);
+    for (const line of lineNumbersOf(content, positions)) lines.push(line);
     // This is not String.replace, in which "$&" in the new text would have a meaning.
     let end = 0;
     const pieces: string[] = [];
-    for (const { at, from, to } of places) {
-      pieces.push(content.slice(end, at), to);
-      end = at + from.length;
+    for (const { index, from, to } of replacements) {
+      pieces.push(content.slice(end, index), to);
+      end = index + from.length;
     }
     content = pieces.join('') + content.slice(end);
   });
@@ -185,44 +185,48 @@ function replaced(path: string, text: string, edits: readonly Edit[]): { content
   return { content: keepsMark ? BYTE_ORDER_MARK + content.replace(/^\ufeff+/, '') : content, lines };
 }
 
-function tooMuch(reason: string): PawlError {
+function limitError(reason: string): PawlError {
   return new PawlError('INVALID_PARAMS', `${reason}; nothing was changed.`);
 }
 
-function isFound(content: string, text: string): boolean {
-  return [text, inCrLf(text)].some((form) => placesOf(content, form, 1).length > 0);
+function occursIn(content: string, text: string): boolean {
+  return [text, withCrLf(text)].some((form) => placesOf(content, form, 1).length > 0);
 }
 
 interface Replacement {
-  readonly at: number;
+  readonly index: number;
   readonly from: string;
   readonly to: string;
 }
 
 /** The places of the old text in ascending order, each with its replacement. */
-function placesIn(
+function findReplacements(
   content: string,
-  { old_string: oldText, new_string: newText, replace_all: all }: Edit,
+  { old_string: oldText, new_string: newText, replace_all: replaceAll }: Edit,
 ): Replacement[] {
-  const lineEndAt = lineEndsOf(content);
-  const newForms = { '\n': newText, '\r\n': inCrLf(newText) };
-  const places = formsIn(content, oldText).flatMap((from) =>
-    placesOf(content, from, MAX_PLACES + 1, all ? 'skip' : 'count')
+  const lineEndAt = lineEndChooser(content);
+  const newForms = { '\n': newText, '\r\n': withCrLf(newText) };
+  const replacements = lineEndForms(content, oldText).flatMap((from) =>
+    placesOf(content, from, MAX_REPLACEMENTS + 1, replaceAll ? 'skip' : 'count')
       // Half of a CR LF is no line end, and half of an emoji no character.
-      .filter((at) => !(from.startsWith('\n') && content[at - 1] === '\r'))
-      .filter((at) => [at, at + from.length].every((end) => boundaryAt(content, end) === end))
-      .map((at) => ({ at, from, to: from === oldText ? newForms[lineEndAt(at, from)] : newForms['\r\n'] })),
+      .filter((index) => !(from.startsWith('\n') && content[index - 1] === '\r'))
+      .filter((index) => [index, index + from.length].every((end) => boundaryAt(content, end) === end))
+      .map((index) => ({
+        index,
+        from,
+        to: from === oldText ? newForms[lineEndAt(index, from)] : newForms['\r\n'],
+      })),
   );
-  return places.sort((one, other) => one.at - other.at);
+  return replacements.sort((one, other) => one.index - other.index);
 }
 
 /** The forms in which a text may occur in a file. Models write line feeds and mean the line ends of the file, which may mix both kinds. */
-function formsIn(content: string, text: string): readonly string[] {
+function lineEndForms(content: string, text: string): readonly string[] {
   const keepsLineEnds = text.includes('\r') || !text.includes('\n') || !content.includes('\r\n');
-  return keepsLineEnds ? [text] : [text, inCrLf(text)];
+  return keepsLineEnds ? [text] : [text, withCrLf(text)];
 }
 
-function inCrLf(text: string): string {
+function withCrLf(text: string): string {
   return text.replaceAll(/\r?\n/g, '\r\n');
 }
 
@@ -230,19 +234,19 @@ function inCrLf(text: string): string {
  * Returns a function that chooses the line ends for ascending places of a text. A text without line ends follows its
  * own line, else the line above; a text with line ends is used as given.
  */
-function lineEndsOf(content: string): (at: number, text: string) => '\n' | '\r\n' {
-  const last = content.includes('\r\n') ? content.lastIndexOf('\n') : -1;
-  let next = 0;
-  return (at, text) => {
-    if (last === -1 || /[\r\n]/.test(text)) return '\n';
-    const end = at + text.length;
-    if (next < end && end <= last) next = content.indexOf('\n', end);
-    return content[(end <= last ? next : last) - 1] === '\r' ? '\r\n' : '\n';
+function lineEndChooser(content: string): (index: number, text: string) => '\n' | '\r\n' {
+  const lastLineEnd = content.includes('\r\n') ? content.lastIndexOf('\n') : -1;
+  let nextLineEnd = 0;
+  return (index, text) => {
+    if (lastLineEnd === -1 || /[\r\n]/.test(text)) return '\n';
+    const end = index + text.length;
+    if (nextLineEnd < end && end <= lastLineEnd) nextLineEnd = content.indexOf('\n', end);
+    return content[(end <= lastLineEnd ? nextLineEnd : lastLineEnd) - 1] === '\r' ? '\r\n' : '\n';
   };
 }
 
 /** The lines of ascending positions, found in one pass. */
-function linesAt(content: string, positions: readonly number[]): number[] {
+function lineNumbersOf(content: string, positions: readonly number[]): number[] {
   let line = 1;
   let lineEnd = content.indexOf('\n');
   return positions.map((position) => {
@@ -251,8 +255,8 @@ function linesAt(content: string, positions: readonly number[]): number[] {
   });
 }
 
-function explainSeveral(path: string, content: string, positions: readonly number[]): string {
-  const lines = linesAt(content, positions.slice(0, MAX_NAMED_LINES));
-  const more = positions.length > MAX_NAMED_LINES ? ' and more' : '';
-  return `old_string was found ${positions.length} times in ${JSON.stringify(path)}, at lines ${lines.join(', ')}${more}; nothing was changed. Take more of the lines around it into old_string to make it unique, or set replace_all to true.`;
+function explainManyMatches(path: string, content: string, positions: readonly number[]): string {
+  const lines = lineNumbersOf(content, positions.slice(0, MAX_NAMED_LINES));
+  const suffix = positions.length > MAX_NAMED_LINES ? ' and more' : '';
+  return `old_string was found ${positions.length} times in ${JSON.stringify(path)}, at lines ${lines.join(', ')}${suffix}; nothing was changed. Take more of the lines around it into old_string to make it unique, or set replace_all to true.`;
 }

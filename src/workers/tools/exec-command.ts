@@ -64,14 +64,14 @@ export const execCommand = defineBaseTool({
     });
     return terminalResult(oneLine(cmd), report);
   },
-  preview: ({ cmd, workdir, shell, ...asked }) => ({
-    summary: `Run ${oneLine(cmd)} in a terminal${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(asked)}`,
+  preview: ({ cmd, workdir, shell, ...escalationParams }) => ({
+    summary: `Run ${oneLine(cmd)} in a terminal${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(escalationParams)}`,
     details: `${shell}: ${cmd}`,
   }),
 });
 
 export function terminalResult(
-  what: string,
+  label: string,
   { output, droppedBytes, state }: TerminalReport,
 ): ToolResult<z.output<typeof terminalOutput>> {
   const running = state.kind === 'running';
@@ -90,7 +90,7 @@ export function terminalResult(
       timed_out: !running && state.timedOut,
       truncated_bytes: droppedBytes,
     },
-    display: `${what}: ${ending}`,
+    display: `${label}: ${ending}`,
     success: running || state.exitCode === 0,
   };
 }

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
-import { atMost, folder } from './lib/parameters.ts';
+import { folder, limitParameter } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
 /** The files are found in order of name and then sorted by time of change, so the search collects far more of them than a call asks for. */
-const MAX_FOUND = 100_000;
+const MAX_COLLECTED = 100_000;
 
 export const glob = defineBaseTool({
   name: 'glob',
@@ -23,14 +23,14 @@ export const glob = defineBaseTool({
       .boolean()
       .default(false)
       .describe('Find hidden files too, and those that .gitignore leaves out.'),
-    limit: atMost('files', 200, 5_000),
+    limit: limitParameter('files', 200, 5_000),
   }),
   output: z.object({
     files: z.array(z.string()).describe('Paths relative to the workspace root.'),
     truncated: z.boolean(),
   }),
   async run({ pattern, path, include_ignored: includeIgnored, limit }, ctx) {
-    const matches = await ctx.workspace.search({ path, glob: pattern, includeIgnored, limit: MAX_FOUND });
+    const matches = await ctx.workspace.search({ path, glob: pattern, includeIgnored, limit: MAX_COLLECTED });
     const sorted = [...matches.files].sort((a, b) => b.modifiedAtMs - a.modifiedAtMs || (a.path < b.path ? -1 : 1));
     const files = sorted.slice(0, limit).map((file) => file.path);
     const truncated = matches.truncated || sorted.length > limit;

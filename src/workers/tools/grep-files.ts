@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
-import { atMost, folder } from './lib/parameters.ts';
+import { folder, limitParameter } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
@@ -34,7 +34,7 @@ export const grepFiles = defineBaseTool({
       .enum(['lines', 'files'])
       .default('lines')
       .describe('"files" gives only the paths of the files with a match.'),
-    limit: atMost('matches', 100, 2_000),
+    limit: limitParameter('matches', 100, 2_000),
   }),
   output: z.object({
     files: z.array(z.string()).describe('Files with a match, relative to the workspace root.'),

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { ToolContext, WorkspaceEntry } from '../../shared/tools/tool.ts';
-import { atMost, folder } from './lib/parameters.ts';
+import { folder, limitParameter } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
@@ -25,7 +25,7 @@ export const listDir = defineBaseTool({
       .default(1)
       .describe(`How many levels to list, 1 to ${MAX_DEPTH}. Default 1: the folder itself.`),
     offset: z.int().min(0).default(0).describe('How many entries to leave out, to go on after a cut list.'),
-    limit: atMost('entries', 200, 2_000),
+    limit: limitParameter('entries', 200, 2_000),
   }),
   output: z.object({
     path: z.string(),
@@ -41,13 +41,13 @@ export const listDir = defineBaseTool({
     truncated: z.boolean().describe('Whether there are more: go on with offset.'),
   }),
   async run({ path, depth, offset, limit }, ctx) {
-    const wanted = offset + limit;
-    const found: WorkspaceEntry[] = [];
+    const endOffset = offset + limit;
+    const collected: WorkspaceEntry[] = [];
     // One entry more than requested shows whether there are more.
-    await collect(ctx, { path, depth, enough: wanted + 1, found });
-    const entries = found.slice(offset, wanted);
+    await collect(ctx, { path, depth, maxEntries: endOffset + 1, collected });
+    const entries = collected.slice(offset, endOffset);
     return {
-      output: { path, entries, truncated: found.length > wanted },
+      output: { path, entries, truncated: collected.length > endOffset },
       display: `Listed ${counted(entries.length, 'entry', 'entries')} of ${path}`,
     };
   },
@@ -56,16 +56,16 @@ export const listDir = defineBaseTool({
 interface Collection {
   readonly path: string;
   readonly depth: number;
-  readonly enough: number;
-  readonly found: WorkspaceEntry[];
+  readonly maxEntries: number;
+  readonly collected: WorkspaceEntry[];
 }
 
-async function collect(ctx: ToolContext, { path, depth, enough, found }: Collection): Promise<void> {
+async function collect(ctx: ToolContext, { path, depth, maxEntries, collected }: Collection): Promise<void> {
   for (const each of await ctx.workspace.list(path)) {
-    if (found.length >= enough) return;
-    found.push(each);
+    if (collected.length >= maxEntries) return;
+    collected.push(each);
     // A folder can disappear, or become a link out of the workspace, while it is being listed.
     if (each.kind === 'directory' && depth > 1)
-      await collect(ctx, { path: each.path, depth: depth - 1, enough, found }).catch(() => undefined);
+      await collect(ctx, { path: each.path, depth: depth - 1, maxEntries, collected }).catch(() => undefined);
   }
 }

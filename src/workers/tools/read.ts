@@ -11,7 +11,7 @@ import { readsFiles } from './lib/tool-presets.ts';
 
 const DEFAULT_LINES = 2_000;
 const MAX_BYTES = 256 * 1024;
-const LISTED_NAMES = 40;
+const MAX_LISTED_NAMES = 40;
 
 export const read = defineBaseTool({
   name: 'read',
@@ -52,7 +52,7 @@ export const read = defineBaseTool({
     hash: z.string().describe('SHA-256 of the whole file, for expected_hash of edit and write.'),
   }),
   async run({ path, offset, limit, line_numbers: numbered }, ctx) {
-    const bytes = await ctx.workspace.read(path).catch((error: unknown) => explain(error, path, ctx));
+    const bytes = await ctx.workspace.read(path).catch((error: unknown) => explainPathError(error, path, ctx));
     const image = imageTypeOf(bytes);
     const utf16 = utf16Of(bytes);
     if (image !== undefined || (utf16 === undefined && isBinary(bytes))) {
@@ -72,9 +72,10 @@ export const read = defineBaseTool({
     }
     const first = (offset ?? 1) - 1;
     const selected = lines.slice(first, first + (limit ?? DEFAULT_LINES));
-    const { kept, cutBytes } = withinBytes(selected);
-    const endLine = lines.length === 0 ? 0 : first + kept.length;
-    const truncated = cutBytes > 0 || kept.length < selected.length || (limit === undefined && endLine < lines.length);
+    const { returnedLines, cutBytes } = limitBytes(selected);
+    const endLine = lines.length === 0 ? 0 : first + returnedLines.length;
+    const truncated =
+      cutBytes > 0 || returnedLines.length < selected.length || (limit === undefined && endLine < lines.length);
     const mark = truncated
       ? `\n[truncated: lines ${first + 1} to ${endLine} of ${lines.length}${cutBytes > 0 ? `, ${cutBytes} bytes of these lines left out` : ''}; go on with offset ${endLine + 1}]\n`
       : '';
@@ -82,12 +83,14 @@ export const read = defineBaseTool({
     const warning = isLossy
       ? '\n[not UTF-8: bytes that are no text are shown as \ufffd, and edit refuses this file]\n'
       : '';
-    const count = kept.length;
+    const count = returnedLines.length;
     return {
       output: {
         path,
         content:
-          (numbered ? kept.map((line, index) => `${first + index + 1}\t${line}`) : kept).join('') + mark + warning,
+          (numbered ? returnedLines.map((line, index) => `${first + index + 1}\t${line}`) : returnedLines).join('') +
+          mark +
+          warning,
         startLine: lines.length === 0 ? 0 : first + 1,
         endLine,
         totalLines: lines.length,
@@ -106,27 +109,27 @@ function linesOf(text: string): string[] {
 }
 
 /** Returns as many whole lines as fit. A first line that is too long by itself is cut, so that every call makes progress. */
-function withinBytes(lines: readonly string[]): { kept: string[]; cutBytes: number } {
-  const kept: string[] = [];
+function limitBytes(lines: readonly string[]): { returnedLines: string[]; cutBytes: number } {
+  const returnedLines: string[] = [];
   let bytes = 0;
   for (const line of lines) {
     const length = Buffer.byteLength(line);
     if (bytes + length > MAX_BYTES) {
-      if (kept.length > 0) return { kept, cutBytes: 0 };
+      if (returnedLines.length > 0) return { returnedLines, cutBytes: 0 };
       const start = Buffer.from(line).subarray(0, MAX_BYTES);
       return {
-        kept: [new TextDecoder('utf-8', { ignoreBOM: true }).decode(start, { stream: true })],
+        returnedLines: [new TextDecoder('utf-8', { ignoreBOM: true }).decode(start, { stream: true })],
         cutBytes: length - MAX_BYTES,
       };
     }
-    kept.push(line);
+    returnedLines.push(line);
     bytes += length;
   }
-  return { kept, cutBytes: 0 };
+  return { returnedLines, cutBytes: 0 };
 }
 
 /** Adds the folder's content to errors that a look at it would help to correct. */
-async function explain(error: unknown, path: string, ctx: ToolContext): Promise<never> {
+async function explainPathError(error: unknown, path: string, ctx: ToolContext): Promise<never> {
   if (!(error instanceof PawlError) || (error.code !== 'NOT_FOUND' && error.code !== 'INVALID_PARAMS')) throw error;
   const folder = error.code === 'NOT_FOUND' ? path.split('/').slice(0, -1).join('/') || '.' : path;
   const entries = await ctx.workspace.list(folder).catch(() => undefined);
@@ -134,8 +137,8 @@ async function explain(error: unknown, path: string, ctx: ToolContext): Promise<
   const names = entries.map((entry) => `${entry.path.split('/').at(-1)}${entry.kind === 'directory' ? '/' : ''}`);
   const similar = error.code === 'NOT_FOUND' ? nearest(path.split('/').at(-1) ?? '', names) : [];
   const listed =
-    names.slice(0, LISTED_NAMES).join(', ') +
-    (names.length > LISTED_NAMES ? ` and ${names.length - LISTED_NAMES} more` : '');
+    names.slice(0, MAX_LISTED_NAMES).join(', ') +
+    (names.length > MAX_LISTED_NAMES ? ` and ${names.length - MAX_LISTED_NAMES} more` : '');
   const hint =
     similar.length > 0
       ? `Did you mean ${similar.join(' or ')}?`

@@ -51,8 +51,8 @@ export const shellCommand = defineBaseTool({
       success: exitCode === 0,
     };
   },
-  preview: ({ command, workdir, ...asked }) => ({
-    summary: `Run ${oneLine(command)}${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(asked)}`,
+  preview: ({ command, workdir, ...escalationParams }) => ({
+    summary: `Run ${oneLine(command)}${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(escalationParams)}`,
     details: command,
   }),
 });

@@ -59,16 +59,16 @@ export const shell = defineBaseTool({
         stderr: markTruncated(stderr, truncated.stderrBytes),
         truncated,
       },
-      display: `Ran ${shown(command)}: ${describeExit(result, timeoutMs)}, ${result.durationMs} ms`,
+      display: `Ran ${formatCommand(command)}: ${describeExit(result, timeoutMs)}, ${result.durationMs} ms`,
     };
   },
-  preview: ({ command, cwd: folder, workdir = folder, stdin, ...asked }) => ({
-    summary: `Run ${shown(command)}${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(asked)}`,
+  preview: ({ command, cwd: folder, workdir = folder, stdin, ...escalationParams }) => ({
+    summary: `Run ${formatCommand(command)}${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(escalationParams)}`,
     details: JSON.stringify({ command, workdir, stdin }, undefined, 2),
   }),
 });
 
 /** Formats the command for people: ambiguous words are quoted, control characters escaped. */
-function shown(command: readonly string[]): string {
+function formatCommand(command: readonly string[]): string {
   return clipped(command.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : JSON.stringify(word))).join(' '));
 }

@@ -4,7 +4,7 @@ import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { decodeDocument } from '../../shared/util/text/charset.ts';
 import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
-import { baseOf, type ReadablePage, readable, stripped } from './lib/web-page.ts';
+import { baseUrl, type ReadablePage, readable, stripTags } from './lib/web-page.ts';
 
 /** The limit on the decompressed body. */
 const MAX_BYTES = 4 * 1024 * 1024;
@@ -129,7 +129,7 @@ async function readText(
   // The cut may have gone through a character.
   const source = truncated ? decoded.replace(/\ufffd{1,3}$/, '') : decoded;
   if (response.ok) return { source, contentType, truncated };
-  const text = HTML.test(contentType) ? stripped(source) : source;
+  const text = HTML.test(contentType) ? stripTags(source) : source;
   const quoted = isText ? `: ${startOf(text.replaceAll(/\s+/g, ' ').trim(), MAX_ERROR_LENGTH)}` : '';
   throw Object.assign(new Error(`${response.url} answered ${response.status}${quoted}`), {
     status: response.status,
@@ -162,7 +162,7 @@ function emptyReason(html: string, url: string): string {
   const [, target = ''] = /url=\s*["']?([^"'>\s]+)/i.exec(tag) ?? [];
   const [, base] =
     /<base\b[^>]{0,200}?\shref\s*=\s*["']?([^"'>\s]{1,2000})/i.exec(html.slice(0, MAX_HEAD_LENGTH)) ?? [];
-  const from = baseOf(base, url);
+  const from = baseUrl(base, url);
   if (target !== '' && URL.canParse(target, from))
     return `[empty: the page sends its readers on to ${new URL(target, from).href}]`;
   return '[empty: the page has no text, unless its scripts make some in a browser]';

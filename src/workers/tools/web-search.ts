@@ -93,12 +93,12 @@ export const webSearch = defineBaseTool({
 });
 
 function notConfigured(config: Readonly<Record<string, unknown>>, error?: z.ZodError): PawlError {
-  const missing =
+  const hint =
     'Set tools.web_search.config in pawl.config: { "provider": "searxng", "baseUrl": … }, or "brave" or "tavily" with "apiKey".';
   if (Object.keys(config).length === 0)
-    return new PawlError('CONFIGURATION', `No search engine is configured. ${missing}`);
-  const what =
+    return new PawlError('CONFIGURATION', `No search engine is configured. ${hint}`);
+  const problem =
     error?.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('; ') ??
     'baseUrl or apiKey is missing';
-  return new PawlError('CONFIGURATION', `The search engine is not usable: ${what}. ${missing}`);
+  return new PawlError('CONFIGURATION', `The search engine is not usable: ${problem}. ${hint}`);
 }

@@ -38,9 +38,9 @@ export const write = defineBaseTool({
       .write(path, content, expected === undefined ? {} : { expected })
       .catch(async (error: unknown) => {
         // A previous attempt may have written it already; the file then has the requested content.
-        const now = await ctx.workspace.read(path).catch(() => undefined);
-        if (now === undefined || hashOf(now) !== hash) throw error;
-        return { created: false, bytes: now.length };
+        const current = await ctx.workspace.read(path).catch(() => undefined);
+        if (current === undefined || hashOf(current) !== hash) throw error;
+        return { created: false, bytes: current.length };
       });
     return {
       output: { path, created, bytes, hash },
@@ -49,10 +49,10 @@ export const write = defineBaseTool({
     };
   },
   async preview({ path, content }, ctx) {
-    const before = await ctx.workspace.read(path).catch(() => undefined);
+    const existing = await ctx.workspace.read(path).catch(() => undefined);
     return {
-      summary: `${before === undefined ? 'Create' : 'Replace'} ${path} (${Buffer.byteLength(content)} bytes)`,
-      details: ctx.diff(path, before, content),
+      summary: `${existing === undefined ? 'Create' : 'Replace'} ${path} (${Buffer.byteLength(content)} bytes)`,
+      details: ctx.diff(path, existing, content),
     };
   },
 });

@@ -13,17 +13,17 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { CommittedChange, WorkspaceChange } from '../../shared/tools/tool.ts';
 import { withFileLocks } from './file-lock.ts';
 import {
-  absent,
-  ChangedMeanwhile,
-  changedIf,
+  absentError,
   codeOf,
   confirmUnmoved,
-  entry,
+  entryPath,
   type Folder,
-  isFolder,
-  lookUp,
+  isFolderError,
+  PathChangedError,
+  pathChangedOn,
   quotePath,
-  refuseSpecial,
+  requireRegularFile,
+  statEntry,
   withLocation,
 } from './safe-path.ts';
 
@@ -31,7 +31,7 @@ const MAX_BEFORE_BYTES = 16 * 1024 * 1024;
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
 /** A change with the location of its file. */
-interface Placed {
+interface LocatedChange {
   readonly root: string;
   readonly change: WorkspaceChange;
   readonly folder: Folder;
@@ -39,7 +39,7 @@ interface Placed {
 }
 
 /** A change that is ready to be put in place, and the way to undo it. */
-interface Staged extends Placed {
+interface StagedChange extends LocatedChange {
   readonly stats: Stats | undefined;
   readonly before: Uint8Array | undefined;
   readonly temporary: string | undefined;
@@ -54,49 +54,50 @@ export async function commitWithin(
   root: string,
   changes: readonly WorkspaceChange[],
 ): Promise<readonly CommittedChange[]> {
-  return place(root, changes, []);
+  return locateAndCommit(root, changes, []);
 }
 
 /** Walks to every path in turn, so that all their folders are open while the changes are made. */
-function place(
+function locateAndCommit(
   root: string,
   rest: readonly WorkspaceChange[],
-  placed: readonly Placed[],
+  located: readonly LocatedChange[],
 ): Promise<readonly CommittedChange[]> {
   const [change, ...further] = rest;
-  if (change === undefined) return commit(placed);
+  if (change === undefined) return commit(located);
   return withLocation(
     root,
     change.path,
     // Removing a link removes the link itself; its target is another file.
     change.kind === 'write' ? 'make' : 'keep-link',
     async ({ folder, name, stats, namesFolder }) => {
-      if (name === undefined || stats?.isDirectory() || namesFolder) throw isFolder(change.path);
-      if (placed.some((other) => other.folder.path === folder.path && other.name === name))
+      if (name === undefined || stats?.isDirectory() || namesFolder) throw isFolderError(change.path);
+      if (located.some((other) => other.folder.path === folder.path && other.name === name))
         throw new PawlError('INVALID_PARAMS', `${quotePath(change.path)} is changed twice in one step.`);
-      return place(root, further, [...placed, { root, change, folder, name }]);
+      return locateAndCommit(root, further, [...located, { root, change, folder, name }]);
     },
   );
 }
 
-async function commit(placed: readonly Placed[]): Promise<readonly CommittedChange[]> {
-  const paths = placed.map(({ folder, name }) => join(folder.path, name));
+async function commit(located: readonly LocatedChange[]): Promise<readonly CommittedChange[]> {
+  const paths = located.map(({ folder, name }) => join(folder.path, name));
   return withFileLocks(paths, async () => {
-    const staged: Staged[] = [];
-    const done: Staged[] = [];
+    const staged: StagedChange[] = [];
+    const applied: StagedChange[] = [];
     try {
-      for (const each of placed) await stage(each, (item) => staged.push(item));
+      for (const each of located) await stageChange(each, (item) => staged.push(item));
       for (const item of staged) await confirmUnmoved(item.folder);
       for (const item of staged) {
-        await putInPlace(item, staged.length > 1);
-        done.push(item);
+        await applyChange(item, staged.length > 1);
+        applied.push(item);
       }
     } catch (error) {
-      for (const item of done.reverse()) await takeBack(item);
+      for (const item of applied.reverse()) await undoChange(item);
       throw error;
     } finally {
       for (const { temporary, backup } of staged)
-        for (const left of [temporary, backup]) if (left !== undefined) await unlink(left).catch(() => undefined);
+        for (const leftover of [temporary, backup])
+          if (leftover !== undefined) await unlink(leftover).catch(() => undefined);
     }
     return staged.map(({ change, stats, before }) => ({
       path: change.path,
@@ -106,28 +107,28 @@ async function commit(placed: readonly Placed[]): Promise<readonly CommittedChan
   });
 }
 
-async function stage(placed: Placed, add: (item: Staged) => void): Promise<void> {
-  const { change, folder, name } = placed;
-  const stats = await lookUp(folder, name);
+async function stageChange(located: LocatedChange, add: (item: StagedChange) => void): Promise<void> {
+  const { change, folder, name } = located;
+  const stats = await statEntry(folder, name);
   if (stats !== undefined) {
-    if (stats.isDirectory()) throw isFolder(change.path);
+    if (stats.isDirectory()) throw isFolderError(change.path);
     const isLink = stats.isSymbolicLink();
-    if (isLink && change.kind === 'write') throw new ChangedMeanwhile();
+    if (isLink && change.kind === 'write') throw new PathChangedError();
     if (!isLink) {
-      refuseSpecial(change.path, stats);
-      await access(entry(folder, name), constants.W_OK);
+      requireRegularFile(change.path, stats);
+      await access(entryPath(folder, name), constants.W_OK);
     }
-  } else if (change.kind === 'remove') throw absent(change.path);
-  const before = await compare(placed, stats);
-  const aside = () => entry(folder, `.pawl-${randomBytes(8).toString('hex')}.tmp`);
-  const temporary = change.kind === 'write' ? aside() : undefined;
-  add({ ...placed, stats, before, temporary, backup: aside() });
+  } else if (change.kind === 'remove') throw absentError(change.path);
+  const before = await checkExpected(located, stats);
+  const temporaryName = () => entryPath(folder, `.pawl-${randomBytes(8).toString('hex')}.tmp`);
+  const temporary = change.kind === 'write' ? temporaryName() : undefined;
+  add({ ...located, stats, before, temporary, backup: temporaryName() });
   if (change.kind !== 'write' || temporary === undefined) return;
-  const old = stats ?? (await modelOf(placed));
-  const mode = modeFor(change.isExecutable, old);
+  const previous = stats ?? (await templateStats(located));
+  const mode = modeFor(change.isExecutable, previous);
   const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
   try {
-    if (old !== undefined) await takeOver(handle, old, mode);
+    if (previous !== undefined) await copyOwnership(handle, previous, mode);
     await handle.writeFile(change.content);
     await handle.sync();
   } finally {
@@ -136,30 +137,30 @@ async function stage(placed: Placed, add: (item: Staged) => void): Promise<void>
 }
 
 /** An executable file may be executed by everyone who may read it. */
-function modeFor(isExecutable: boolean | undefined, old: Stats | undefined): number {
-  const mode = old === undefined ? 0o666 : old.mode & 0o777;
+function modeFor(isExecutable: boolean | undefined, previous: Stats | undefined): number {
+  const mode = previous === undefined ? 0o666 : previous.mode & 0o777;
   if (isExecutable === undefined) return mode;
   return isExecutable ? mode | ((mode & 0o444) >> 2) : mode & ~0o111;
 }
 
-function modelOf({ root, change }: Placed): Promise<Stats | undefined> | undefined {
+function templateStats({ root, change }: LocatedChange): Promise<Stats | undefined> | undefined {
   if (change.kind !== 'write' || change.like === undefined) return undefined;
   return withLocation(root, change.like, 'keep', async ({ stats }) => stats);
 }
 
 /** Returns the present bytes. Throws when the change expects other ones. */
-async function compare(
-  { root, change, folder, name }: Placed,
+async function checkExpected(
+  { root, change, folder, name }: LocatedChange,
   stats: Stats | undefined,
 ): Promise<Uint8Array | undefined> {
   const { expected } = change;
-  const changed = (what: string) =>
+  const changedError = (reason: string) =>
     new PawlError(
       'PRECONDITION_FAILED',
-      `${quotePath(change.path)} ${what}; nothing was changed. Read it again and repeat the change on what it holds now.`,
+      `${quotePath(change.path)} ${reason}; nothing was changed. Read it again and repeat the change on its present content.`,
     );
-  if (expected === 'absent' && stats !== undefined) throw changed('exists already');
-  if (expected !== undefined && expected !== 'absent' && stats === undefined) throw changed('is gone');
+  if (expected === 'absent' && stats !== undefined) throw changedError('exists already');
+  if (expected !== undefined && expected !== 'absent' && stats === undefined) throw changedError('no longer exists');
   if (stats === undefined || (expected === undefined && (stats.isSymbolicLink() || stats.size > MAX_BEFORE_BYTES)))
     return undefined;
   // The caller has read the target of the link; the target stays.
@@ -167,13 +168,13 @@ async function compare(
     ? await withLocation(root, change.path, 'keep', (target) => readBytes(target.folder, target.name ?? '.'))
     : await readBytes(folder, name);
   if (expected !== undefined && createHash('sha256').update(bytes).digest('hex') !== expected)
-    throw changed('has changed since it was read');
+    throw changedError('has changed since it was read');
   return stats.isSymbolicLink() ? undefined : bytes;
 }
 
 async function readBytes(folder: Folder, name: string): Promise<Uint8Array> {
-  const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(
-    changedIf('ELOOP', 'ENOENT'),
+  const handle = await open(entryPath(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(
+    pathChangedOn('ELOOP', 'ENOENT'),
   );
   try {
     return await handle.readFile();
@@ -183,17 +184,18 @@ async function readBytes(folder: Folder, name: string): Promise<Uint8Array> {
 }
 
 /** The new file keeps the old one's owner, where the system allows it, and gets the requested permissions whatever the umask. */
-async function takeOver(handle: FileHandle, old: Stats, mode: number): Promise<void> {
-  const own = await handle.stat();
-  if (own.uid !== old.uid || own.gid !== old.gid) await handle.chown(old.uid, old.gid).catch(() => undefined);
+async function copyOwnership(handle: FileHandle, previous: Stats, mode: number): Promise<void> {
+  const newStats = await handle.stat();
+  if (newStats.uid !== previous.uid || newStats.gid !== previous.gid)
+    await handle.chown(previous.uid, previous.gid).catch(() => undefined);
   await handle.chmod(mode);
 }
 
-async function putInPlace(
-  { change, folder, name, stats, temporary, backup }: Staged,
-  canFailLater: boolean,
+async function applyChange(
+  { change, folder, name, stats, temporary, backup }: StagedChange,
+  needsBackup: boolean,
 ): Promise<void> {
-  const target = entry(folder, name);
+  const target = entryPath(folder, name);
   if (temporary === undefined) return rename(target, backup);
   if (stats === undefined && change.expected === 'absent') {
     // A hard link is made only where nothing exists, so that writers without the lock cannot be overwritten either.
@@ -204,12 +206,12 @@ async function putInPlace(
     });
     return;
   }
-  if (stats !== undefined && canFailLater) await link(target, backup);
+  if (stats !== undefined && needsBackup) await link(target, backup);
   await rename(temporary, target);
 }
 
-async function takeBack({ folder, name, stats, backup }: Staged): Promise<void> {
-  const target = entry(folder, name);
+async function undoChange({ folder, name, stats, backup }: StagedChange): Promise<void> {
+  const target = entryPath(folder, name);
   if (stats === undefined) await unlink(target);
   else await rename(backup, target);
 }

@@ -24,15 +24,15 @@ export interface Boundary {
   readonly readOnly: readonly string[];
   /** Names below the root that do not exist and must not be created. */
   readonly absent: readonly string[];
-  /** The same of the owner's files whose placeholders would disturb: what a program creates there is renamed when it ends. */
+  /** Missing names of owner's files that cannot be placeholders. A file that a program creates there is renamed when it ends. */
   readonly renamedLater: readonly string[];
   /** Protected names below the root that are links. Nothing can be mounted over a link, so that a program could replace it. */
   readonly replaceable: readonly string[];
 }
 
 /**
- * Names of the owner's files under which an empty folder would disturb: git fails where one of the first is a folder, and
- * one without a dot would stand in every list of the workspace.
+ * Names of the owner's files that cannot be placeholders: git fails if one of the first is a folder, and a name without
+ * a dot would appear in every list of the workspace.
  */
 const RENAMED_LATER = new Set([
   ...['commondir', 'config.worktree', 'gitdir', 'HEAD'],
@@ -43,15 +43,17 @@ export async function findBoundary(root: string): Promise<Boundary> {
   const hiddenFiles = protectedFiles();
   const hidden = [...new Set([...protectedFolders(), ...realPaths(hiddenFiles.filter(exists)), ...credentials()])];
   const ownPaths = [...hiddenFiles, ...protectedCode()].filter((path) => liesIn(root, path) && path !== root);
-  const owners = await findOwnerFiles(root, ownerFilePaths());
-  const present = [...ownPaths.filter(exists), ...owners.present, ...(await linksTo(protectedCode(), root))].map(
-    followed,
-  );
+  const ownerFiles = await findOwnerFiles(root, ownerFilePaths());
+  const present = [
+    ...ownPaths.filter(exists),
+    ...ownerFiles.present,
+    ...(await hardLinksTo(protectedCode(), root)),
+  ].map(resolveLink);
   const readOnly = outermost(present.filter((path) => liesIn(root, path) && !hidden.includes(path)));
-  const missing = outermost([...ownPaths.flatMap((path) => firstMissing(root, path) ?? []), ...owners.absent]);
-  const free = missing.filter((path) => ![...readOnly, ...hidden].some((other) => liesIn(other, path)));
+  const missing = outermost([...ownPaths.flatMap((path) => firstMissing(root, path) ?? []), ...ownerFiles.absent]);
+  const uncovered = missing.filter((path) => ![...readOnly, ...hidden].some((other) => liesIn(other, path)));
   const isRenamed = (path: string) => RENAMED_LATER.has(basename(path)) && !ownPaths.some((each) => liesIn(path, each));
-  const [absent, renamedLater] = [free.filter((path) => !isRenamed(path)), free.filter(isRenamed)];
+  const [absent, renamedLater] = [uncovered.filter((path) => !isRenamed(path)), uncovered.filter(isRenamed)];
   return { hidden, readOnly, absent, renamedLater, replaceable: replaceableLinks(root) };
 }
 
@@ -68,7 +70,7 @@ function exists(path: string): boolean {
 }
 
 /** Resolves a link to its target, because nothing can be mounted over the link itself. */
-function followed(path: string): string {
+function resolveLink(path: string): string {
   try {
     return realpathSync(path);
   } catch {
@@ -93,29 +95,29 @@ function firstMissing(root: string, path: string): string | undefined {
 
 const identityOf = ({ dev, ino }: Stats): string => `${dev}:${ino}`;
 /** The linked files found below each root. They are cached, because programs in the sandbox cannot make further links to them. */
-const foundLinks = new Map<string, { readonly wanted: string; readonly paths: readonly string[] }>();
+const linkCache = new Map<string, { readonly key: string; readonly paths: readonly string[] }>();
 
 /** Finds other names of the same files below `root`: hard links, as package managers make them. */
-async function linksTo(files: readonly string[], root: string): Promise<readonly string[]> {
+async function hardLinksTo(files: readonly string[], root: string): Promise<readonly string[]> {
   const linked = files.flatMap((file) => {
     const stats = statsOf(file);
     return stats?.isFile() === true && stats.nlink > 1 ? [identityOf(stats)] : [];
   });
   if (linked.length === 0) return [];
   const linkKey = linked.toSorted().join(' ');
-  const cached = foundLinks.get(root);
-  if (cached?.wanted === linkKey) return cached.paths;
-  const paths = await filesWith(new Set(linked), root);
-  foundLinks.set(root, { wanted: linkKey, paths });
+  const cached = linkCache.get(root);
+  if (cached?.key === linkKey) return cached.paths;
+  const paths = await findByIdentity(new Set(linked), root);
+  linkCache.set(root, { key: linkKey, paths });
   return paths;
 }
 
-async function filesWith(identities: ReadonlySet<string>, folder: string): Promise<readonly string[]> {
+async function findByIdentity(identities: ReadonlySet<string>, folder: string): Promise<readonly string[]> {
   const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
   const links: string[] = [];
   for (const entry of entries) {
     const path = join(folder, entry.name);
-    if (entry.isDirectory()) links.push(...(await filesWith(identities, path)));
+    if (entry.isDirectory()) links.push(...(await findByIdentity(identities, path)));
     else if (entry.isFile()) {
       const stats = await lstat(path).catch(() => undefined);
       if (stats !== undefined && identities.has(identityOf(stats))) links.push(path);

@@ -10,7 +10,7 @@ import { liesIn } from '../../shared/util/file-path.ts';
 /** Literal specifiers of files: `from './x'`, `import './x'`, `import('./x')`, `require('./x')`, `new URL('./x', …)`. */
 const SPECIFIER = /\b(?:from|import|require|URL)\s*\(?\s*(['"`])((?:\.{1,2}\/|\/|file:)[^'"`\n]+)\1/g;
 const EXTENSIONS = ['.js', '.json', '.node', '.ts', '.mjs', '.cjs', '.mts', '.cts'];
-const IN_FOLDERS = ['package.json', ...EXTENSIONS.map((extension) => `index${extension}`)];
+const INDEX_FILES = ['package.json', ...EXTENSIONS.map((extension) => `index${extension}`)];
 const MAX_FILES = 5_000;
 const MAX_BYTES = 4 * 1_024 * 1_024;
 
@@ -20,20 +20,20 @@ const MAX_BYTES = 4 * 1_024 * 1_024;
  */
 export function codeNames(entries: readonly string[], completeFolders: readonly string[] = []): readonly string[] {
   const names = new Set<string>();
-  const read = new Set<string>();
+  const visited = new Set<string>();
   const pending = [...entries];
-  for (let file = pending.pop(); file !== undefined && read.size < MAX_FILES; file = pending.pop()) {
+  for (let file = pending.pop(); file !== undefined && visited.size < MAX_FILES; file = pending.pop()) {
     const resolved = resolve(file);
-    const { found: path = resolved, before } = resolveAsNode(resolved);
-    for (const name of before) names.add(name);
-    if (read.has(path)) continue;
-    read.add(path);
+    const { resolvedPath: path = resolved, triedNames } = resolveAsNode(resolved);
+    for (const name of triedNames) names.add(name);
+    if (visited.has(path)) continue;
+    visited.add(path);
     names.add(path);
-    for (const link of linksOnTheWay(path)) names.add(link);
+    for (const link of linksOnPath(path)) names.add(link);
     const real = existsSync(path) ? realpathSync(path) : path;
     names.add(real);
     if (completeFolders.some((folder) => liesIn(folder, real))) continue;
-    for (const name of lookedUpFor(real)) names.add(name);
+    for (const name of packageLookupNames(real)) names.add(name);
     for (const specifier of specifiersIn(real)) {
       const target = specifier.startsWith('file:') ? pathOf(specifier) : resolve(dirname(real), specifier);
       if (target !== undefined) pending.push(target);
@@ -43,21 +43,21 @@ export function codeNames(entries: readonly string[], completeFolders: readonly 
 }
 
 /** The links on a path, each with the real path of its folder. */
-export function linksOnTheWay(path: string): readonly string[] {
-  const above = dirname(path);
-  if (above === path) return [];
+export function linksOnPath(path: string): readonly string[] {
+  const parent = dirname(path);
+  if (parent === path) return [];
   const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
-  return [...linksOnTheWay(above), ...(isLink ? [join(realpathSync(above), basename(path))] : [])];
+  return [...linksOnPath(parent), ...(isLink ? [join(realpathSync(parent), basename(path))] : [])];
 }
 
 /** The names at which Node looks for packages and for a module's type. */
-export function lookedUpFor(file: string): readonly string[] {
+export function packageLookupNames(file: string): readonly string[] {
   const names: string[] = [];
-  let isDescribed = false;
+  let hasPackageJson = false;
   for (let folder = dirname(file); ; folder = dirname(folder)) {
     names.push(join(folder, 'node_modules'));
-    if (!isDescribed) names.push(join(folder, 'package.json'));
-    isDescribed ||= existsSync(join(folder, 'package.json'));
+    if (!hasPackageJson) names.push(join(folder, 'package.json'));
+    hasPackageJson ||= existsSync(join(folder, 'package.json'));
     if (dirname(folder) === folder) return names;
   }
 }
@@ -81,14 +81,14 @@ function pathOf(url: string): string | undefined {
 }
 
 /** Resolves a file as Node does. `before` are the names that Node would have preferred. */
-function resolveAsNode(target: string): { readonly found?: string; readonly before: readonly string[] } {
-  const before: string[] = [];
+function resolveAsNode(target: string): { readonly resolvedPath?: string; readonly triedNames: readonly string[] } {
+  const triedNames: string[] = [];
   const isFolder = statSync(target, { throwIfNoEntry: false })?.isDirectory() === true;
-  const inside = isFolder ? IN_FOLDERS.map((name) => join(target, name)) : [];
+  const inside = isFolder ? INDEX_FILES.map((name) => join(target, name)) : [];
   for (const candidate of [target, ...EXTENSIONS.map((extension) => target + extension), ...inside]) {
     if (statSync(candidate, { throwIfNoEntry: false })?.isFile() === true && !candidate.endsWith('package.json'))
-      return { found: candidate, before };
-    if (candidate !== target || !isFolder) before.push(candidate);
+      return { resolvedPath: candidate, triedNames };
+    if (candidate !== target || !isFolder) triedNames.push(candidate);
   }
-  return { before };
+  return { triedNames };
 }

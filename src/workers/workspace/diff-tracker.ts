@@ -28,7 +28,7 @@ export class CallChanges implements DiffTracker {
 
   changes(): readonly FileChange[] {
     return [...this.#byPath].flatMap(([path, { before, after }]) => {
-      if (same(before, after)) return [];
+      if (isSameContent(before, after)) return [];
       return [{ path, ...(before === undefined ? {} : { before }), ...(after === undefined ? {} : { after }) }];
     });
   }
@@ -37,7 +37,9 @@ export class CallChanges implements DiffTracker {
     const untilMs = performance.now() + MAX_DIFF_MS;
     return this.changes()
       .map(({ path, before, after }) =>
-        performance.now() > untilMs ? tooDifferent(...namesOf(path, before, after)) : unifiedDiff(path, before, after),
+        performance.now() > untilMs
+          ? tooDifferent(...diffNames(path, before, after))
+          : unifiedDiff(path, before, after),
       )
       .join('');
   }
@@ -52,7 +54,7 @@ export function unifiedDiff(
   before: Uint8Array | string | undefined,
   after: Uint8Array | string | undefined,
 ): string {
-  const [from, to] = namesOf(path, before, after);
+  const [from, to] = diffNames(path, before, after);
   const [oldText, newText] = [textOf(before), textOf(after)];
   if (oldText === undefined || newText === undefined) return `Binary or large files ${from} and ${to} differ\n`;
   // A diff against nothing takes no time.
@@ -63,7 +65,7 @@ export function unifiedDiff(
   return patch === undefined ? tooDifferent(from, to) : patch.slice(patch.indexOf('\n') + 1);
 }
 
-function namesOf(path: string, before: unknown, after: unknown): readonly [from: string, to: string] {
+function diffNames(path: string, before: unknown, after: unknown): readonly [from: string, to: string] {
   return [before === undefined ? '/dev/null' : `a/${path}`, after === undefined ? '/dev/null' : `b/${path}`];
 }
 
@@ -82,7 +84,7 @@ function textOf(content: Uint8Array | string | undefined): string | undefined {
   }
 }
 
-function same(a: Uint8Array | undefined, b: Uint8Array | undefined): boolean {
+function isSameContent(a: Uint8Array | undefined, b: Uint8Array | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   return Buffer.compare(a, b) === 0;
 }

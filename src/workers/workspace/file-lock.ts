@@ -11,10 +11,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ToolError } from '../../shared/errors/failure.ts';
 
 /** A lock is held for the few milliseconds of a comparison and a rename. */
-const PATIENCE_MS = 10_000;
+const LOCK_TIMEOUT_MS = 10_000;
 const hasAbstractSockets = process.platform === 'linux';
 
-const turns = new Map<string, Promise<void>>();
+const locksByPath = new Map<string, Promise<void>>();
 
 /** Holds the locks of all `paths` (real, absolute) while `use` runs. Throws a retriable error when a lock stays taken. */
 export async function withFileLocks<Value>(paths: readonly string[], use: () => Promise<Value>): Promise<Value> {
@@ -31,7 +31,7 @@ export async function withFileLocks<Value>(paths: readonly string[], use: () => 
 async function lock(path: string): Promise<() => Promise<void>> {
   if (!hasAbstractSockets) return lockInProcess(path);
   const name = `\0pawl-file-${createHash('sha256').update(path).digest('hex').slice(0, 40)}`;
-  const deadlineMs = performance.now() + PATIENCE_MS;
+  const deadlineMs = performance.now() + LOCK_TIMEOUT_MS;
   for (;;) {
     const server = await listen(name);
     if (server !== undefined) return () => new Promise((resolve) => server.close(() => resolve()));
@@ -56,12 +56,12 @@ function listen(name: string): Promise<Server | undefined> {
 }
 
 async function lockInProcess(path: string): Promise<() => Promise<void>> {
-  const before = turns.get(path);
-  const mine = Promise.withResolvers<void>();
-  turns.set(path, mine.promise);
-  await before;
+  const previous = locksByPath.get(path);
+  const own = Promise.withResolvers<void>();
+  locksByPath.set(path, own.promise);
+  await previous;
   return async () => {
-    if (turns.get(path) === mine.promise) turns.delete(path);
-    mine.resolve();
+    if (locksByPath.get(path) === own.promise) locksByPath.delete(path);
+    own.resolve();
   };
 }

@@ -16,13 +16,16 @@ const NUMBERS = /^(-?\d+)\.\.(-?\d+)(?:\.\.-?\d+)?$/;
  * folder of that literal name, because routers of web pages use such names.
  */
 export function globMatches(path: string, glob: string): boolean {
-  if (fitsAsRead(path, glob)) return true;
-  return glob.includes('[') && path.includes('[') && fitsAsRead(path, glob.replaceAll(/(?<!\\)[[\]]/g, '\\$&'));
+  if (matchesEscaped(path, glob)) return true;
+  return glob.includes('[') && path.includes('[') && matchesEscaped(path, glob.replaceAll(/(?<!\\)[[\]]/g, '\\$&'));
 }
 
-function fitsAsRead(path: string, glob: string): boolean {
+function matchesEscaped(path: string, glob: string): boolean {
   const [plainPath, plainGlob] = withoutEscapes(path, glob);
-  return fits(plainPath, plainGlob) || (HIDDEN.test(plainPath) && fits(shownNames(plainPath), shownNames(plainGlob)));
+  return (
+    matchesAtAnyDepth(plainPath, plainGlob) ||
+    (HIDDEN.test(plainPath) && matchesAtAnyDepth(withoutHiddenDots(plainPath), withoutHiddenDots(plainGlob)))
+  );
 }
 
 /** Node takes a backslash for a slash. Both sides get a stand-in for each escaped character, which means nothing to a glob. */
@@ -31,19 +34,21 @@ function withoutEscapes(path: string, glob: string): readonly [path: string, glo
   const escaped = new Set<string>();
   const plain = glob.replaceAll(/\\([\s\S])/g, (_, character: string) => {
     escaped.add(character);
-    return standIn(character);
+    return placeholder(character);
   });
-  const plainPath = [...path].map((character) => (escaped.has(character) ? standIn(character) : character)).join('');
+  const plainPath = [...path]
+    .map((character) => (escaped.has(character) ? placeholder(character) : character))
+    .join('');
   return [plainPath, plain];
 }
 
-const standIn = (character: string): string => String.fromCharCode(0xe100 + (character.charCodeAt(0) % 0x100));
+const placeholder = (character: string): string => String.fromCharCode(0xe100 + (character.charCodeAt(0) % 0x100));
 
 /** Node's wildcards never match a name that begins with a dot. The search has already decided which of those to visit. */
 const HIDDEN = /(?<=^|\/)\./;
-const shownNames = (path: string): string => path.replaceAll(new RegExp(HIDDEN, 'g'), '\uE000');
+const withoutHiddenDots = (path: string): string => path.replaceAll(new RegExp(HIDDEN, 'g'), '\uE000');
 
-function fits(path: string, glob: string): boolean {
+function matchesAtAnyDepth(path: string, glob: string): boolean {
   return nodePath.matchesGlob(path, glob) || (!glob.includes('/') && nodePath.matchesGlob(path, `**/${glob}`));
 }
 
@@ -56,22 +61,22 @@ export function normalizeGlob(glob: string): string {
     throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} matches no file: ${reason}.`);
   };
   // This comes before the alternatives are counted, because Node would read "{1..9\9}" without the backslash, too.
-  const read = glob
+  const normalized = glob
     .replaceAll(/\\([\s\S])/g, (pair, character) => (/[\w/]/.test(character) ? character : pair))
     .replace(/^(?:\.\/+)+/, '');
-  if (read.startsWith('/')) refuse('it is taken from the folder of the search, so it must not begin with "/"');
-  if (read.split('/').includes('..')) refuse('it cannot have ".."; name the folder to look in with path');
-  if (read.startsWith('!')) refuse('"!" at the beginning excludes nothing here');
-  if (read.endsWith('/')) refuse('it names folders; add "**" for the files below them');
-  refuseCostlyGlob(read);
-  return read;
+  if (normalized.startsWith('/')) refuse('it is taken from the folder of the search, so it must not begin with "/"');
+  if (normalized.split('/').includes('..')) refuse('it cannot have ".."; name the folder to look in with path');
+  if (normalized.startsWith('!')) refuse('"!" at the beginning excludes nothing here');
+  if (normalized.endsWith('/')) refuse('it names folders; add "**" for the files below them');
+  checkGlobCost(normalized);
+  return normalized;
 }
 
 /**
  * Node expands the braces of a glob without a limit, and matches the patterns with backtracking. One call with
  * "{1..99999999}" or with ten stars would block the worker. Throws `INVALID_PARAMS`.
  */
-function refuseCostlyGlob(glob: string): void {
+function checkGlobCost(glob: string): void {
   const refuse = (reason: string) => {
     throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} is too complex a glob: ${reason}.`);
   };

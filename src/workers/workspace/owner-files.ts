@@ -10,7 +10,7 @@ import { isPlaceholder } from '../sandbox/placeholders.ts';
 /** The limits of a search, in folders. It runs before every program. */
 const MAX_FOLDERS = 10_000;
 const MAX_FOLDERS_OF_REPOSITORIES = 2_000;
-const AT_A_TIME = 64;
+const CONCURRENCY = 64;
 const NOT_SEARCHED = new Set(['node_modules', '.git', '.hg']);
 const GIT_OBJECTS = /\/objects\/(?:[0-9a-f]{2}|pack|info)$/;
 
@@ -26,30 +26,31 @@ export function isOwnerFile(path: string, root: string, patterns: readonly strin
   const depth = namesOf(root).length;
   if (patterns.some((pattern) => pattern.startsWith('.git/'))) {
     if (!isFolder && (names.at(-1) === '.git' || basename(path) === BARE_HEAD)) return true;
-    if (BARE_PARTS.some((part) => liesInBareRepository(path, part))) return true;
+    if (BARE_CONTENT.some((part) => liesInBareRepository(path, part))) return true;
   }
   return patterns.some((pattern) => {
     const parts = pattern.toLowerCase().split('/');
     const start = NOT_SEARCHED.has(parts[0] ?? '') ? 0 : depth;
-    return names.some((_, from) => from >= start && begins(names.slice(from), parts));
+    return names.some((_, from) => from >= start && startsWithPattern(names.slice(from), parts));
   });
 }
 
 /** Git takes any folder with these names for a repository, and runs what its `config` says. A folder with a `.git` is none of them. */
 const BARE_HEAD = 'HEAD';
 const BARE_FOLDERS = ['objects', 'refs'];
-const BARE_PARTS = ['config', 'hooks'];
+const BARE_CONTENT = ['config', 'hooks'];
 
 function liesInBareRepository(path: string, part: string): boolean {
-  const at = `${path}/`.indexOf(`/${part}/`);
-  return at > 0 && [BARE_HEAD, ...BARE_FOLDERS].every((name) => existsSync(join(path.slice(0, at), name)));
+  const index = `${path}/`.indexOf(`/${part}/`);
+  return index > 0 && [BARE_HEAD, ...BARE_FOLDERS].every((name) => existsSync(join(path.slice(0, index), name)));
 }
 
-function begins(names: readonly string[], [first, ...rest]: readonly string[]): boolean {
+function startsWithPattern(names: readonly string[], [first, ...rest]: readonly string[]): boolean {
   if (first === undefined) return true;
-  if (first === '**') return begins(names, rest) || (names.length > 0 && begins(names.slice(1), [first, ...rest]));
-  const [name, ...further] = names;
-  return name !== undefined && (first === '*' || first === name) && begins(further, rest);
+  if (first === '**')
+    return startsWithPattern(names, rest) || (names.length > 0 && startsWithPattern(names.slice(1), [first, ...rest]));
+  const [name, ...remaining] = names;
+  return name !== undefined && (first === '*' || first === name) && startsWithPattern(remaining, rest);
 }
 
 interface FoundOwnerFiles {
@@ -60,8 +61,8 @@ interface FoundOwnerFiles {
 }
 
 /**
- * Finds the owner's files below a folder, given by its real path. Of a very large folder, the deepest part is not
- * searched: many folders must not keep the search from those that lie above them.
+ * Finds the owner's files below a folder, given by its real path. The deepest part of a very large folder is not
+ * searched: the search goes level by level, so that the limit never hides folders near the root.
  */
 export async function findOwnerFiles(root: string, patterns: readonly string[]): Promise<FoundOwnerFiles> {
   const search = new OwnerFileSearch();
@@ -71,19 +72,21 @@ export async function findOwnerFiles(root: string, patterns: readonly string[]):
     const entries = await search.list(folder);
     const present = new Set(entries.map(({ name }) => name.toLowerCase()));
     for (const pattern of patternParts)
-      if (folder === root || present.has((pattern[0] ?? '').toLowerCase())) await search.follow(folder, pattern, true);
-    if (isGit) await search.followBare(folder, folder === root);
+      if (folder === root || present.has((pattern[0] ?? '').toLowerCase()))
+        await search.matchPattern(folder, pattern, true);
+    if (isGit) await search.matchBareRepository(folder, folder === root);
     search.forget(folder);
     return entries
       .filter((entry) => entry.isDirectory() && !NOT_SEARCHED.has(entry.name))
       .map(({ name }) => join(folder, name));
   };
   let level: readonly string[] = [root];
-  for (let foldersLeft = MAX_FOLDERS; level.length > 0 && foldersLeft > 0; foldersLeft -= level.length) {
-    level = level.slice(0, foldersLeft);
+  for (let remainingFolders = MAX_FOLDERS; level.length > 0 && remainingFolders > 0; remainingFolders -= level.length) {
+    level = level.slice(0, remainingFolders);
     const next: string[] = [];
-    for (let at = 0; at < level.length; at += AT_A_TIME)
-      for (const matches of await Promise.all(level.slice(at, at + AT_A_TIME).map(searchFolder))) next.push(...matches);
+    for (let start = 0; start < level.length; start += CONCURRENCY)
+      for (const matches of await Promise.all(level.slice(start, start + CONCURRENCY).map(searchFolder)))
+        next.push(...matches);
     level = next;
   }
   return { present: [...search.present], absent: [...search.absent] };
@@ -107,35 +110,35 @@ class OwnerFileSearch {
     this.#listed.delete(folder);
   }
 
-  async follow(folder: string, [first, ...rest]: readonly string[], mayBeMissing: boolean): Promise<void> {
+  async matchPattern(folder: string, [first, ...rest]: readonly string[], recordMissing: boolean): Promise<void> {
     if (first === undefined) return void this.present.add(folder);
-    if (first === '**') return this.#followAnywhere(folder, rest);
+    if (first === '**') return this.#matchAnywhere(folder, rest);
     const entries = await this.list(folder);
     const anyName = first === '*';
     const matching = entries.filter(({ name }) => anyName || name.toLowerCase() === first.toLowerCase());
-    if (matching.length === 0 && !anyName && mayBeMissing) this.absent.add(join(folder, first));
+    if (matching.length === 0 && !anyName && recordMissing) this.absent.add(join(folder, first));
     for (const entry of matching) {
       const path = join(folder, entry.name);
       if (entry.isDirectory() && !anyName && isPlaceholder(path)) this.absent.add(path);
-      else if (entry.isDirectory()) await this.follow(path, rest, mayBeMissing && !anyName);
+      else if (entry.isDirectory()) await this.matchPattern(path, rest, recordMissing && !anyName);
       // A `.git` that is a file decides which repository lies there.
       else if (!anyName) this.present.add(path);
     }
   }
 
-  async followBare(folder: string, isRoot: boolean): Promise<void> {
+  async matchBareRepository(folder: string, isRoot: boolean): Promise<void> {
     const names = (await this.list(folder)).map(({ name }) => name);
-    if (isRoot && !names.includes('.git')) await this.follow(folder, [BARE_HEAD], true);
+    if (isRoot && !names.includes('.git')) await this.matchPattern(folder, [BARE_HEAD], true);
     if ([BARE_HEAD, ...BARE_FOLDERS].every((name) => names.includes(name)))
-      for (const part of BARE_PARTS) await this.follow(folder, [part], true);
+      for (const part of BARE_CONTENT) await this.matchPattern(folder, [part], true);
   }
 
-  /** Looks in all folders below. If there are too many, the whole folder stays as it is. */
-  async #followAnywhere(top: string, pattern: readonly string[]): Promise<void> {
+  /** Searches all folders below. If there are too many, the whole folder becomes read-only. */
+  async #matchAnywhere(top: string, pattern: readonly string[]): Promise<void> {
     const folders = [top];
     for (const folder of folders) {
       if (folders.length > MAX_FOLDERS_OF_REPOSITORIES) return void this.present.add(top);
-      await this.follow(folder, pattern, false);
+      await this.matchPattern(folder, pattern, false);
       for (const entry of await this.list(folder)) {
         const path = join(folder, entry.name);
         if (entry.isDirectory() && !GIT_OBJECTS.test(path)) folders.push(path);

@@ -41,7 +41,7 @@ export function protectOwnerFiles(paths: readonly string[]): void {
   ownerFiles = paths;
 }
 
-/** Whether `path` is a hidden file. A search asks this of every file. */
+/** Whether `path` is a hidden file. A search checks this for every file. */
 export function isProtectedFile(path: string): boolean {
   return files.has(path);
 }
@@ -89,17 +89,17 @@ export function ownerFilePaths(): readonly string[] {
  * Throws `PERMISSION_DENIED` for a name that no call may make, change or remove. `path` is real except for its last
  * name, `root` is the workspace's; `stats` describe the present file.
  */
-export function refuseReadOnly(path: string, root: string, stats: Stats | undefined, asWritten: string): void {
-  const named = JSON.stringify(asWritten);
+export function refuseReadOnly(path: string, root: string, stats: Stats | undefined, requestedPath: string): void {
+  const quotedPath = JSON.stringify(requestedPath);
   if (isProtectedCode(path) || isLinkToCode(stats))
     throw new PawlError(
       'PERMISSION_DENIED',
-      `${named} is code that Pawl runs outside of the sandbox, or decides what it loads: no tool may change it.`,
+      `${quotedPath} is code that Pawl runs outside of the sandbox, or decides what it loads: no tool may change it.`,
     );
   if (isOwnerFile(path, root, ownerFiles, stats?.isDirectory() === true))
     throw new PawlError(
       'PERMISSION_DENIED',
-      `${named} is run later by programs of the workspace's owner: no tool may change it (setting readOnlyPaths).`,
+      `${quotedPath} is run later by programs of the workspace's owner: no tool may change it (setting readOnlyPaths).`,
     );
 }
 
@@ -125,18 +125,18 @@ function isLinkToCode(stats: Stats | undefined): boolean {
 /** Resolves the folder of `path`, which need not exist. A link at its end is kept. */
 export function realName(path: string): string {
   const absolute = resolve(path);
-  const above = dirname(absolute);
-  if (above === absolute) return absolute;
-  return join(existsSync(above) ? realpathSync(above) : realName(above), basename(absolute));
+  const parent = dirname(absolute);
+  if (parent === absolute) return absolute;
+  return join(existsSync(parent) ? realpathSync(parent) : realName(parent), basename(absolute));
 }
 
-const IN_HOMES =
+const HOME_CREDENTIALS =
   `.ssh .aws .azure .docker .gnupg .kube .netrc .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf .git-credentials .gem/credentials
   .cargo/credentials .cargo/credentials.toml .config/gh .config/hub .config/git/credentials .config/gcloud .config/containers .config/rclone
   .config/op .config/sops .terraform.d .vault-token .password-store .m2/settings.xml .gradle/gradle.properties .composer/auth.json
   .config/google-chrome .config/chromium .mozilla .local/share/keyrings .bash_history .zsh_history .node_repl_history .psql_history
   Library/Keychains`.split(/\s+/);
-const OF_THE_MACHINE =
+const MACHINE_CREDENTIALS =
   `/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssl/private /etc/krb5.keytab
   /etc/docker /etc/rancher /etc/kubernetes /var/lib/kubelet`.split(/\s+/);
 
@@ -156,9 +156,9 @@ function homesOfUser(): readonly string[] {
 
 /** The home folders on this machine that can be found. */
 function homeFolders(): readonly string[] {
-  const userHomes = ['/home', '/Users'].flatMap((above) => {
+  const userHomes = ['/home', '/Users'].flatMap((parent) => {
     try {
-      return readdirSync(above).map((name) => join(above, name));
+      return readdirSync(parent).map((name) => join(parent, name));
     } catch {
       return [];
     }
@@ -167,12 +167,12 @@ function homeFolders(): readonly string[] {
 }
 
 let cached: { readonly atMs: number; readonly paths: readonly string[] } | undefined;
-const KNOWN_MS = 5_000;
+const CACHE_MS = 5_000;
 
-/** Real paths of files and folders with people's credentials. They are looked up again now and then, because they come and go. */
+/** Real paths of files and folders with people's credentials. They are looked up again after a while, because they can change. */
 export function credentials(): readonly string[] {
   const nowMs = performance.now();
-  if (cached !== undefined && nowMs - cached.atMs < KNOWN_MS) return cached.paths;
+  if (cached !== undefined && nowMs - cached.atMs < CACHE_MS) return cached.paths;
   const hostKeys = (() => {
     try {
       return readdirSync('/etc/ssh').flatMap((name) =>
@@ -183,16 +183,16 @@ export function credentials(): readonly string[] {
     }
   })();
   const paths = [
-    ...homeFolders().flatMap((home) => IN_HOMES.map((name) => join(home, name))),
-    ...OF_THE_MACHINE,
+    ...homeFolders().flatMap((home) => HOME_CREDENTIALS.map((name) => join(home, name))),
+    ...MACHINE_CREDENTIALS,
     ...hostKeys,
   ];
-  cached = { atMs: nowMs, paths: [...new Set(realPathsOrNone(paths))] };
+  cached = { atMs: nowMs, paths: [...new Set(readableRealPaths(paths))] };
   return cached.paths;
 }
 
 /** This worker may not read another user's home folder; then none of its programs can either. */
-function realPathsOrNone(paths: readonly string[]): readonly string[] {
+function readableRealPaths(paths: readonly string[]): readonly string[] {
   return paths.flatMap((path) => {
     try {
       return existsSync(path) ? [realpathSync(path)] : [];

@@ -31,7 +31,7 @@ const BYTES = ['--text', '--encoding=none', '--no-unicode', '--max-filesize=8M']
 const NOT_ASCII = '[\\x80-\\xFF]';
 
 /** Literal characters, groups, alternatives, classes without set operations, repetitions and common escapes. */
-const SAME_IN_BOTH = (() => {
+const PORTABLE_SYNTAX = (() => {
   const escaped = String.raw`\\[dDwWsSbB.*+?()[\]{}|^$\\/-]`;
   const inClass = String.raw`(?:${escaped}|[^\\[\]&~])`;
   const plain = String.raw`[^\\[\]{}()]`;
@@ -47,7 +47,9 @@ const ASCII = /^[\x20-\x7e]+$/;
 export const ripgrep: CandidateFinder = async (folder, search, signal) => {
   const program = await findTrusted('rg');
   const rgArguments = program === undefined ? undefined : ripgrepArguments(search);
-  return program === undefined || rgArguments === undefined ? undefined : names(program, rgArguments, folder, signal);
+  return program === undefined || rgArguments === undefined
+    ? undefined
+    : runRipgrep(program, rgArguments, folder, signal);
 };
 
 /** Undefined for a pattern that could mean something else to ripgrep. */
@@ -66,7 +68,7 @@ export function ripgrepArguments(search: WorkspaceSearch): readonly string[] | u
 function patternsFor(pattern: string, { literal, ignoreCase }: WorkspaceSearch): readonly string[] | undefined {
   if (!ASCII.test(pattern)) return undefined;
   const isText = literal || PLAIN_WORDS.test(pattern);
-  if (!isText && (!SAME_IN_BOTH.test(pattern) || SET_OPERATION.test(pattern) || END_BEFORE_BEGIN.test(pattern)))
+  if (!isText && (!PORTABLE_SYNTAX.test(pattern) || SET_OPERATION.test(pattern) || END_BEFORE_BEGIN.test(pattern)))
     return undefined;
   const asPattern = literal ? pattern.replaceAll(/[^\w ]/g, '\\$&') : pattern;
   if (isText && !ignoreCase) return [asPattern];
@@ -76,7 +78,7 @@ function patternsFor(pattern: string, { literal, ignoreCase }: WorkspaceSearch):
   return [asPattern, NOT_ASCII, ...lineEnds, ...spaces];
 }
 
-async function names(
+async function runRipgrep(
   program: string,
   rgArguments: readonly string[],
   folder: string,

@@ -42,8 +42,8 @@ export interface Location {
   readonly namesFolder: boolean;
 }
 
-/** A file or folder was replaced between two looks. The walk starts again, a limited number of times. */
-export class ChangedMeanwhile extends Error {}
+/** A file or folder was replaced between two checks. The walk starts again, a limited number of times. */
+export class PathChangedError extends Error {}
 
 /** `make` creates missing folders on the way. `keep-link` returns a link at the end of the path instead of its target. */
 export type WalkMode = 'keep' | 'make' | 'keep-link';
@@ -61,7 +61,7 @@ export async function withLocation<Value>(
     try {
       return await use(await walk(root, path, mode, folders));
     } catch (error) {
-      if (!(error instanceof ChangedMeanwhile)) throw translate(error, path);
+      if (!(error instanceof PathChangedError)) throw translate(error, path);
       if (walks === MAX_WALKS)
         throw new PawlError(
           'PERMISSION_DENIED',
@@ -91,7 +91,7 @@ async function walk(root: string, path: string, mode: WalkMode, folders: Folder[
   const rootFolder = await openFolder(realRoot, realRoot);
   folders.push(rootFolder);
   // A path that leaves the root as written is refused before any folder is looked up or made.
-  if (!isAbsolute(path) && !liesIn(root, resolve(root, path))) throw leavesRoot(path);
+  if (!isAbsolute(path) && !liesIn(root, resolve(root, path))) throw leavesRootError(path);
   const state: Walk = { root, realRoot, path, mode, pending: [], folders, links: 0 };
   state.pending.push(...(isAbsolute(path) ? namesInRoot(state, path) : path.split(sep)));
   for (;;) {
@@ -111,7 +111,7 @@ async function step(state: Walk, folder: Folder, name: string): Promise<Location
   const { path, mode, pending, folders, realRoot } = state;
   if (name === '' || name === '.') return undefined;
   if (name === '..') {
-    if (folders.length === 1) throw leavesRoot(path);
+    if (folders.length === 1) throw leavesRootError(path);
     await folders.pop()?.handle.close();
     return undefined;
   }
@@ -120,7 +120,7 @@ async function step(state: Walk, folder: Folder, name: string): Promise<Location
       'PERMISSION_DENIED',
       `${quotePath(path)} is Pawl's own, or leads into a folder of it, which no tool may see.`,
     );
-  const stats = await lookUp(folder, name);
+  const stats = await statEntry(folder, name);
   if (mode !== 'keep') refuseReadOnly(join(folder.path, name), realRoot, stats, path);
   const isEnd = pending.every((rest) => rest === '' || rest === '.');
   if (stats?.isSymbolicLink() && !(isEnd && mode === 'keep-link')) {
@@ -132,14 +132,14 @@ async function step(state: Walk, folder: Folder, name: string): Promise<Location
     return { realRoot, folder, name, stats, namesFolder: path.endsWith('/') || pending.length > 0 };
   }
   if (stats === undefined) {
-    if (mode !== 'make') throw absent(path);
-    await mkdir(entry(folder, name)).catch((error: unknown) => {
+    if (mode !== 'make') throw absentError(path);
+    await mkdir(entryPath(folder, name)).catch((error: unknown) => {
       if (codeOf(error) !== 'EEXIST') throw error;
     });
   } else if (!stats.isDirectory()) {
     throw new PawlError('INVALID_PARAMS', `${quotePath(path)}: ${quotePath(name)} is not a folder.`);
   }
-  folders.push(await openFolder(entry(folder, name), join(folder.path, name)));
+  folders.push(await openFolder(entryPath(folder, name), join(folder.path, name)));
   return undefined;
 }
 
@@ -149,7 +149,7 @@ async function followLink(state: Walk, folder: Folder, name: string): Promise<vo
   state.links += 1;
   if (state.links > MAX_LINKS)
     throw new PawlError('INVALID_PARAMS', `${quotePath(path)} passes through more than ${MAX_LINKS} symbolic links.`);
-  const target = await readlink(entry(folder, name)).catch(changedIf('EINVAL', 'ENOENT'));
+  const target = await readlink(entryPath(folder, name)).catch(pathChangedOn('EINVAL', 'ENOENT'));
   if (isAbsolute(target)) {
     pending.unshift(...namesInRoot(state, target));
     for (const each of folders.splice(1)) await each.handle.close();
@@ -159,7 +159,7 @@ async function followLink(state: Walk, folder: Folder, name: string): Promise<vo
 /** The names from the root to an absolute path, which may begin with the root as given or with its real path. */
 function namesInRoot({ root, realRoot, path }: Walk, target: string): string[] {
   const inside = [realRoot, root].map((base) => relative(base, resolve(target))).find(staysInside);
-  if (inside === undefined) throw leavesRoot(path);
+  if (inside === undefined) throw leavesRootError(path);
   return inside.split(sep);
 }
 
@@ -170,9 +170,9 @@ export function realRootOf(root: string): Promise<string> {
   });
 }
 
-async function openFolder(lookedUpAs: string, path: string): Promise<Folder> {
-  const handle = await open(lookedUpAs, O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(
-    changedIf('ELOOP', 'ENOTDIR', 'ENOENT'),
+async function openFolder(openPath: string, path: string): Promise<Folder> {
+  const handle = await open(openPath, O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(
+    pathChangedOn('ELOOP', 'ENOTDIR', 'ENOENT'),
   );
   return { handle, path };
 }
@@ -180,16 +180,16 @@ async function openFolder(lookedUpAs: string, path: string): Promise<Folder> {
 /** Throws `ChangedMeanwhile` when the folder is no longer at the path at which the walk found it. */
 export async function confirmUnmoved(folder: Folder): Promise<void> {
   const path = hasDescriptorPaths ? await readlink(`/proc/self/fd/${folder.handle.fd}`) : await realpath(folder.path);
-  if (path !== folder.path) throw new ChangedMeanwhile();
+  if (path !== folder.path) throw new PathChangedError();
 }
 
 /** Opens the folder that a location names. The caller closes it unless it is `location.folder`. */
 export async function enterFolder(location: Location, path: string): Promise<Folder> {
   const { folder, name, stats } = location;
   if (name === undefined) return folder;
-  if (stats === undefined) throw absent(path);
-  if (!stats.isDirectory()) throw isNoFolder(path);
-  return openFolder(entry(folder, name), join(folder.path, name));
+  if (stats === undefined) throw absentError(path);
+  if (!stats.isDirectory()) throw notFolderError(path);
+  return openFolder(entryPath(folder, name), join(folder.path, name));
 }
 
 /** A path that leads to the folder whatever is renamed, for child processes as well. Requires `hasDescriptorPaths`. */
@@ -197,18 +197,18 @@ export function descriptorPath(folder: Folder): string {
   return `/proc/${process.pid}/fd/${folder.handle.fd}`;
 }
 
-export function entry(folder: Folder, name: string): string {
+export function entryPath(folder: Folder, name: string): string {
   return hasDescriptorPaths ? `/proc/self/fd/${folder.handle.fd}/${name}` : join(folder.path, name);
 }
 
-export function lookUp(folder: Folder, name: string): Promise<Stats | undefined> {
-  return lstat(entry(folder, name)).catch((error: unknown) => {
+export function statEntry(folder: Folder, name: string): Promise<Stats | undefined> {
+  return lstat(entryPath(folder, name)).catch((error: unknown) => {
     if (codeOf(error) === 'ENOENT') return undefined;
     throw error;
   });
 }
 
-export function refuseSpecial(path: string, stats: Stats): void {
+export function requireRegularFile(path: string, stats: Stats): void {
   if (stats.isFile()) return;
   const kind = stats.isFIFO()
     ? 'a FIFO'
@@ -221,26 +221,26 @@ export function refuseSpecial(path: string, stats: Stats): void {
 }
 
 export const quotePath = (path: string): string => JSON.stringify(path);
-export const absent = (path: string): PawlError =>
+export const absentError = (path: string): PawlError =>
   new PawlError('NOT_FOUND', `There is no ${quotePath(path)} in the workspace.`);
-export const isFolder = (path: string): PawlError =>
+export const isFolderError = (path: string): PawlError =>
   new PawlError('INVALID_PARAMS', `${quotePath(path)} is a folder, not a file.`);
-export const isNoFolder = (path: string): PawlError =>
+export const notFolderError = (path: string): PawlError =>
   new PawlError('INVALID_PARAMS', `${quotePath(path)} is not a folder.`);
-const leavesRoot = (path: string): PawlError =>
+const leavesRootError = (path: string): PawlError =>
   new PawlError(
     'PERMISSION_DENIED',
     `${quotePath(path)} leaves the workspace; use a path inside it, such as "notes/${basename(path).replace(/^\.+$/, '') || 'file.txt'}".`,
   );
-export const tooLarge = (path: string, bytes: number, maxBytes: number): PawlError =>
+export const tooLargeError = (path: string, bytes: number, maxBytes: number): PawlError =>
   new PawlError(
     'RESULT_TOO_LARGE',
     `${quotePath(path)} has at least ${bytes} bytes; at most ${maxBytes} can be read at once.`,
   );
 
-export function changedIf(...codes: readonly string[]): (error: unknown) => never {
+export function pathChangedOn(...codes: readonly string[]): (error: unknown) => never {
   return (error) => {
-    throw codes.includes(codeOf(error) ?? '') ? new ChangedMeanwhile() : error;
+    throw codes.includes(codeOf(error) ?? '') ? new PathChangedError() : error;
   };
 }
 
@@ -255,7 +255,7 @@ function translate(error: unknown, path: string): unknown {
   if (error instanceof PawlError || code === undefined) return error;
   switch (code) {
     case 'ENOENT':
-      return absent(path);
+      return absentError(path);
     case 'ENOTDIR':
     case 'ENAMETOOLONG':
     case 'EISDIR':

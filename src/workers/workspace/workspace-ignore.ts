@@ -4,7 +4,7 @@ import { open } from 'node:fs/promises';
 import { relative, sep } from 'node:path';
 import createIgnore, { type Ignore } from 'ignore';
 import { isLinear, linearPattern } from '../../shared/schema/linear-pattern.ts';
-import { enterFolder, entry, type Folder, withLocation } from './safe-path.ts';
+import { enterFolder, entryPath, type Folder, withLocation } from './safe-path.ts';
 
 /** The largest ignore file. Every path is compared with every line of it. */
 const MAX_IGNORE_BYTES = 128 * 1024;
@@ -19,16 +19,16 @@ const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 export interface IgnoreLevel {
   readonly name: (typeof IGNORE_FILES)[number];
   /** The folder's path from the root. */
-  readonly below: string;
+  readonly folder: string;
   readonly rules: Ignore;
   /** A rule begins with "!". */
-  readonly bringsBack: boolean;
+  readonly hasNegation: boolean;
 }
 
 /** Whether the ignore files exclude a path from the root; undefined when no rule mentions it. */
 export function isIgnored(path: string, isDirectory: boolean, levels: readonly IgnoreLevel[]): boolean | undefined {
   for (const file of IGNORE_FILES) {
-    for (const { below, rules } of levels.filter((level) => level.name === file).reverse()) {
+    for (const { folder: below, rules } of levels.filter((level) => level.name === file).reverse()) {
       const { ignored, unignored } = rules.test(relative(below, path) + (isDirectory ? '/' : ''));
       if (ignored || unignored) return ignored;
     }
@@ -37,7 +37,7 @@ export function isIgnored(path: string, isDirectory: boolean, levels: readonly I
 }
 
 /** Reads the ignore files of the root, and of the folders between it and `path`. */
-export async function levelsAbove(root: string, path: string): Promise<readonly IgnoreLevel[]> {
+export async function readParentLevels(root: string, path: string): Promise<readonly IgnoreLevel[]> {
   const names = path === '' ? [] : path.split(sep);
   const files = IGNORE_FILES.map((name) => ({ name }));
   let levels: readonly IgnoreLevel[] = [];
@@ -65,12 +65,12 @@ export async function withIgnoreFile(
   let levels = above;
   for (const name of IGNORE_FILES) {
     if (!entries.some((each) => each.name === name)) continue;
-    const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
+    const handle = await open(entryPath(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
     if (handle === undefined) continue;
     try {
       if ((await handle.stat()).size > MAX_IGNORE_BYTES) continue;
       const text = await handle.readFile('utf8');
-      levels = [...levels, { name, below, rules: ignoreRules(text), bringsBack: /^\s*!/m.test(text) }];
+      levels = [...levels, { name, folder: below, rules: ignoreRules(text), hasNegation: /^\s*!/m.test(text) }];
     } finally {
       await handle.close();
     }

@@ -11,11 +11,11 @@ import { forbiddenRoot, type TenantFolders, tenantRoot, tenantsFolder } from '..
 import { liesIn } from '../../shared/util/file-path.ts';
 import { isProtectedCode, ownHomes, protectedFolders, protectFolder, realName, realPaths } from './protected-paths.ts';
 
-const grounds = new Set<string>();
+const workspaceFolders = new Set<string>();
 
 /** Sets the operator's folder for the workspaces of this process. It need not exist yet. */
-export function putWorkspacesIn(path: string): void {
-  grounds.add(resolve(path));
+export function addWorkspaceFolder(path: string): void {
+  workspaceFolders.add(resolve(path));
 }
 
 let homes: readonly string[] | undefined;
@@ -35,17 +35,17 @@ export function checkRoot(root: string, realRoot: string): void {
     throw new PawlError('PERMISSION_DENIED', forbidden);
   if (isProtectedCode(realRoot))
     throw new PawlError('PERMISSION_DENIED', "The session's workspace lies in a folder of code that Pawl runs.");
-  const around = [...grounds].filter((ground) => liesIn(ground, root));
-  if (!realPaths(around).every((ground) => liesIn(ground, realRoot)))
+  const containingFolders = [...workspaceFolders].filter((ground) => liesIn(ground, root));
+  if (!realPaths(containingFolders).every((ground) => liesIn(ground, realRoot)))
     throw new PawlError(
       'PERMISSION_DENIED',
       "A link leads the session's workspace out of the folder that the workspaces are in (PAWL_WORKSPACE_ROOT).",
     );
-  const within = realPaths([...grounds]).filter((ground) => liesIn(ground, realRoot));
-  const own = protectedFolders()
+  const containingRealFolders = realPaths([...workspaceFolders]).filter((ground) => liesIn(ground, realRoot));
+  const protectedFolder = protectedFolders()
     .filter((folder) => liesIn(folder, realRoot))
-    .find((folder) => !within.some((ground) => ground !== folder && liesIn(folder, ground)));
-  if (own !== undefined)
+    .find((folder) => !containingRealFolders.some((ground) => ground !== folder && liesIn(folder, ground)));
+  if (protectedFolder !== undefined)
     throw new PawlError(
       'PERMISSION_DENIED',
       "The session's workspace lies in a folder of Pawl's own (PAWL_DATA_DIR) or of a tenant, which no other tool may see.",
@@ -60,17 +60,17 @@ export function openTenantRoot(
   { tenantId, workspaceRoot }: { readonly tenantId?: string | undefined; readonly workspaceRoot: string },
   folders: TenantFolders,
 ): string | undefined {
-  const all = tenantsFolder(folders);
+  const tenantsRoot = tenantsFolder(folders);
   // Only a tenant's own sessions may see its folder.
-  protectFolder(all);
+  protectFolder(tenantsRoot);
   if (tenantId === undefined) {
-    if (!realNames(all).some((folder) => liesIn(folder, realName(workspaceRoot)))) return undefined;
+    if (!realNames(tenantsRoot).some((folder) => liesIn(folder, realName(workspaceRoot)))) return undefined;
     return "The session is of no tenant, and its workspace lies in a tenant's folder.";
   }
   const ownRoot = tenantRoot(folders, tenantId);
   if (!liesIn(ownRoot, workspaceRoot))
     return `The session's workspace is not in its tenant's folder (${ownRoot}): leave out workspaceRoot, and give producers and workers the same PAWL_WORKSPACE_ROOT.`;
-  putWorkspacesIn(ownRoot);
+  addWorkspaceFolder(ownRoot);
   try {
     mkdirSync(ownRoot, { recursive: true, mode: 0o700 });
   } catch {

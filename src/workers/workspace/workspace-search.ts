@@ -16,28 +16,28 @@ import { globMatches, hiddenNamesOf, normalizeGlob } from './glob.ts';
 import { isProtected, isProtectedFile } from './protected-paths.ts';
 import { type CandidateFinder, ripgrep } from './ripgrep.ts';
 import {
-  absent,
+  absentError,
   descriptorPath,
   enterFolder,
-  entry,
+  entryPath,
   type Folder,
   hasDescriptorPaths,
-  lookUp,
+  statEntry,
   withLocation,
 } from './safe-path.ts';
-import { type IgnoreLevel, isIgnored, levelsAbove, withIgnoreFile } from './workspace-ignore.ts';
+import { type IgnoreLevel, isIgnored, readParentLevels, withIgnoreFile } from './workspace-ignore.ts';
 
 const require = createRequire(import.meta.url);
 
 const DEFAULT_LIMIT = 1_000;
 const MAX_FILE_BYTES = 8 * 1024 * 1024;
 /** How long the search may block the event loop. */
-const MAX_TURN_MS = 20;
+const MAX_BLOCK_MS = 20;
 /**
  * At worst RE2 takes a step of up to 100 ns per instruction of the pattern and per character. This many steps pass
- * between two looks at the clock.
+ * between two checks of the clock.
  */
-const STEPS_BETWEEN_LOOKS = 200_000;
+const STEPS_BETWEEN_CHECKS = 200_000;
 /** The most steps of one line, within which RE2 cannot be interrupted. */
 const MAX_STEPS_OF_LINE = 2_000_000;
 const MAX_INSTRUCTIONS = 5_000;
@@ -55,8 +55,8 @@ const MAX_DEPTH = 256;
 const MAX_LINE_LENGTH = 500;
 const MAX_LINES_WITH_CONTEXT = 5_000;
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
-/** Never of interest, and often large. */
-const ALWAYS_LEFT_OUT = ['.git'];
+/** Folders that no search visits: they are never of interest, and often large. */
+const ALWAYS_EXCLUDED = ['.git'];
 /** Throws `INVALID_PARAMS` for a pattern that RE2 does not know, `NOT_FOUND`, and the signal's reason. */
 export async function searchWithin(
   root: string,
@@ -68,29 +68,33 @@ export async function searchWithin(
   const path = search.path ?? '.';
   await withLocation(root, path, 'keep', async (location) => {
     const { folder, name, stats, realRoot } = location;
-    if (name !== undefined && stats === undefined) throw absent(path);
+    if (name !== undefined && stats === undefined) throw absentError(path);
     const prefix = relative(realRoot, folder.path);
     if (name !== undefined && stats?.isFile()) return task.file(folder, name, join(prefix, name), stats);
     const start = await enterFolder(location, path);
     try {
       const inRoot = relative(realRoot, start.path);
-      const rules = search.includeIgnored ? [] : await levelsAbove(root, inRoot);
+      const rules = search.includeIgnored ? [] : await readParentLevels(root, inRoot);
       // A caller that names an ignored folder wants to see its content.
       const above = inRoot !== '' && isIgnored(inRoot, true, rules) === true ? [] : rules;
       // ripgrep reads no rules from above. If those re-include something, it must not exclude anything.
-      const narrowed = above.some(({ bringsBack }) => bringsBack) ? { ...search, includeIgnored: true } : search;
-      const candidates = hasDescriptorPaths ? await findCandidates(descriptorPath(start), narrowed, signal) : undefined;
-      if (candidates !== undefined) await task.lookOnlyAt(candidates);
+      const ripgrepSearch = above.some(({ hasNegation: bringsBack }) => bringsBack)
+        ? { ...search, includeIgnored: true }
+        : search;
+      const candidates = hasDescriptorPaths
+        ? await findCandidates(descriptorPath(start), ripgrepSearch, signal)
+        : undefined;
+      if (candidates !== undefined) await task.restrictTo(candidates);
       await task.folder(start, inRoot, '', above);
     } finally {
       if (start !== folder) await start.handle.close();
     }
   });
-  return task.finding();
+  return task.result();
 }
 
 interface LineTest {
-  fits(line: string): boolean;
+  matches(line: string): boolean;
   /** The steps per character. */
   readonly steps: number;
   /** Longer lines are not searched. */
@@ -109,12 +113,12 @@ class SearchTask {
   #matches = 0;
   #truncated = false;
   /** A line was too long for the pattern, so it is unknown whether it matches. */
-  #leftOutLine = false;
-  /** Steps since the last look at the clock. */
+  #skippedLine = false;
+  /** Steps since the last check of the clock. */
   #steps = 0;
   /** The files to visit, and the folders on the way to them, from the start of the search. */
-  #only: ReadonlySet<string> | undefined;
-  #turnStartedAtMs = performance.now();
+  #candidates: ReadonlySet<string> | undefined;
+  #blockStartedAtMs = performance.now();
 
   constructor(search: WorkspaceSearch, signal: AbortSignal) {
     this.#search = search.glob === undefined ? search : { ...search, glob: normalizeGlob(search.glob) };
@@ -124,27 +128,27 @@ class SearchTask {
     this.#test = search.pattern === undefined ? undefined : lineTest(search.pattern, search);
   }
 
-  async lookOnlyAt(paths: readonly string[]): Promise<void> {
+  async restrictTo(paths: readonly string[]): Promise<void> {
     const { glob } = this.#search;
-    const only = new Set<string>();
+    const candidates = new Set<string>();
     for (const path of paths) {
-      await this.#yieldToOthers();
+      await this.#yieldIfDue();
       if (glob !== undefined && !globMatches(path, glob)) continue;
-      for (let each = path; each !== '.' && !only.has(each); each = dirname(each)) only.add(each);
+      for (let each = path; each !== '.' && !candidates.has(each); each = dirname(each)) candidates.add(each);
     }
-    this.#only = only;
+    this.#candidates = candidates;
   }
 
   /** Yields to the event loop and checks the signal, where names and patterns take long to compare. */
-  async #yieldToOthers(): Promise<void> {
-    if (performance.now() - this.#turnStartedAtMs < MAX_TURN_MS) return;
+  async #yieldIfDue(): Promise<void> {
+    if (performance.now() - this.#blockStartedAtMs < MAX_BLOCK_MS) return;
     await yieldToEventLoop();
     this.#signal.throwIfAborted();
-    this.#turnStartedAtMs = performance.now();
+    this.#blockStartedAtMs = performance.now();
   }
 
-  finding(): WorkspaceFinding {
-    return { files: this.#files, lines: this.#lines, truncated: this.#truncated || this.#leftOutLine };
+  result(): WorkspaceFinding {
+    return { files: this.#files, lines: this.#lines, truncated: this.#truncated || this.#skippedLine };
   }
 
   /** `path` begins at the root, `below` at the start of the search. */
@@ -154,30 +158,32 @@ class SearchTask {
     const levels = this.#search.includeIgnored ? above : await withIgnoreFile(folder, path, entries, above);
     for (const each of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
       if (this.#truncated) return;
-      await this.#yieldToOthers();
-      const [from, inRoot] = [join(below, each.name), join(path, each.name)];
-      if (this.#only?.has(from) === false) continue;
-      if (this.#isLeftOut(each.name, inRoot, each.isDirectory(), levels)) continue;
+      await this.#yieldIfDue();
+      const [pathInSearch, inRoot] = [join(below, each.name), join(path, each.name)];
+      if (this.#candidates?.has(pathInSearch) === false) continue;
+      if (this.#isExcluded(each.name, inRoot, each.isDirectory(), levels)) continue;
       if (each.isDirectory()) {
-        if (isProtected(join(folder.path, each.name)) || from.split(sep).length > MAX_DEPTH) continue;
-        const next = await open(entry(folder, each.name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(() => undefined);
+        if (isProtected(join(folder.path, each.name)) || pathInSearch.split(sep).length > MAX_DEPTH) continue;
+        const next = await open(entryPath(folder, each.name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(
+          () => undefined,
+        );
         if (next === undefined) continue; // gone, or something else, since the folder was read
         try {
-          await this.folder({ handle: next, path: join(folder.path, each.name) }, inRoot, from, levels);
+          await this.folder({ handle: next, path: join(folder.path, each.name) }, inRoot, pathInSearch, levels);
         } finally {
           await next.close();
         }
       } else if (each.isFile() && !isProtectedFile(join(folder.path, each.name))) {
         const { glob } = this.#search;
-        if (glob !== undefined && !globMatches(from, glob)) continue;
-        const stats = await lookUp(folder, each.name);
+        if (glob !== undefined && !globMatches(pathInSearch, glob)) continue;
+        const stats = await statEntry(folder, each.name);
         if (stats?.isFile()) await this.file(folder, each.name, inRoot, stats);
       }
     }
   }
 
-  #isLeftOut(name: string, path: string, isDirectory: boolean, levels: readonly IgnoreLevel[]): boolean {
-    if (ALWAYS_LEFT_OUT.includes(name)) return true;
+  #isExcluded(name: string, path: string, isDirectory: boolean, levels: readonly IgnoreLevel[]): boolean {
+    if (ALWAYS_EXCLUDED.includes(name)) return true;
     if (this.#search.includeIgnored) return false;
     if (name.startsWith('.') && !this.#hiddenNames.some((glob) => globMatches(name, glob))) return true;
     return isIgnored(path, isDirectory, levels) ?? false;
@@ -190,7 +196,7 @@ class SearchTask {
       return;
     }
     if (stats.size > MAX_FILE_BYTES) return;
-    const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
+    const handle = await open(entryPath(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
     if (handle === undefined) return;
     const bytes = await handle.readFile().finally(() => handle.close());
     if (bytes.subarray(0, 8_192).includes(0)) return;
@@ -207,43 +213,43 @@ class SearchTask {
     const add = (line: number, content: string, isMatch: boolean) =>
       this.#lines.push({ path: file.path, line, text: clipped(content), isMatch });
     /** The lines of context before the next match. */
-    let before: string[] = [];
+    let contextBefore: string[] = [];
     /** How many lines of context the last match still needs. */
-    let after = 0;
+    let contextAfter = 0;
     let hits = 0;
     let line = 0;
     for (const content of linesOf(text)) {
       line += 1;
       this.#steps += (content.length + LINE_OVERHEAD) * test.steps;
-      if (this.#steps > STEPS_BETWEEN_LOOKS) {
+      if (this.#steps > STEPS_BETWEEN_CHECKS) {
         this.#steps = 0;
-        await this.#yieldToOthers();
+        await this.#yieldIfDue();
       }
-      if (this.#fits(test, content)) {
+      if (this.#matchesLine(test, content)) {
         if (this.#matches >= this.#limit || this.#lines.length > MAX_LINES_WITH_CONTEXT) {
           this.#truncated = true;
           break;
         }
         this.#matches += 1;
         hits += 1;
-        for (const [index, each] of before.entries()) add(line - before.length + index, each, false);
+        for (const [index, each] of contextBefore.entries()) add(line - contextBefore.length + index, each, false);
         add(line, content, true);
-        before = [];
-        after = context;
-      } else if (after > 0) {
+        contextBefore = [];
+        contextAfter = context;
+      } else if (contextAfter > 0) {
         add(line, content, false);
-        after -= 1;
+        contextAfter -= 1;
       } else if (context > 0) {
-        before.push(content);
-        if (before.length > context) before.shift();
+        contextBefore.push(content);
+        if (contextBefore.length > context) contextBefore.shift();
       }
     }
     if (hits > 0) this.#files.push(file);
   }
 
-  #fits(test: LineTest, line: string): boolean {
-    if (line.length <= test.maxLength) return test.fits(line);
-    this.#leftOutLine = true;
+  #matchesLine(test: LineTest, line: string): boolean {
+    if (line.length <= test.maxLength) return test.matches(line);
+    this.#skippedLine = true;
     return false;
   }
 
@@ -264,14 +270,14 @@ function* linesOf(text: string): Generator<string> {
 }
 
 /** Whether a pattern holds a line feed, or its escape outside of a class. No single line contains one. */
-function asksForLineEnd(pattern: string, literal: boolean | undefined): boolean {
+function matchesLineEnd(pattern: string, literal: boolean | undefined): boolean {
   if (pattern.includes('\n')) return true;
   return !literal && /\\n/.test(pattern.replaceAll(/\\[^n]|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]/g, ''));
 }
 
 function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
   const { ignoreCase, literal } = search;
-  if (asksForLineEnd(pattern, literal)) {
+  if (matchesLineEnd(pattern, literal)) {
     const reason =
       'each line is matched by itself, so none holds a line end; search for one of its lines, with context for those around it';
     throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} matches no line: ${reason}.`, {
@@ -279,7 +285,7 @@ function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
     });
   }
   if (!ignoreCase && (literal || re2().quote(pattern) === pattern))
-    return { fits: (line) => line.includes(pattern), steps: 1, maxLength: Number.POSITIVE_INFINITY };
+    return { matches: (line) => line.includes(pattern), steps: 1, maxLength: Number.POSITIVE_INFINITY };
   const compiled = compile(pattern, search);
   const steps = compiled.programSize();
   if (steps > MAX_INSTRUCTIONS) {
@@ -289,8 +295,8 @@ function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
     });
   }
   if (steps <= SMALL_PROGRAM)
-    return { fits: (line) => compiled.test(line), steps, maxLength: Number.POSITIVE_INFINITY };
-  return { fits: matcherOf(compiled, steps), steps, maxLength: Math.floor(MAX_STEPS_OF_LINE / steps) };
+    return { matches: (line) => compiled.test(line), steps, maxLength: Number.POSITIVE_INFINITY };
+  return { matches: matcherOf(compiled, steps), steps, maxLength: Math.floor(MAX_STEPS_OF_LINE / steps) };
 }
 
 /**
@@ -305,7 +311,7 @@ function matcherOf(compiled: RE2JS, steps: number): (line: string) => boolean {
     if (slowTrials === MAX_SLOW_TRIALS) return compiled.matcher(line).find();
     if (line.length < TIMED_LINE_LENGTH) return compiled.test(line);
     const sinceMs = performance.now();
-    const fits = compiled.test(line);
+    const isMatch = compiled.test(line);
     spentMs += performance.now() - sinceMs;
     doneSteps += line.length * steps;
     if (spentMs >= TRIAL_MS) {
@@ -313,7 +319,7 @@ function matcherOf(compiled: RE2JS, steps: number): (line: string) => boolean {
       spentMs = 0;
       doneSteps = 0;
     }
-    return fits;
+    return isMatch;
   };
 }
 

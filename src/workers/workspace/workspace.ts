@@ -6,19 +6,19 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { Workspace, WorkspaceEntry } from '../../shared/tools/tool.ts';
 import { commitWithin } from './atomic-commit.ts';
 import {
-  absent,
-  ChangedMeanwhile,
-  changedIf,
+  absentError,
   enterFolder,
-  entry,
+  entryPath,
   type Folder,
   hasDescriptorPaths,
-  isFolder,
-  isNoFolder,
-  lookUp,
+  isFolderError,
+  notFolderError,
+  PathChangedError,
+  pathChangedOn,
   quotePath,
-  refuseSpecial,
-  tooLarge,
+  requireRegularFile,
+  statEntry,
+  tooLargeError,
   withLocation,
 } from './safe-path.ts';
 import { searchWithin } from './workspace-search.ts';
@@ -72,21 +72,21 @@ export function resolveFolder(root: string, path: string): Promise<string> {
 
 function readWithin(root: string, path: string, maxBytes: number): Promise<Uint8Array> {
   return withLocation(root, path, 'keep', async ({ folder, name, stats, namesFolder }) => {
-    if (name === undefined || stats?.isDirectory()) throw isFolder(path);
-    if (stats === undefined) throw absent(path);
-    refuseSpecial(path, stats);
-    if (namesFolder) throw isNoFolder(path);
+    if (name === undefined || stats?.isDirectory()) throw isFolderError(path);
+    if (stats === undefined) throw absentError(path);
+    requireRegularFile(path, stats);
+    if (namesFolder) throw notFolderError(path);
     // O_NONBLOCK: a FIFO may have replaced the file since, and this open must not wait for a writer.
-    const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(
-      changedIf('ELOOP', 'ENXIO'),
+    const handle = await open(entryPath(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(
+      pathChangedOn('ELOOP', 'ENXIO'),
     );
     try {
       const opened = await handle.stat();
-      if (opened.isDirectory()) throw isFolder(path);
-      refuseSpecial(path, opened);
+      if (opened.isDirectory()) throw isFolderError(path);
+      requireRegularFile(path, opened);
       if (!hasDescriptorPaths && (await realpath(join(folder.path, name))) !== join(folder.path, name))
-        throw new ChangedMeanwhile();
-      if (opened.size > maxBytes) throw tooLarge(path, opened.size, maxBytes);
+        throw new PathChangedError();
+      if (opened.size > maxBytes) throw tooLargeError(path, opened.size, maxBytes);
       return await readUpTo(handle, path, opened.size, maxBytes);
     } finally {
       await handle.close();
@@ -102,7 +102,7 @@ async function readUpTo(handle: FileHandle, path: string, sizeHint: number, maxB
     const { bytesRead } = await handle.read(buffer, length, buffer.length - length, null);
     if (bytesRead === 0) return buffer.subarray(0, length);
     length += bytesRead;
-    if (length > maxBytes) throw tooLarge(path, length, maxBytes);
+    if (length > maxBytes) throw tooLargeError(path, length, maxBytes);
     if (length === buffer.length) buffer = Buffer.concat([buffer], Math.min(buffer.length * 2 + 4_096, maxBytes + 1));
   }
 }
@@ -122,7 +122,7 @@ function listWithin(root: string, path: string): Promise<readonly WorkspaceEntry
 }
 
 async function describe(folder: Folder, name: string, prefix: string): Promise<WorkspaceEntry | undefined> {
-  const stats = await lookUp(folder, name);
+  const stats = await statEntry(folder, name);
   if (stats === undefined) return undefined; // gone since the folder was read
   const kind = stats.isFile() ? 'file' : stats.isDirectory() ? 'directory' : 'other';
   return { path: join(prefix, name), kind, bytes: kind === 'file' ? stats.size : 0 };

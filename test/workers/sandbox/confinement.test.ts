@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { detectIsolation, openProcesses, type ProcessesOptions } from '../../../src/workers/context/processes.ts';
 import { protectFile, protectFolder } from '../../../src/workers/workspace/protected-paths.ts';
-import { putWorkspacesIn } from '../../../src/workers/workspace/workspace-roots.ts';
+import { addWorkspaceFolder } from '../../../src/workers/workspace/workspace-roots.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
 
@@ -228,7 +228,7 @@ test('workspaces that the operator put into Pawl’s own folder can be used, and
   writeFileSync(join(ground, 'ada', 'note'), 'buy milk');
   writeFileSync(join(own, 'key'), 'signing key');
   protectFolder(own);
-  putWorkspacesIn(ground);
+  addWorkspaceFolder(ground);
   expect(String(await testContext({ workspaceRoot: join(ground, 'ada') }).workspace.list('.'))).not.toBe('');
   expect((await sh('cat note', { root: join(ground, 'ada'), sandbox: 'auto' })).stdout).toBe('buy milk');
   await expect(testContext({ workspaceRoot: own }).workspace.read('key')).rejects.toMatchObject({

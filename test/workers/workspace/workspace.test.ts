@@ -16,7 +16,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import type { Workspace } from '../../../src/shared/tools/tool.ts';
 import { openWorkspace, resolveFolder } from '../../../src/workers/workspace/workspace.ts';
-import { putWorkspacesIn } from '../../../src/workers/workspace/workspace-roots.ts';
+import { addWorkspaceFolder } from '../../../src/workers/workspace/workspace-roots.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { startScript } from '../../helpers/process.ts';
 
@@ -329,7 +329,7 @@ describe('a workspace below the folder of all workspaces works (A11)', () => {
     symlinkSync(real, join(folder, 'workspaces'));
     symlinkSync('../outside', join(real, 'out'));
     symlinkSync('mine', join(real, 'also-mine'));
-    putWorkspacesIn(join(folder, 'workspaces'));
+    addWorkspaceFolder(join(folder, 'workspaces'));
     return join(folder, 'workspaces');
   }
 

@@ -37,13 +37,13 @@ const PROBE_TIMEOUT_MS = 5_000;
 /** Attempts have their own limits; the SDK's must never be reached first. */
 const NO_TIMEOUT_MS = 2 ** 31 - 1;
 const IDLE_MS = 10 * 60_000;
-const FIRST_REST_MS = 250;
-const LONGEST_REST_MS = 30_000;
+const INITIAL_REST_MS = 250;
+const MAX_REST_MS = 30_000;
 
 /** The beginning of the SDK's message about an answer that no request waits for; the answer follows as JSON. */
 const UNKNOWN_ID = 'Received a response for an unknown message ID: ';
 
-interface Open {
+interface OpenConnection {
   readonly client: Client;
   readonly transport: Transport;
   /** The server's fault that ended the connection. */
@@ -60,17 +60,17 @@ export class McpConnection {
   readonly server: string;
   readonly #options: McpConnectionOptions;
   readonly #deps: McpConnectionDeps;
-  #opening: Promise<Open> | undefined;
-  #open: Open | undefined;
+  #opening: Promise<OpenConnection> | undefined;
+  #open: OpenConnection | undefined;
   /** Abandoned connections, on which calls still wait for their answers. */
-  readonly #retired = new Set<Open>();
+  readonly #retired = new Set<OpenConnection>();
   #failures = 0;
-  #resting: { readonly untilMs: number; readonly because: Error } | undefined;
-  /** The server has shown to be of the older protocol era, so a connection over standard streams does not probe it again. */
+  #resting: { readonly untilMs: number; readonly cause: Error } | undefined;
+  /** The server uses the older protocol era, so a connection over standard streams does not probe it again. */
   #legacy = false;
   #inUse = 0;
-  #idle: NodeJS.Timeout | undefined;
-  #ended = false;
+  #idleTimer: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   constructor(server: string, options: McpConnectionOptions, deps: McpConnectionDeps) {
     this.server = server;
@@ -89,7 +89,7 @@ export class McpConnection {
 
   /** All definitions as the server lists them. A name can occur twice, and an invalid entry is marked as such. */
   definitions(signal: AbortSignal): Promise<readonly McpDefinition[]> {
-    return this.#using(signal, (open) => readDefinitions(open.client, this.server, signal));
+    return this.#withConnection(signal, (open) => readDefinitions(open.client, this.server, signal));
   }
 
   /**
@@ -101,7 +101,7 @@ export class McpConnection {
     signal: AbortSignal,
     send: (client: Client, definition: McpDefinition, options: RequestOptions) => Promise<T>,
   ): Promise<T> {
-    return this.#using(signal, async (open) => {
+    return this.#withConnection(signal, async (open) => {
       const definition = await open.definitions.accepted(accepted, signal);
       return send(open.client, definition, { signal, timeout: NO_TIMEOUT_MS });
     });
@@ -109,11 +109,11 @@ export class McpConnection {
 
   /** Sends a request that needs no definition. */
   request<T>(signal: AbortSignal, send: (client: Client, options: RequestOptions) => Promise<T>): Promise<T> {
-    return this.#using(signal, (open) => send(open.client, { signal, timeout: NO_TIMEOUT_MS }));
+    return this.#withConnection(signal, (open) => send(open.client, { signal, timeout: NO_TIMEOUT_MS }));
   }
 
-  async #using<T>(signal: AbortSignal, use: (open: Open) => Promise<T>): Promise<T> {
-    clearTimeout(this.#idle);
+  async #withConnection<T>(signal: AbortSignal, use: (open: OpenConnection) => Promise<T>): Promise<T> {
+    clearTimeout(this.#idleTimer);
     this.#inUse += 1;
     try {
       const open = await unlessAborted(this.#connected(), signal);
@@ -124,27 +124,28 @@ export class McpConnection {
         return result;
       } catch (error) {
         if (signal.aborted) throw signal.reason;
-        const { failure, gone } = requestFailure(error, open, this.server);
-        if (gone) this.#retire(open);
+        const { failure, isClosed } = requestFailure(error, open, this.server);
+        if (isClosed) this.#retire(open);
         throw failure;
       } finally {
         open.calls -= 1;
-        if (open.isRetired && open.calls === 0) await this.#drop(open);
+        if (open.isRetired && open.calls === 0) await this.#closeConnection(open);
       }
     } finally {
       this.#inUse -= 1;
-      if (this.#inUse === 0 && !this.#ended) this.#idle = setTimeout(() => void this.#closeIdle(), IDLE_MS).unref();
+      if (this.#inUse === 0 && !this.#isClosed)
+        this.#idleTimer = setTimeout(() => void this.#closeIdle(), IDLE_MS).unref();
     }
   }
 
   // Opening and closing
 
-  #connected(): Promise<Open> {
-    if (this.#ended) throw new PawlError('DRAINED');
+  #connected(): Promise<OpenConnection> {
+    if (this.#isClosed) throw new PawlError('DRAINED');
     if (this.#open !== undefined) return Promise.resolve(this.#open);
     const restMs = (this.#resting?.untilMs ?? 0) - performance.now();
     if (this.#resting !== undefined && restMs > 0) {
-      const { message } = this.#resting.because;
+      const { message } = this.#resting.cause;
       throw new ToolError(`The MCP server ${this.server} is resting after a failure. ${message}`, {
         code: 'MCP_UNAVAILABLE',
         retriable: true,
@@ -158,7 +159,7 @@ export class McpConnection {
     return this.#opening;
   }
 
-  async #connect(): Promise<Open> {
+  async #connect(): Promise<OpenConnection> {
     const startedAtMs = performance.now();
     try {
       const open = await this.#connectInEra(this.#legacy).catch((error: unknown) => {
@@ -174,15 +175,15 @@ export class McpConnection {
       return open;
     } catch (error) {
       const failure = connectFailure(error, this.server);
-      this.#failed(failure);
+      this.#recordFailure(failure);
       throw failure;
     }
   }
 
-  async #connectInEra(legacy: boolean): Promise<Open> {
+  async #connectInEra(legacy: boolean): Promise<OpenConnection> {
     const { pawlVersion, connectTimeoutMs = CONNECT_TIMEOUT_MS } = this.#deps;
     const probeTimeoutMs = Math.min(PROBE_TIMEOUT_MS, connectTimeoutMs);
-    let open: Open | undefined;
+    let open: OpenConnection | undefined;
     const options: ClientOptions = {
       capabilities: {},
       versionNegotiation: { mode: legacy ? 'legacy' : 'auto', probe: { timeoutMs: probeTimeoutMs } },
@@ -202,19 +203,19 @@ export class McpConnection {
     };
     const client = new Client({ name: 'pawl', version: pawlVersion }, options);
     const answers = new AnswerReader();
-    const transport = this.#transport(answers, (broken) => (broken instanceof PawlError ? broken : this.#lost(open)));
+    const transport = this.#transport(answers, (broken) => (broken instanceof PawlError ? broken : this.#brokenStreamError(open)));
     const definitions = new DefinitionCache(this.server, (signal) => this.definitions(signal));
     open = { client, transport, fault: undefined, calls: 0, isRetired: false, definitions, answers };
     const opened = open;
-    client.onclose = () => this.#closed(opened);
+    client.onclose = () => this.#onClosed(opened);
     client.onerror = (error) => this.#onSdkError(opened, error);
     try {
       await client.connect(transport, { timeout: connectTimeoutMs });
     } catch (error) {
       await transport.close().catch(() => undefined);
-      const said = transport instanceof StdioTransport ? transport.said : '';
+      const stderr = transport instanceof StdioTransport ? transport.stderrTail : '';
       const fault = transport instanceof StdioTransport ? transport.fault : undefined;
-      throw Object.assign(new Error(messageWith(error, said), { cause: fault ?? error }), {
+      throw Object.assign(new Error(messageWith(error, stderr), { cause: fault ?? error }), {
         ended: fault !== undefined,
       });
     }
@@ -244,7 +245,7 @@ export class McpConnection {
   }
 
   /** The SDK reports every message here that it could not match. */
-  #onSdkError(open: Open, error: Error): void {
+  #onSdkError(open: OpenConnection, error: Error): void {
     if (open.transport instanceof StdioTransport) open.fault ??= open.transport.fault;
     if (!error.message.startsWith(UNKNOWN_ID)) return;
     const { id } = JSON.parse(error.message.slice(UNKNOWN_ID.length)) as { readonly id?: unknown };
@@ -259,57 +260,57 @@ export class McpConnection {
   }
 
   /** Returns the error for a call whose stream broke and cannot be resumed. */
-  #lost(open: Open | undefined): Error {
+  #brokenStreamError(open: OpenConnection | undefined): Error {
     const message = `The connection to the MCP server ${this.server} broke before it answered.`;
     const failure = new ToolError(message, { code: 'CONNECTION_RESET', retriable: true });
     if (open !== undefined && this.#open === open) {
       this.#retire(open);
-      this.#failed(failure);
+      this.#recordFailure(failure);
     }
     return failure;
   }
 
-  #closed(open: Open): void {
+  #onClosed(open: OpenConnection): void {
     if (open.transport instanceof StdioTransport) open.fault ??= open.transport.fault;
     if (this.#open !== open) return;
     this.#open = undefined;
-    if (!this.#ended) this.#failed(open.fault ?? new Error('It closed the connection.'));
+    if (!this.#isClosed) this.#recordFailure(open.fault ?? new Error('It closed the connection.'));
   }
 
-  #failed(because: Error): void {
+  #recordFailure(cause: Error): void {
     this.#failures += 1;
     // The first failure may be a restart, so there is no rest after it.
-    const restMs = this.#failures === 1 ? 0 : Math.min(LONGEST_REST_MS, FIRST_REST_MS * 2 ** (this.#failures - 2));
-    this.#resting = { untilMs: performance.now() + restMs, because };
+    const restMs = this.#failures === 1 ? 0 : Math.min(MAX_REST_MS, INITIAL_REST_MS * 2 ** (this.#failures - 2));
+    this.#resting = { untilMs: performance.now() + restMs, cause };
     const { log } = this.#deps;
-    log.warn({ event: 'mcp_broken', server: this.server, restMs, error: because.message }, 'an MCP server broke');
+    log.warn({ event: 'mcp_broken', server: this.server, restMs, error: cause.message }, 'an MCP server broke');
   }
 
   /** Takes a connection out of use for later calls, without blaming the server. */
-  #retire(open: Open): void {
+  #retire(open: OpenConnection): void {
     if (this.#open === open) this.#open = undefined;
     open.isRetired = true;
     this.#retired.add(open);
   }
 
   /** Ends a connection, even while calls use it. */
-  async #drop(open: Open): Promise<void> {
+  async #closeConnection(open: OpenConnection): Promise<void> {
     this.#retire(open);
     await open.transport.close().catch(() => undefined);
     this.#retired.delete(open);
   }
 
   async #closeIdle(): Promise<void> {
-    if (this.#inUse === 0 && this.#open !== undefined) await this.#drop(this.#open);
+    if (this.#inUse === 0 && this.#open !== undefined) await this.#closeConnection(this.#open);
   }
 
   /** Ends the server, or the session with it. */
   async close(): Promise<void> {
-    this.#ended = true;
-    clearTimeout(this.#idle);
+    this.#isClosed = true;
+    clearTimeout(this.#idleTimer);
     const open = this.#open ?? (await this.#opening?.catch(() => undefined));
     if (open !== undefined) this.#retire(open);
-    await Promise.all([...this.#retired].map((retired) => this.#drop(retired)));
+    await Promise.all([...this.#retired].map((retired) => this.#closeConnection(retired)));
   }
 }
 

@@ -34,7 +34,7 @@ const QUOTED_LENGTH = 500;
 export interface RequestFailure {
   readonly failure: Error;
   /** The connection can no longer be used. */
-  readonly gone: boolean;
+  readonly isClosed: boolean;
 }
 
 interface Broken {
@@ -44,27 +44,27 @@ interface Broken {
 }
 
 export function requestFailure(error: unknown, { fault, transport }: Broken, server: string): RequestFailure {
-  if (error instanceof ToolError && error.nothingHappened) return { failure: error, gone: fault !== undefined };
-  if (fault !== undefined) return { failure: fault, gone: true };
-  const stays = (failure: Error): RequestFailure => ({ failure, gone: false });
-  if (error instanceof PawlError || error instanceof ToolError) return stays(error);
+  if (error instanceof ToolError && error.nothingHappened) return { failure: error, isClosed: fault !== undefined };
+  if (fault !== undefined) return { failure: fault, isClosed: true };
+  const keepOpen = (failure: Error): RequestFailure => ({ failure, isClosed: false });
+  if (error instanceof PawlError || error instanceof ToolError) return keepOpen(error);
   if (ProtocolError.isInstance(error)) {
     // A server's message cannot hold an Error object; the transport put it there because its stream broke.
-    if (error.data instanceof Error) return stays(error.data);
-    const said = withData(error.message, error.data);
-    if (transport.sessionId !== undefined && SESSION_NOT_INITIALIZED.test(said)) return forgotten(server);
+    if (error.data instanceof Error) return keepOpen(error.data);
+    const message = withData(error.message, error.data);
+    if (transport.sessionId !== undefined && SESSION_NOT_INITIALIZED.test(message)) return sessionLost(server);
     if (error.code === ProtocolErrorCode.InvalidParams)
-      return stays(new PawlError('INVALID_PARAMS', `${server}: ${said}`));
-    return stays(new ToolError(`${server} answers with the error ${error.code}: ${said}`, { code: 'MCP_ERROR' }));
+      return keepOpen(new PawlError('INVALID_PARAMS', `${server}: ${message}`));
+    return keepOpen(new ToolError(`${server} answers with the error ${error.code}: ${message}`, { code: 'MCP_ERROR' }));
   }
   for (const cause of causesOf(error)) {
-    if (cause instanceof PawlError) return { failure: cause, gone: true };
-    if (SdkHttpError.isInstance(cause)) return ofHttp(cause, server);
+    if (cause instanceof PawlError) return { failure: cause, isClosed: true };
+    if (SdkHttpError.isInstance(cause)) return httpFailure(cause, server);
   }
-  if (!SdkError.isInstance(error)) return stays(error instanceof Error ? error : new Error(String(error)));
+  if (!SdkError.isInstance(error)) return keepOpen(error instanceof Error ? error : new Error(String(error)));
   switch (error.code) {
     case SdkErrorCode.NotConnected:
-      return { failure: unavailable(`The MCP server ${server} is not connected.`), gone: true };
+      return { failure: unavailable(`The MCP server ${server} is not connected.`), isClosed: true };
     case SdkErrorCode.ConnectionClosed:
     case SdkErrorCode.SendFailed:
       return {
@@ -72,28 +72,28 @@ export function requestFailure(error: unknown, { fault, transport }: Broken, ser
           code: 'CONNECTION_RESET',
           retriable: true,
         }),
-        gone: true,
+        isClosed: true,
       };
     case SdkErrorCode.InvalidResult:
-      return stays(
+      return keepOpen(
         new PawlError(
           'RESULT_INVALID',
           `The MCP server ${server} answers with an invalid result: ${withoutJson(error.message)}`,
         ),
       );
     case SdkErrorCode.RequestTimeout:
-      return stays(new PawlError('UPSTREAM_TIMEOUT', `The MCP server ${server} did not answer in time.`));
+      return keepOpen(new PawlError('UPSTREAM_TIMEOUT', `The MCP server ${server} did not answer in time.`));
     default:
-      return stays(new ToolError(`${server}: ${error.message}`, { code: 'MCP_ERROR' }));
+      return keepOpen(new ToolError(`${server}: ${error.message}`, { code: 'MCP_ERROR' }));
   }
 }
 
-/** The SDK quotes invalid content as JSON, with every kind that it could have been. The place of the fault is more useful. */
+/** The SDK quotes invalid content as JSON, with every type that was possible. The path of the fault is more useful. */
 function withoutJson(message: string): string {
-  const [, what = '', json = ''] = /^([^[]*)(\[.*\])$/s.exec(message) ?? [];
+  const [, intro = '', json = ''] = /^([^[]*)(\[.*\])$/s.exec(message) ?? [];
   try {
     const issues = JSON.parse(json) as readonly { readonly path: readonly unknown[]; readonly message: string }[];
-    return `${what}${issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('; ')}`;
+    return `${intro}${issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('; ')}`;
   } catch {
     return message;
   }
@@ -104,19 +104,22 @@ const NOT_INITIALIZED = /\b(?:not|before|un)[ -]?(?:been |yet )?initiali[sz](?:e
 /** The same message, where it could also come from a tool. */
 const SESSION_NOT_INITIALIZED = /\b(?:server|session|client)(?: is| was| has)? not (?:been |yet )?initiali[sz]ed\b/i;
 
-function ofHttp(error: SdkHttpError, server: string): RequestFailure {
+function httpFailure(error: SdkHttpError, server: string): RequestFailure {
   const { status, message } = error;
   // Many servers answer 400 when the session is gone, so the request was not executed.
   const refusesSession = status === 400 && (/session/i.test(message) || NOT_INITIALIZED.test(message));
-  if (status === 404 || status === 410 || refusesSession) return forgotten(server);
+  if (status === 404 || status === 410 || refusesSession) return sessionLost(server);
   const { text } = error.data as { readonly text?: unknown };
   const quoted = typeof text === 'string' && text.trim() !== '' ? `: ${startOf(text.trim(), QUOTED_LENGTH)}` : '.';
-  return { failure: withStatus(status, `The MCP server ${server} answers with HTTP ${status}${quoted}`), gone: false };
+  return {
+    failure: withStatus(status, `The MCP server ${server} answers with HTTP ${status}${quoted}`),
+    isClosed: false,
+  };
 }
 
 /** The next attempt opens and initializes a new connection. */
-function forgotten(server: string): RequestFailure {
-  return { failure: unavailable(`The MCP server ${server} no longer knows the session.`), gone: true };
+function sessionLost(server: string): RequestFailure {
+  return { failure: unavailable(`The MCP server ${server} no longer knows the session.`), isClosed: true };
 }
 
 /** Adds an error's data to its message, because often only the data says what was wrong. */

@@ -8,7 +8,7 @@ import { isBrokenAnswer, messagesIn, notMessage, parseMessage } from './incoming
 export function readableResponse(response: Response, server: string, onBroken: (fault: PawlError) => void): Response {
   const type = (response.headers.get('content-type') ?? '').toLowerCase();
   if (!response.ok || response.body === null) return response;
-  const received = (value: unknown) => {
+  const parseMessages = (value: unknown) => {
     const { messages, invalid } = messagesIn(value);
     for (const entry of invalid) if (isBrokenAnswer(entry)) onBroken(notMessage(server, entry));
     return { messages, invalid };
@@ -16,7 +16,7 @@ export function readableResponse(response: Response, server: string, onBroken: (
   if (type.startsWith('text/event-stream')) {
     const body = response.body
       .pipeThrough(new TextDecoderStream())
-      .pipeThrough(events((data) => received(data).messages));
+      .pipeThrough(events((data) => parseMessages(data).messages));
     return Object.defineProperty(response, 'body', { value: body.pipeThrough(new TextEncoderStream()) });
   }
   if (!type.startsWith('application/json')) return response;
@@ -28,7 +28,7 @@ export function readableResponse(response: Response, server: string, onBroken: (
     } catch {
       throw notMessage(server, text);
     }
-    const { messages, invalid } = received(value);
+    const { messages, invalid } = parseMessages(value);
     if (messages.length === 0 && invalid.length > 0) throw notMessage(server, invalid[0]);
     return messages;
   };
@@ -37,9 +37,9 @@ export function readableResponse(response: Response, server: string, onBroken: (
 
 /** Splits server-sent events so that each message gets an event of its own. Data that is not JSON passes unchanged. */
 function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): TransformStream<string, string> {
-  let kept: string[] = [];
+  let chunks: string[] = [];
   let tail = '';
-  const mended = (event: string): string => {
+  const splitEvent = (event: string): string => {
     const lines = event.split(/\r\n|\n|\r/);
     const isData = (line: string) => line === 'data' || line.startsWith('data:');
     const text = lines
@@ -54,33 +54,33 @@ function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): Trans
     }
     const messages = messagesOf(data);
     if (messages.length === 1 && messages[0] === data && !LONG_NUMBER.test(text)) return event;
-    const [head, ...others] = messages.map((message) => `data: ${JSON.stringify(message)}`);
+    const [head, ...rest] = messages.map((message) => `data: ${JSON.stringify(message)}`);
     if (head === undefined) return event;
     const first = [...lines.filter((line) => line !== '' && !isData(line)), head];
-    return [first.join('\n'), ...others].map((made) => `${made}\n\n`).join('');
+    return [first.join('\n'), ...rest].map((eventText) => `${eventText}\n\n`).join('');
   };
   return new TransformStream({
     transform(chunk, controller) {
       // Only the end of the text seen before is kept, so that a large event is not scanned again for each of its
       // chunks.
-      const seen = `${tail}${chunk}`;
-      kept.push(chunk);
-      const ends = [...seen.matchAll(/\r\n\r\n|\n\n|\r\r/g)].map(({ 0: mark, index }) => index + mark.length);
-      tail = seen.slice(-3);
+      const scanned = `${tail}${chunk}`;
+      chunks.push(chunk);
+      const ends = [...scanned.matchAll(/\r\n\r\n|\n\n|\r\r/g)].map(({ 0: mark, index }) => index + mark.length);
+      tail = scanned.slice(-3);
       if (ends.length === 0) return;
-      const text = kept.join('');
-      const before = text.length - seen.length;
+      const text = chunks.join('');
+      const offset = text.length - scanned.length;
       let start = 0;
       for (const end of ends) {
-        controller.enqueue(mended(text.slice(start, before + end)));
-        start = before + end;
+        controller.enqueue(splitEvent(text.slice(start, offset + end)));
+        start = offset + end;
       }
       const rest = text.slice(start);
-      kept = [rest];
+      chunks = [rest];
       tail = rest.slice(-3);
     },
     flush(controller) {
-      controller.enqueue(kept.join(''));
+      controller.enqueue(chunks.join(''));
     },
   });
 }

@@ -94,7 +94,7 @@ function reportLostAnswers(
   const send = transport.send.bind(transport);
   transport.send = (message, options) => {
     if (Array.isArray(message)) return send(message, options);
-    answers.sent(message);
+    answers.recordRequest(message);
     if (options?.onRequestStreamEnd !== undefined) return send(message, options);
     if (isJSONRPCNotification(message) && message.method === 'notifications/cancelled')
       unanswered.delete(message.params?.['requestId'] as RequestId);

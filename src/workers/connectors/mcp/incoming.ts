@@ -34,26 +34,26 @@ function isListOfTools(value: unknown): boolean {
   return isObject(result) && Array.isArray(result['tools']) && !('content' in result);
 }
 
-export interface Received {
+export interface ParsedMessages {
   readonly messages: readonly JSONRPCMessage[];
   /** Values that are no messages, even when read leniently. */
   readonly invalid: readonly unknown[];
 }
 
 /** Returns the messages that a value holds: a batch holds several, or none. */
-export function messagesIn(value: unknown): Received {
+export function messagesIn(value: unknown): ParsedMessages {
   if (isMessage(value)) return { messages: [value], invalid: [] };
   if (Array.isArray(value)) {
-    const all = value.map((entry: unknown) =>
+    const parsed = value.map((entry: unknown) =>
       Array.isArray(entry) ? { messages: [], invalid: [entry] } : messagesIn(entry),
     );
-    return { messages: all.flatMap(({ messages }) => messages), invalid: all.flatMap(({ invalid }) => invalid) };
+    return { messages: parsed.flatMap(({ messages }) => messages), invalid: parsed.flatMap(({ invalid }) => invalid) };
   }
-  const mended = mendedMessage(value);
-  return isMessage(mended) ? { messages: [mended], invalid: [] } : { messages: [], invalid: [value] };
+  const repaired = repairMessage(value);
+  return isMessage(repaired) ? { messages: [repaired], invalid: [] } : { messages: [], invalid: [value] };
 }
 
-/** Whether an invalid message was meant as an answer to a request, which would then wait in vain. */
+/** Whether an invalid message was meant as an answer. Its request would otherwise wait forever. */
 export function isBrokenAnswer(invalid: unknown): boolean {
   return isObject(invalid) && 'jsonrpc' in invalid && ('result' in invalid || 'error' in invalid);
 }
@@ -70,25 +70,25 @@ function isMessage(value: unknown): value is JSONRPCMessage {
   return isJSONRPCResponse(value) || isJSONRPCRequest(value) || isJSONRPCNotification(value);
 }
 
-function mendedMessage(value: unknown): unknown {
+function repairMessage(value: unknown): unknown {
   if (!isObject(value) || !('jsonrpc' in value || isUnmarkedAnswer(value))) return value;
   const { id, method, params, result, error } = value;
-  const named = { jsonrpc: '2.0', ...(id === null || id === undefined ? {} : { id }) };
+  const header = { jsonrpc: '2.0', ...(id === null || id === undefined ? {} : { id }) };
   if (typeof method === 'string')
-    return { ...named, method, ...(isObject(params) ? { params: withoutNulls(params) } : {}) };
-  if (error !== null && error !== undefined) return { ...named, error: mendedError(error) };
+    return { ...header, method, ...(isObject(params) ? { params: withoutNulls(params) } : {}) };
+  if (error !== null && error !== undefined) return { ...header, error: repairError(error) };
   if (!('result' in value)) return value;
-  if (result === null) return { ...named, result: {} };
+  if (result === null) return { ...header, result: {} };
   // A value that is no object fails only its own request, as a result without content.
-  return { ...named, result: isObject(result) ? withoutMember(result, '_meta') : { content: result } };
+  return { ...header, result: isObject(result) ? withoutMember(result, '_meta') : { content: result } };
 }
 
-/** Whether only the mark of the protocol is missing. A line of a log may have an `error`, too, but hardly one with a message. */
+/** Whether only the `jsonrpc` member is missing. A log line may have an `error`, too, but hardly one with a message. */
 function isUnmarkedAnswer({ id, result, error }: Json): boolean {
   return typeof id === 'number' && (isObject(result) || (isObject(error) && typeof error['message'] === 'string'));
 }
 
-function mendedError(error: unknown): Json {
+function repairError(error: unknown): Json {
   const { code, message, data } = isObject(error) ? error : { message: error };
   return {
     code: Number.isSafeInteger(code) ? code : NO_CODE,
@@ -114,7 +114,7 @@ export class AnswerReader {
   #lastId = -1;
 
   /** Records a request, so that its answer is read accordingly. */
-  sent(message: JSONRPCMessage): void {
+  recordRequest(message: JSONRPCMessage): void {
     if (isJSONRPCRequest(message)) {
       this.#requests.set(message.id, message.method);
       this.#lastId = Math.max(this.#lastId, Number(message.id));
@@ -154,7 +154,7 @@ function readableResult(method: string | undefined, result: Json): unknown {
         // The older era accepts only objects here.
         ...(isObject(structuredContent) ? { structuredContent } : { structure: structuredContent }),
         ...(isAbsent(isError) ? {} : { isError: isError === true || isError === 'true' || isError === 1 }),
-        // A failed tool may say why in members of its own.
+        // A failed tool may give the reason in members of its own.
         ...(Object.keys(others).length === 0 ? {} : { others }),
       };
     case 'resources/read':

@@ -8,7 +8,7 @@ import { isObject } from './incoming.ts';
 import { type Listed, list } from './listing.ts';
 import { resourceBlock } from './results.ts';
 
-interface Reach {
+interface ServerAccess {
   readonly servers: readonly string[];
   readonly signal: AbortSignal;
   connectionTo(server: string): McpConnection;
@@ -17,16 +17,16 @@ interface Reach {
 export async function resourceTool(
   kind: McpResourceRouting['resources'],
   params: Readonly<Record<string, unknown>>,
-  reach: Reach,
+  access: ServerAccess,
 ): Promise<ToolResult<unknown>> {
   const server = text(params['server']);
   const cursor = text(params['cursor']);
-  if (kind === 'read') return read(server ?? '', text(params['uri']) ?? '', reach);
+  if (kind === 'read') return read(server ?? '', text(params['uri']) ?? '', access);
   if (server === undefined && cursor !== undefined)
     throw new PawlError('INVALID_PARAMS', '`cursor` needs the `server` that gave it.');
-  const servers = server === undefined ? reach.servers : [server];
-  const answers = await Promise.allSettled(servers.map((each) => listed(kind, each, cursor, reach)));
-  reach.signal.throwIfAborted();
+  const servers = server === undefined ? access.servers : [server];
+  const answers = await Promise.allSettled(servers.map((each) => listPage(kind, each, cursor, access)));
+  access.signal.throwIfAborted();
   const pages = answers.flatMap((page) => (page.status === 'fulfilled' ? [page.value] : []));
   // One server's failure must not hide the resources of the others.
   const failed = answers.flatMap((page, index) =>
@@ -64,12 +64,17 @@ const LISTS = {
   templates: { method: 'resources/templates/list', address: 'uriTemplate' },
 } as const;
 
-function listed(kind: keyof typeof LISTS, server: string, cursor: string | undefined, reach: Reach): Promise<Page> {
+function listPage(
+  kind: keyof typeof LISTS,
+  server: string,
+  cursor: string | undefined,
+  access: ServerAccess,
+): Promise<Page> {
   const { method, address } = LISTS[kind];
-  return reach.connectionTo(server).request(reach.signal, async (client, options): Promise<Page> => {
+  return access.connectionTo(server).request(access.signal, async (client, options): Promise<Page> => {
     const page = list(client, method, cursor, options);
     const { entries, nextCursor } = await (kind === 'list' ? page : page.catch(noTemplates));
-    const usable = entries.map((entry) => shown(entry, server, address));
+    const usable = entries.map((entry) => toEntry(entry, server, address));
     return {
       entries: usable.filter((entry) => entry !== undefined),
       leftOut: usable.flatMap((entry, index) =>
@@ -86,7 +91,7 @@ function noTemplates(error: unknown): Listed {
   return { entries: [], nextCursor: undefined };
 }
 
-function shown(entry: unknown, server: string, address: 'uri' | 'uriTemplate'): object | undefined {
+function toEntry(entry: unknown, server: string, address: 'uri' | 'uriTemplate'): object | undefined {
   if (!isObject(entry) || typeof entry[address] !== 'string') return undefined;
   const { name, title, description, mimeType } = entry;
   const details = Object.entries({ title, description, mimeType }).filter(([, value]) => typeof value === 'string');
@@ -98,16 +103,16 @@ function shown(entry: unknown, server: string, address: 'uri' | 'uriTemplate'): 
   };
 }
 
-async function read(server: string, uri: string, reach: Reach): Promise<ToolResult<unknown>> {
-  const { contents } = await reach
+async function read(server: string, uri: string, access: ServerAccess): Promise<ToolResult<unknown>> {
+  const { contents } = await access
     .connectionTo(server)
-    .request(reach.signal, (client, options) => client.readResource({ uri }, options));
+    .request(access.signal, (client, options) => client.readResource({ uri }, options));
   const blocks = contents.map((each) => resourceBlock({ ...each, uri: each.uri || uri }));
-  const written = blocks.flatMap((block) => block.text ?? []).join('\n');
+  const textContent = blocks.flatMap((block) => block.text ?? []).join('\n');
   return {
     // Content that is not text is for models that can see it, and stands beside the output.
     output: { server, uri, contents: blocks.map(({ type: _, blob: __, ...details }) => details) },
-    ...(written === '' ? {} : { display: written }),
+    ...(textContent === '' ? {} : { display: textContent }),
     ...(blocks.some(({ blob }) => blob !== undefined) ? { content: blocks } : {}),
   };
 }

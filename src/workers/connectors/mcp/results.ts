@@ -17,17 +17,17 @@ export function toolResult(result: CallToolResult, declaresOutput = false): Tool
   const blocks = result.content.map(blockOf);
   const text = blocks.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');
   if (result.isError === true)
-    throw new ToolError(reasonOf(blocks, structured ?? result['others']), { code: 'MCP_TOOL_ERROR' });
-  const rich = blocks.some(({ type }) => type !== 'text');
+    throw new ToolError(failureText(blocks, structured ?? result['others']), { code: 'MCP_TOOL_ERROR' });
+  const hasMedia = blocks.some(({ type }) => type !== 'text');
   return {
-    output: structured ?? (declaresOutput ? parsedOr(text) : text),
+    output: structured ?? (declaresOutput ? parseJsonOrText(text) : text),
     ...(text === '' ? {} : { display: text }),
-    ...(rich ? { content: blocks } : {}),
+    ...(hasMedia ? { content: blocks } : {}),
   };
 }
 
 /** Older servers return their declared output as text alone. */
-function parsedOr(text: string): unknown {
+function parseJsonOrText(text: string): unknown {
   try {
     return parseWithLongNumbersAsText(text);
   } catch {
@@ -36,14 +36,14 @@ function parsedOr(text: string): unknown {
 }
 
 /** Joins everything that a failed tool reports into one text. */
-function reasonOf(blocks: readonly ContentBlock[], structured: unknown): string {
-  const words = blocks.map(wordsOf).filter((said) => said.trim() !== '');
-  if (structured !== undefined && structured !== null && !words.some((said) => saysSame(said, structured)))
-    words.push(typeof structured === 'string' ? structured : JSON.stringify(structured));
-  return words.length === 0 ? 'The tool failed and did not say why.' : words.join('\n');
+function failureText(blocks: readonly ContentBlock[], structured: unknown): string {
+  const texts = blocks.map(blockText).filter((text) => text.trim() !== '');
+  if (structured !== undefined && structured !== null && !texts.some((text) => repeatsStructured(text, structured)))
+    texts.push(typeof structured === 'string' ? structured : JSON.stringify(structured));
+  return texts.length === 0 ? 'The tool failed without a reason.' : texts.join('\n');
 }
 
-function wordsOf(block: ContentBlock): string {
+function blockText(block: ContentBlock): string {
   switch (block.type) {
     case 'text':
       return block.text;
@@ -51,12 +51,12 @@ function wordsOf(block: ContentBlock): string {
     case 'audio':
       return `[${block.mimeType}]`;
     case 'resource':
-      return wordsOfResource(block);
+      return resourceText(block);
   }
 }
 
 /** Some servers send text as data in Base64. */
-function wordsOfResource({ uri, text, blob, mimeType = '' }: Extract<ContentBlock, { type: 'resource' }>): string {
+function resourceText({ uri, text, blob, mimeType = '' }: Extract<ContentBlock, { type: 'resource' }>): string {
   if (text !== undefined) return `${uri}: ${text}`;
   const bytes = blob !== undefined && TEXT.test(mimeType) ? Buffer.from(blob, 'base64') : undefined;
   return bytes === undefined || !isUtf8(bytes) ? `[${uri}]` : `${uri}: ${bytes.toString()}`;
@@ -65,7 +65,7 @@ function wordsOfResource({ uri, text, blob, mimeType = '' }: Extract<ContentBloc
 const TEXT = /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|yaml)\b)/i;
 
 /** Whether a text repeats the structured content. Servers write it as text, too, for clients that read text alone. */
-function saysSame(text: string, structured: unknown): boolean {
+function repeatsStructured(text: string, structured: unknown): boolean {
   try {
     return canonicalJson(parseWithLongNumbersAsText(text)) === canonicalJson(structured);
   } catch {
@@ -97,43 +97,43 @@ function blockOf(block: Block): ContentBlock {
 /** Returns a block in the protocol's form, without unused fields. A short text replaces an unreadable block. */
 export function readableBlock(block: unknown): Block {
   if (typeof block === 'string') return { type: 'text', text: block };
-  const { type, text, data, mimeType, resource, uri, name, title, description } = parts(block);
+  const { type, text, data, mimeType, resource, uri, name, title, description } = membersIn(block);
   switch (type) {
     case 'text':
-      return typeof text === 'string' ? { type, text } : leftOut(`a text block without text${membersOf(block)}`);
+      return typeof text === 'string' ? { type, text } : omittedBlock(`a text block without text${membersOf(block)}`);
     case 'image':
     case 'audio':
       return isBase64(data) && typeof mimeType === 'string'
         ? { type, data, mimeType }
-        : leftOut(`an ${type} block without data in Base64 or without its media type`);
+        : omittedBlock(`an ${type} block without data in Base64 or without its media type`);
     case 'resource': {
       const contents = contentsOf(resource);
       return contents === undefined
-        ? leftOut('a resource block without an address, or without text or data in Base64')
+        ? omittedBlock('a resource block without an address, or without text or data in Base64')
         : { type, resource: contents };
     }
     case 'resource_link': {
-      const more = texts({ title, description, mimeType });
+      const details = stringMembers({ title, description, mimeType });
       return typeof uri === 'string'
-        ? { type, uri, name: typeof name === 'string' ? name : uri, ...more }
-        : leftOut('a link without an address');
+        ? { type, uri, name: typeof name === 'string' ? name : uri, ...details }
+        : omittedBlock('a link without an address');
     }
     default:
       return typeof type === 'string'
         ? { type: 'text', text: `[a block of the unknown type ${JSON.stringify(type)}${membersOf(block)}]` }
-        : leftOut(`a block that is ${block === null ? 'null' : `none${membersOf(block)}`}`);
+        : omittedBlock(`a block that is ${block === null ? 'null' : `none${membersOf(block)}`}`);
   }
 }
 
 /** The members of a block beside its type, because a failed tool may explain itself there alone. */
 function membersOf(block: unknown): string {
-  const { type: _, ...members } = parts(block);
+  const { type: _, ...members } = membersIn(block);
   return Object.keys(members).length === 0 ? '' : `: ${startOf(JSON.stringify(members), MAX_MEMBERS_LENGTH)}`;
 }
 
 const MAX_MEMBERS_LENGTH = 2_000;
 
-function leftOut(content: string): Extract<Block, { type: 'text' }> {
+function omittedBlock(content: string): Extract<Block, { type: 'text' }> {
   return { type: 'text', text: `[left out: ${content}]` };
 }
 
@@ -144,26 +144,26 @@ type Contents = { readonly uri: string; readonly mimeType?: string } & (
 
 /** Returns one entry of a resource's contents. A short text replaces an unreadable one. */
 export function readableContents(contents: unknown): Contents {
-  const { uri } = parts(contents);
-  const { text } = leftOut('contents without text or data in Base64');
+  const { uri } = membersIn(contents);
+  const { text } = omittedBlock('contents without text or data in Base64');
   return (
-    contentsOf({ ...parts(contents), uri: typeof uri === 'string' ? uri : '' }) ?? { uri: String(uri ?? ''), text }
+    contentsOf({ ...membersIn(contents), uri: typeof uri === 'string' ? uri : '' }) ?? { uri: String(uri ?? ''), text }
   );
 }
 
 function contentsOf(contents: unknown): Contents | undefined {
-  const { uri, text, blob, mimeType } = parts(contents);
+  const { uri, text, blob, mimeType } = membersIn(contents);
   if (typeof uri !== 'string') return undefined;
-  const named = { uri, ...texts({ mimeType }) };
-  if (typeof text === 'string') return { ...named, text };
-  return isBase64(blob) ? { ...named, blob } : undefined;
+  const base = { uri, ...stringMembers({ mimeType }) };
+  if (typeof text === 'string') return { ...base, text };
+  return isBase64(blob) ? { ...base, blob } : undefined;
 }
 
-function parts(value: unknown): Readonly<Record<string, unknown>> {
+function membersIn(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
 }
 
-function texts(members: Readonly<Record<string, unknown>>): Readonly<Record<string, string>> {
+function stringMembers(members: Readonly<Record<string, unknown>>): Readonly<Record<string, string>> {
   return Object.fromEntries(
     Object.entries(members).filter((member): member is [string, string] => typeof member[1] === 'string'),
   );

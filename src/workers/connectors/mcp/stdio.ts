@@ -23,7 +23,7 @@ import { resolveValues } from './values.ts';
 export const MAX_MESSAGE_BYTES = 32 * 1_024 * 1_024;
 /** A message must be complete within this time of its first byte, because a slow one delays all other answers. */
 export const MESSAGE_TIMEOUT_MS = 20_000;
-const KEPT_ERROR_BYTES = 2_048;
+const MAX_STDERR_BYTES = 2_048;
 
 export interface StdioOptions {
   readonly server: string;
@@ -41,10 +41,10 @@ function isFile(argument: string): boolean {
 
 /** Returns the installation folder of a program's file: the outermost folder above it with packages, or its own folder. */
 function installation(file: string): string {
-  let found = dirname(file);
+  let folderWithPackages = dirname(file);
   for (let folder = dirname(file); folder !== dirname(folder); folder = dirname(folder))
-    if (existsSync(join(folder, 'node_modules'))) found = folder;
-  return found;
+    if (existsSync(join(folder, 'node_modules'))) folderWithPackages = folder;
+  return folderWithPackages;
 }
 
 export class StdioTransport implements Transport {
@@ -60,32 +60,32 @@ export class StdioTransport implements Transport {
   readonly #abort = new AbortController();
   readonly #closing = new PawlError('CANCELLED', 'The connection was closed.');
   #tree: Tree | undefined;
-  #parts: Buffer[] = [];
+  #lineChunks: Buffer[] = [];
   #bytes = 0;
-  #errors = '';
-  #stalled: NodeJS.Timeout | undefined;
-  #delivered: Promise<unknown> = Promise.resolve();
+  #stderrText = '';
+  #messageTimer: NodeJS.Timeout | undefined;
+  #deliveryQueue: Promise<unknown> = Promise.resolve();
 
   constructor(options: StdioOptions) {
     this.#options = options;
   }
 
   /** The end of the server's standard error, without stack frames. */
-  get said(): string {
-    return this.#errors.replaceAll(/^\s+at .*\n?/gm, '').trim();
+  get stderrTail(): string {
+    return this.#stderrText.replaceAll(/^\s+at .*\n?/gm, '').trim();
   }
 
   async start(): Promise<void> {
     const { server, connection, settings, environment } = this.#options;
-    const folder = connection.folder ?? (await ownFolder(settings.dataDir, server));
+    const folder = connection.folder ?? (await serverFolder(settings.dataDir, server));
     const {
       sandbox,
       launch,
-      environment: shown,
+      environment: baseEnvironment,
     } = await prepareProgram(
       {
         root: folder,
-        ownRoot: true,
+        isTrustedRoot: true,
         callId: `mcp.${server}`,
         env: environment,
         sandbox: settings.sandbox,
@@ -96,7 +96,7 @@ export class StdioTransport implements Transport {
     );
     this.#tree = startTree(sandbox, {
       launch,
-      environment: withOwnHome(shown, sandbox.isolation === 'bubblewrap', connection, launch.root),
+      environment: withOwnHome(baseEnvironment, sandbox.isolation === 'bubblewrap', connection, launch.root),
       name: connection.command[0],
       streams: { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' },
       timeoutMs: undefined,
@@ -106,37 +106,40 @@ export class StdioTransport implements Transport {
     (this.#tree.stdout as Readable).on('data', (chunk: Buffer) => this.#read(chunk));
     this.#tree.stdout?.on('error', () => undefined);
     this.#tree.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
-      this.#errors = endOf(this.#errors + chunk, KEPT_ERROR_BYTES);
+      this.#stderrText = endOf(this.#stderrText + chunk, MAX_STDERR_BYTES);
     });
     this.#tree.stderr?.on('error', () => undefined);
     this.#tree.ended.then(
       ({ exitCode, signal }) =>
-        this.#ended(
-          new ToolError(`The MCP server ${server} ended (${signal ?? `exit code ${exitCode}`})${this.#quoted()}.`, {
-            code: 'CONNECTION_RESET',
-            retriable: true,
-          }),
+        this.#onEnd(
+          new ToolError(
+            `The MCP server ${server} ended (${signal ?? `exit code ${exitCode}`})${this.#stderrSuffix()}.`,
+            {
+              code: 'CONNECTION_RESET',
+              retriable: true,
+            },
+          ),
         ),
-      (error: Error) => this.#ended(error),
+      (error: Error) => this.#onEnd(error),
     );
   }
 
-  #quoted(): string {
-    return this.said === '' ? '' : `; it said: ${endOf(this.said, 500)}`;
+  #stderrSuffix(): string {
+    return this.stderrTail === '' ? '' : `; it said: ${endOf(this.stderrTail, 500)}`;
   }
 
-  #ended(because: Error): void {
-    clearTimeout(this.#stalled);
+  #onEnd(cause: Error): void {
+    clearTimeout(this.#messageTimer);
     // This comes after the messages that the server sent before it ended.
-    this.#delivered = this.#delivered.then(() => {
+    this.#deliveryQueue = this.#deliveryQueue.then(() => {
       // Closing it from here is no fault of the server.
-      if (because !== this.#closing) this.fault ??= because;
+      if (cause !== this.#closing) this.fault ??= cause;
       this.onclose?.();
     });
   }
 
   /** Ends the connection because of the server's fault. */
-  #refuse(fault: Error): void {
+  #failProtocol(fault: Error): void {
     this.fault ??= fault;
     this.onerror?.(fault);
     this.#abort.abort(fault);
@@ -144,34 +147,34 @@ export class StdioTransport implements Transport {
 
   #read(chunk: Buffer): void {
     if (this.fault !== undefined) return;
-    let from = 0;
-    for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, from)) {
-      this.#parts.push(chunk.subarray(from, end));
-      from = end + 1;
-      const line = Buffer.concat(this.#parts).toString('utf8').trim();
-      this.#parts = [];
+    let lineStart = 0;
+    for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, lineStart)) {
+      this.#lineChunks.push(chunk.subarray(lineStart, end));
+      lineStart = end + 1;
+      const line = Buffer.concat(this.#lineChunks).toString('utf8').trim();
+      this.#lineChunks = [];
       this.#bytes = 0;
-      clearTimeout(this.#stalled);
-      this.#stalled = undefined;
-      if (line !== '') this.#line(line);
+      clearTimeout(this.#messageTimer);
+      this.#messageTimer = undefined;
+      if (line !== '') this.#readLine(line);
       if (this.fault !== undefined) return;
     }
-    if (from === chunk.length) return;
-    this.#parts.push(chunk.subarray(from));
-    this.#bytes += chunk.length - from;
+    if (lineStart === chunk.length) return;
+    this.#lineChunks.push(chunk.subarray(lineStart));
+    this.#bytes += chunk.length - lineStart;
     const { server, messageTimeoutMs = MESSAGE_TIMEOUT_MS } = this.#options;
     if (this.#bytes > MAX_MESSAGE_BYTES) {
       const message = `The MCP server ${server} sent a message of more than ${MAX_MESSAGE_BYTES} bytes.`;
-      this.#refuse(new PawlError('RESULT_TOO_LARGE', message));
+      this.#failProtocol(new PawlError('RESULT_TOO_LARGE', message));
       return;
     }
-    this.#stalled ??= setTimeout(() => {
+    this.#messageTimer ??= setTimeout(() => {
       const message = `The MCP server ${server} did not finish a message within ${messageTimeoutMs} ms.`;
-      this.#refuse(new PawlError('UPSTREAM_TIMEOUT', message));
+      this.#failProtocol(new PawlError('UPSTREAM_TIMEOUT', message));
     }, messageTimeoutMs).unref();
   }
 
-  #line(line: string): void {
+  #readLine(line: string): void {
     let value: unknown;
     try {
       value = parseMessage(line);
@@ -181,9 +184,9 @@ export class StdioTransport implements Transport {
     const { messages, invalid } = messagesIn(value);
     for (const message of messages) this.#deliver(message);
     const broken = invalid.find(isBrokenAnswer);
-    if (broken !== undefined) this.#refuse(notMessage(this.#options.server, broken));
+    if (broken !== undefined) this.#failProtocol(notMessage(this.#options.server, broken));
     // Many servers print text of their own to standard output, some of it as JSON.
-    else if (messages.length === 0) this.#errors = endOf(`${this.#errors}${line}\n`, KEPT_ERROR_BYTES);
+    else if (messages.length === 0) this.#stderrText = endOf(`${this.#stderrText}${line}\n`, MAX_STDERR_BYTES);
   }
 
   /**
@@ -192,7 +195,7 @@ export class StdioTransport implements Transport {
    */
   #deliver(message: JSONRPCMessage): void {
     this.#options.answers.read(message);
-    this.#delivered = this.#delivered.then(() => {
+    this.#deliveryQueue = this.#deliveryQueue.then(() => {
       this.onmessage?.(message);
       return 'id' in message ? undefined : new Promise((resolve) => setImmediate(resolve));
     });
@@ -209,7 +212,7 @@ export class StdioTransport implements Transport {
           nothingHappened: true,
         })
       );
-    this.#options.answers.sent(message);
+    this.#options.answers.recordRequest(message);
     await new Promise<void>((resolve, reject) => {
       stdin.write(`${JSON.stringify(message)}\n`, (error) => (error ? reject(this.fault ?? error) : resolve()));
     });
@@ -228,16 +231,16 @@ export class StdioTransport implements Transport {
  * among the operator's.
  */
 function withOwnHome(
-  shown: ProgramEnvironment,
+  baseEnvironment: ProgramEnvironment,
   isConfined: boolean,
   { folder, environment }: StdioOptions['connection'],
   root: string,
 ): ProgramEnvironment {
-  if (!isConfined || environment['HOME'] !== undefined) return shown;
-  return { ...shown, HOME: folder === undefined ? root : '/tmp' };
+  if (!isConfined || environment['HOME'] !== undefined) return baseEnvironment;
+  return { ...baseEnvironment, HOME: folder === undefined ? root : '/tmp' };
 }
 
-async function ownFolder(dataDir: string, server: string): Promise<string> {
+async function serverFolder(dataDir: string, server: string): Promise<string> {
   const folder = join(dataDir, 'mcp', server);
   await mkdir(folder, { recursive: true, mode: 0o700 });
   return folder;

@@ -16,18 +16,18 @@ import { toolResult } from './results.ts';
 
 /** The connections of one worker: one to each server, however many tools and tiers use it. */
 export class McpConnections {
-  readonly #parts: McpConnectionDeps;
+  readonly #deps: McpConnectionDeps;
   readonly #connections = new Map<string, McpConnection>();
 
-  constructor(parts: McpConnectionDeps) {
-    this.#parts = parts;
+  constructor(deps: McpConnectionDeps) {
+    this.#deps = deps;
   }
 
   to(server: string, options: McpConnectionOptions): McpConnection {
     const key = canonicalJson([server, options]);
     let connection = this.#connections.get(key);
     if (connection === undefined) {
-      connection = new McpConnection(server, options, this.#parts);
+      connection = new McpConnection(server, options, this.#deps);
       this.#connections.set(key, connection);
     }
     return connection;

@@ -4,7 +4,7 @@ import type { McpValue } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 
 /** The worker's own secrets. The author of a server declaration must not read them through it. */
-const OWN = /^(?:PAWL_|REDIS_|OTEL_)/;
+const WORKER_VARIABLES = /^(?:PAWL_|REDIS_|OTEL_)/;
 
 /** Throws `CONFIGURATION` for a variable that this worker does not have, or does not pass on. */
 export function resolveValues(
@@ -20,7 +20,7 @@ export function resolveValues(
 }
 
 function requiredVariable(name: string, variable: string, environment: Environment): string {
-  if (OWN.test(variable))
+  if (WORKER_VARIABLES.test(variable))
     throw new PawlError(
       'CONFIGURATION',
       `${name}: the worker's own variable ${variable} is not passed to MCP servers.`,

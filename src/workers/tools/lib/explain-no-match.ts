@@ -4,7 +4,7 @@ import { placesOf } from '../../../shared/util/text/text-search.ts';
 
 const MAX_SHOWN_LENGTH = 160;
 /** The most candidate places, and the most lines of each that are compared to find the likeliest. */
-const MAX_PLACES = 100;
+const MAX_CANDIDATES = 100;
 const MAX_COMPARED_LINES = 500;
 /** A line number as `read` and other tools put it before a line. */
 const LINE_NUMBER = /^ *\d+(?:\t|→|: |\| ?)/;
@@ -18,18 +18,18 @@ export function explainNoMatch(content: string, text: string): string {
       return 'It stands there without the numbers at the beginning of its lines, which are no part of the file: leave them out.';
   }
   const lines = content.split('\n');
-  const bareLines = lines.map(bare);
-  const bareExpected = expected.map(bare);
+  const bareLines = lines.map(withoutSpace);
+  const bareExpected = expected.map(withoutSpace);
   const start = bareExpected.findIndex((line) => line !== '');
   const first = bareExpected[start];
   if (first === undefined) return 'It is nothing but white space: take text around it into old_string.';
   const matchLine = likeliestLine(bareLines, bareExpected.slice(start, start + MAX_COMPARED_LINES));
   return matchLine === undefined
     ? nearestLine(lines, bareLines, first)
-    : firstDifference({ lines, bareLines, wanted: expected, bareWanted: bareExpected, start, place: matchLine });
+    : firstDifference({ lines, bareLines, expected, bareExpected, start, firstLine: matchLine });
 }
 
-function bare(line: string): string {
+function withoutSpace(line: string): string {
   return line.replaceAll(/\s+/g, '');
 }
 
@@ -39,17 +39,17 @@ function bare(line: string): string {
  */
 function likeliestLine(bareLines: readonly string[], expected: readonly string[]): number | undefined {
   const first = expected[0] ?? '';
-  let likeliest: { place: number; alike: number } | undefined;
-  let place = bareLines.indexOf(first);
-  for (let looked = 0; place !== -1 && looked < MAX_PLACES; looked += 1) {
-    const alike = alikeAtStart(bareLines.slice(place, place + expected.length), expected);
-    if (likeliest === undefined || alike > likeliest.alike) likeliest = { place, alike };
-    place = bareLines.indexOf(first, place + 1);
+  let likeliest: { line: number; commonLines: number } | undefined;
+  let candidate = bareLines.indexOf(first);
+  for (let compared = 0; candidate !== -1 && compared < MAX_CANDIDATES; compared += 1) {
+    const commonLines = commonPrefixLength(bareLines.slice(candidate, candidate + expected.length), expected);
+    if (likeliest === undefined || commonLines > likeliest.commonLines) likeliest = { line: candidate, commonLines };
+    candidate = bareLines.indexOf(first, candidate + 1);
   }
-  return likeliest?.place;
+  return likeliest?.line;
 }
 
-function alikeAtStart(lines: readonly string[], expected: readonly string[]): number {
+function commonPrefixLength(lines: readonly string[], expected: readonly string[]): number {
   const differs = expected.findIndex((line, index) => line !== lines[index]);
   return differs === -1 ? expected.length : differs;
 }
@@ -57,29 +57,29 @@ function alikeAtStart(lines: readonly string[], expected: readonly string[]): nu
 interface Comparison {
   readonly lines: readonly string[];
   readonly bareLines: readonly string[];
-  readonly wanted: readonly string[];
-  readonly bareWanted: readonly string[];
+  readonly expected: readonly string[];
+  readonly bareExpected: readonly string[];
   /** The first wanted line that is not empty, and the line of the file that resembles it. */
   readonly start: number;
-  readonly place: number;
+  readonly firstLine: number;
 }
 
-function firstDifference({ lines, bareLines, wanted, bareWanted, start, place }: Comparison): string {
-  const alike = start + alikeAtStart(bareLines.slice(place), bareWanted.slice(start));
-  const there = (index: number) => place + index - start;
-  if (alike < wanted.length) {
-    const at = there(alike);
-    const actual = at < lines.length ? `line ${at + 1} is ${shown(lines[at])}` : 'the file ends there';
-    return `It begins as line ${place + 1} does, but ${actual}, where old_string has ${shown(wanted[alike])}. Read the file again and copy the text exactly.`;
+function firstDifference({ lines, bareLines, expected, bareExpected, start, firstLine }: Comparison): string {
+  const commonLines = start + commonPrefixLength(bareLines.slice(firstLine), bareExpected.slice(start));
+  const fileIndex = (index: number) => firstLine + index - start;
+  if (commonLines < expected.length) {
+    const index = fileIndex(commonLines);
+    const actual = index < lines.length ? `line ${index + 1} is ${quoteLine(lines[index])}` : 'the file ends there';
+    return `It begins as line ${firstLine + 1} does, but ${actual}, where old_string has ${quoteLine(expected[commonLines])}. Read the file again and copy the text exactly.`;
   }
-  const head = `It stands at line ${place + 1} when white space is left aside`;
-  const differs = wanted.findIndex((line, index) => index >= start && line !== lines[there(index)]);
+  const head = `It stands at line ${firstLine + 1} when white space is left aside`;
+  const differs = expected.findIndex((line, index) => index >= start && line !== lines[fileIndex(index)]);
   if (differs === -1) return `${head}, but not the empty lines at its beginning. Copy the text exactly from the file.`;
-  const [line = '', other = ''] = [lines[there(differs)], wanted[differs]];
-  const at = there(differs) + 1;
-  if (differs > start && withoutReturn(line) === withoutReturn(other))
-    return `${head}: some lines there end in CR LF and some in LF. Edit those above line ${at} apart from the others.`;
-  const difference = `line ${at} is ${JSON.stringify(clipped(line))}, where old_string has ${JSON.stringify(clipped(other))}`;
+  const [line = '', expectedLine = ''] = [lines[fileIndex(differs)], expected[differs]];
+  const lineNumber = fileIndex(differs) + 1;
+  if (differs > start && withoutReturn(line) === withoutReturn(expectedLine))
+    return `${head}: some lines there end in CR LF and some in LF. Edit those above line ${lineNumber} apart from the others.`;
+  const difference = `line ${lineNumber} is ${JSON.stringify(clipped(line))}, where old_string has ${JSON.stringify(clipped(expectedLine))}`;
   return `${head}: ${difference}. Copy the text exactly from the file.`;
 }
 
@@ -93,7 +93,7 @@ function nearestLine(lines: readonly string[], bareLines: readonly string[], fir
     { line: -1, score: 0 },
   );
   if (score < 0.5) return 'No line resembles it: read the file again.';
-  return `The nearest line is line ${line + 1}: ${shown(lines[line])}. Read the file again and copy the text exactly.`;
+  return `The nearest line is line ${line + 1}: ${quoteLine(lines[line])}. Read the file again and copy the text exactly.`;
 }
 
 /** Counts each pair of adjacent letters. */
@@ -114,7 +114,7 @@ function similarity(pairs: ReadonlyMap<string, number>, length: number, line: st
   return (2 * common) / (length + line.length - 2);
 }
 
-function shown(line: string | undefined): string {
+function quoteLine(line: string | undefined): string {
   return JSON.stringify(clipped(withoutReturn(line ?? '')));
 }
 

@@ -2,8 +2,8 @@
 import { z } from 'zod';
 
 /** The folder to look in. */
-export const folder = (what: string) =>
-  z.string().min(1).default('.').describe(`${what}, relative to the workspace root. Default: the root.`);
+export const folder = (subject: string) =>
+  z.string().min(1).default('.').describe(`${subject}, relative to the workspace root. Default: the root.`);
 
 export const startFolder = z
   .string()
@@ -11,8 +11,8 @@ export const startFolder = z
   .optional()
   .describe('Folder to start in, relative to the workspace root. Default: the root.');
 
-export const atMost = (what: string, byDefault: number, max: number) =>
-  z.int().min(1).max(max).default(byDefault).describe(`At most this many ${what}. Default ${byDefault}.`);
+export const limitParameter = (subject: string, byDefault: number, max: number) =>
+  z.int().min(1).max(max).default(byDefault).describe(`At most this many ${subject}. Default ${byDefault}.`);
 
 const DEFAULT_TIME_LIMIT_MS = 120_000;
 const MAX_TIME_LIMIT_MS = 600_000;

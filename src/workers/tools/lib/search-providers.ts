@@ -35,11 +35,11 @@ const searxng: SearchProvider = {
     return { url: url.href, init: { headers: { accept: 'application/json' } } };
   },
   results: (answer) =>
-    read(
+    parseAnswer(
       'searxng',
       z.object({ results: z.array(z.object({ url: text, title: text, content: text, publishedDate: text })) }),
       answer,
-    ).results.map(({ url, title, content, publishedDate }) => hit(title, url, content, publishedDate)),
+    ).results.map(({ url, title, content, publishedDate }) => toHit(title, url, content, publishedDate)),
 };
 
 const FRESHNESS_OF_BRAVE = { day: 'pd', week: 'pw', month: 'pm', year: 'py' } as const;
@@ -57,7 +57,7 @@ const brave: SearchProvider = {
   results: (answer) =>
     // Brave leaves `web` out when it finds nothing.
     (
-      read(
+      parseAnswer(
         'brave',
         z.object({
           web: z
@@ -66,7 +66,7 @@ const brave: SearchProvider = {
         }),
         answer,
       ).web?.results ?? []
-    ).map(({ url, title, description, page_age: pageAge }) => hit(title, url, description, pageAge)),
+    ).map(({ url, title, description, page_age: pageAge }) => toHit(title, url, description, pageAge)),
 };
 
 const tavily: SearchProvider = {
@@ -88,11 +88,11 @@ const tavily: SearchProvider = {
     };
   },
   results: (answer) =>
-    read(
+    parseAnswer(
       'tavily',
       z.object({ results: z.array(z.object({ url: text, title: text, content: text, published_date: text })) }),
       answer,
-    ).results.map(({ url, title, content, published_date: published }) => hit(title, url, content, published)),
+    ).results.map(({ url, title, content, published_date: published }) => toHit(title, url, content, published)),
 };
 
 export const searchProviders = { searxng, brave, tavily } as const satisfies Record<string, SearchProvider>;
@@ -103,7 +103,7 @@ function withSites(query: string, domains: readonly string[] | undefined): strin
     : `${query} ${domains.map((domain) => `site:${domain}`).join(' OR ')}`;
 }
 
-function read<Schema extends z.ZodType>(provider: string, schema: Schema, answer: unknown): z.output<Schema> {
+function parseAnswer<Schema extends z.ZodType>(provider: string, schema: Schema, answer: unknown): z.output<Schema> {
   const parsed = schema.safeParse(answer);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
@@ -113,7 +113,7 @@ function read<Schema extends z.ZodType>(provider: string, schema: Schema, answer
   );
 }
 
-function hit(
+function toHit(
   title: string | null | undefined,
   url: string | null | undefined,
   snippet: string | null | undefined,
@@ -121,15 +121,15 @@ function hit(
 ): SearchHit {
   const publishedAt = isoDate(date);
   return {
-    title: plain(title),
+    title: plainText(title),
     url: url ?? '',
-    snippet: plain(snippet),
+    snippet: plainText(snippet),
     ...(publishedAt === undefined ? {} : { publishedAt }),
   };
 }
 
 /** Removes markup such as <strong>, and puts the text on one line. */
-function plain(value: string | null | undefined): string {
+function plainText(value: string | null | undefined): string {
   return (value ?? '')
     .replaceAll(/<\/?[a-z][^>]*>/gi, '')
     .replaceAll(/\s+/g, ' ')

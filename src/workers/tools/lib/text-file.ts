@@ -20,10 +20,10 @@ export async function readText(path: string, ctx: { readonly workspace: Pick<Wor
   try {
     return { text: new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes), hash: hashOf(bytes) };
   } catch (error) {
-    const is = utf16Of(bytes) === undefined ? 'not UTF-8 text' : 'UTF-16 text';
+    const encoding = utf16Of(bytes) === undefined ? 'not UTF-8 text' : 'UTF-16 text';
     throw new PawlError(
       'PRECONDITION_FAILED',
-      `${JSON.stringify(path)} is ${is} and cannot be edited; a program such as iconv can convert it to UTF-8.`,
+      `${JSON.stringify(path)} is ${encoding} and cannot be edited; a program such as iconv can convert it to UTF-8.`,
       { cause: error },
     );
   }

@@ -16,9 +16,9 @@ export interface ReadablePage {
 const MAX_ELEMENTS = 20_000;
 const MAX_DEPTH = 200;
 /** How much of a page is searched for its title when it is read as plain text. */
-const MAX_TITLE_AT = 20_000;
+const MAX_TITLE_OFFSET = 20_000;
 /** Elements without content or without an end tag. */
-const FLAT =
+const LEAF_ELEMENTS =
   /^(area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr|p|li|dt|dd|tr|td|th|thead|tbody|option)$/i;
 
 /** The used part of the DOM. linkedom's own types describe more than it has and less than is needed. */
@@ -46,9 +46,9 @@ export async function readable(
   format: 'markdown' | 'text',
   load: typeof pageLibraries = pageLibraries,
 ): Promise<ReadablePage> {
-  if (isTooMuch(html)) return { content: stripped(html) };
+  if (isTooComplex(html)) return { content: stripTags(html) };
   const libraries = await load().catch(() => undefined);
-  if (libraries === undefined) return wholePage(html);
+  if (libraries === undefined) return plainTextPage(html);
   const [{ parseHTML }, { Readability }, { default: Turndown }] = libraries;
   try {
     // Without these tags linkedom takes the first element for the whole document.
@@ -59,25 +59,25 @@ export async function readable(
     makeLinksAbsolute(page, url);
     const title = page.querySelector('title')?.textContent?.trim();
     // Readability destroys the document, so the whole content is copied first, for pages without a main content.
-    const whole = page.body?.innerHTML ?? html;
+    const fullHtml = page.body?.innerHTML ?? html;
     const article = new Readability(document, { charThreshold: 200 }).parse();
-    const main = article?.content ?? whole;
+    const main = article?.content ?? fullHtml;
     const content =
       format === 'text'
-        ? stripped(main)
+        ? stripTags(main)
         : withTables(new Turndown({ headingStyle: 'atx', codeBlockStyle: 'fenced', bulletListMarker: '-' })).turndown(
             parseHTML(`<html><body>${main}</body></html>`).document.body,
           );
-    if (content.trim() === '') return { content: stripped(html) };
-    const named = article?.title || title;
+    if (content.trim() === '') return { content: stripTags(html) };
+    const pageTitle = article?.title || title;
     return {
       content: content.replaceAll(/\n{3,}/g, '\n\n').trim(),
-      ...(named ? { title: named } : {}),
+      ...(pageTitle ? { title: pageTitle } : {}),
       ...(article?.publishedTime ? { publishedAt: article.publishedTime } : {}),
     };
   } catch (error) {
     // Elements are nested so deeply that the libraries overflow the stack.
-    if (error instanceof RangeError) return { content: stripped(html) };
+    if (error instanceof RangeError) return { content: stripTags(html) };
     throw error;
   }
 }
@@ -88,18 +88,18 @@ function pageLibraries() {
 }
 
 /** The plain text of a page, without the libraries that find its main content. */
-function wholePage(html: string): ReadablePage {
-  const [, title = ''] = /<title\b[^>]{0,200}>([^<]{1,1000})/i.exec(html.slice(0, MAX_TITLE_AT)) ?? [];
-  const content = stripped(html.replace(/<title\b[^>]{0,200}>[^<]{0,1000}/i, ''));
-  return { content, isWholePage: true, ...(title.trim() === '' ? {} : { title: stripped(title) }) };
+function plainTextPage(html: string): ReadablePage {
+  const [, title = ''] = /<title\b[^>]{0,200}>([^<]{1,1000})/i.exec(html.slice(0, MAX_TITLE_OFFSET)) ?? [];
+  const content = stripTags(html.replace(/<title\b[^>]{0,200}>[^<]{0,1000}/i, ''));
+  return { content, isWholePage: true, ...(title.trim() === '' ? {} : { title: stripTags(title) }) };
 }
 
 /** Elements are counted in the source, because parsing is the slow part. */
-function isTooMuch(html: string): boolean {
+function isTooComplex(html: string): boolean {
   let [elements, depth] = [0, 0];
   // Lone "<" and "&" and spaces that HTML does not collapse cost the libraries as much as elements do.
   for (const [, slash, name] of html.matchAll(/<(\/?)([a-z][a-z0-9-]*)|[<&]|[^\S\t\n\f\r ]/gi)) {
-    if (name === undefined || FLAT.test(name)) elements += 1;
+    if (name === undefined || LEAF_ELEMENTS.test(name)) elements += 1;
     else if (slash === '/') depth = Math.max(0, depth - 1);
     else {
       elements += 1;
@@ -111,7 +111,7 @@ function isTooMuch(html: string): boolean {
 }
 
 /** Returns the base address of a page: its first `<base href>`, or its own address. */
-export function baseOf(href: string | null | undefined, url: string): string {
+export function baseUrl(href: string | null | undefined, url: string): string {
   if (href === null || href === undefined || !URL.canParse(href, url)) return url;
   const base = new URL(href, url);
   return ['data:', 'javascript:'].includes(base.protocol) ? url : base.href;
@@ -132,7 +132,7 @@ function lowerAttributeNames(page: Page): void {
 }
 
 function makeLinksAbsolute(page: Page, address: string): void {
-  const url = baseOf(page.querySelector('base[href]')?.getAttribute('href'), address);
+  const url = baseUrl(page.querySelector('base[href]')?.getAttribute('href'), address);
   for (const [selector, name] of [
     ['a[href]', 'href'],
     ['img[src]', 'src'],
@@ -148,17 +148,17 @@ function makeLinksAbsolute(page: Page, address: string): void {
 const NO_CELL = 'table, pre, ul, ol, dl, blockquote, h1, h2, h3, h4, h5, h6';
 
 function withTables(turndown: TurndownService): TurndownService {
-  const known = new WeakMap<object, boolean>();
+  const checkedTables = new WeakMap<object, boolean>();
   const isData = (element: PageElement): boolean => {
     const table = element.closest('table');
     if (table === null) return false;
-    const isKnown = known.get(table);
-    if (isKnown !== undefined) return isKnown;
+    const checked = checkedTables.get(table);
+    if (checked !== undefined) return checked;
     const isPlain = table.querySelector(NO_CELL) === null;
     const rows = isPlain ? [...table.querySelectorAll('tr')] : [];
-    const is = rows.length > 1 && rows.some((row) => [...row.querySelectorAll('th, td')].length > 1);
-    known.set(table, is);
-    return is;
+    const isDataTable = rows.length > 1 && rows.some((row) => [...row.querySelectorAll('th, td')].length > 1);
+    checkedTables.set(table, isDataTable);
+    return isDataTable;
   };
   const rule = (names: readonly string[], replacement: (content: string, element: PageElement) => string) =>
     turndown.addRule(names.join(), {
@@ -184,7 +184,7 @@ const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>',
  * pattern that failed there would be tried again at every next tag, and a page of nothing but "<" would block the
  * worker for hours.
  */
-export function stripped(html: string): string {
+export function stripTags(html: string): string {
   return html
     .replaceAll(/<(script|style|noscript|template)\b[^>]*(?:>[\s\S]*?(?:<\/\1\s*>|$)|$)/gi, ' ')
     .replaceAll(/<!--[\s\S]*?(?:-->|$)/g, ' ')
@@ -194,8 +194,8 @@ export function stripped(html: string): string {
     )
     .replaceAll(/<\/?t[dh]\b[^>]*>?/gi, (tag) => (tag.endsWith('>') ? ' ' : tag))
     .replaceAll(/<[^>]*>?/g, (tag) => (tag.endsWith('>') ? '' : tag))
-    .replaceAll(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|(\w{1,8}));/gi, (whole, decimal, hex, name) => {
-      if (name !== undefined) return ENTITIES[String(name).toLowerCase()] ?? whole;
+    .replaceAll(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|(\w{1,8}));/gi, (entity, decimal, hex, name) => {
+      if (name !== undefined) return ENTITIES[String(name).toLowerCase()] ?? entity;
       const code = decimal === undefined ? Number.parseInt(hex, 16) : Number(decimal);
       return code <= 0x10ffff ? String.fromCodePoint(code) : '';
     })
