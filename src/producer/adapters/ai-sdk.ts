@@ -49,7 +49,8 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
       const executeWithNotices: Execute = async function* (input, options) {
         yield outputOf(yield* tools.run(toCall(input), sourceOf(options)));
       };
-      const executeSilently: Execute = async (input, options) => outputOf(await tools.answer(toCall(input), sourceOf(options)));
+      const executeSilently: Execute = async (input, options) =>
+        outputOf(await tools.answer(toCall(input), sourceOf(options)));
       const sdkTool = dynamicTool({
         description: String(exported['description']),
         inputSchema: jsonSchema(

@@ -34,9 +34,12 @@ export function modelContent(
   const blocks = (metadata['content'] ?? []) as readonly ContentBlock[];
   const blockContent = blocks.flatMap(toModelContent);
   // The content blocks must not show what was cut from the output.
-  const extraContent = blockContent.filter((part) => part.type === 'image' || !(wholeOutput !== undefined || containsText(part.text, content)));
+  const extraContent = blockContent.filter(
+    (part) => part.type === 'image' || !(wholeOutput !== undefined || containsText(part.text, content)),
+  );
   const uncapped = [{ type: 'text', text } as const, ...extraContent];
-  const parts = textOf(blockContent) === text ? blockContent : truncateTexts(uncapped, maxBytes, wholeOutput !== undefined, callId);
+  const parts =
+    textOf(blockContent) === text ? blockContent : truncateTexts(uncapped, maxBytes, wholeOutput !== undefined, callId);
   const shown = parts.filter((part) => part.type === 'image' || part.text.trim() !== '');
   return wellFormed(shown.length === 0 ? [{ type: 'text', text }] : shown);
 }

@@ -113,12 +113,14 @@ export class ModelTools {
     const { signal } = source;
     const toolName = 'name' in call ? call.name : call.kind;
     const explainedCount = this.#invalidCounts.get(toolName) ?? 0;
-    const explain = (error: Refusal, envelope?: ToolResultEnvelope) => this.#explain(toolName, error, explainedCount, envelope);
+    const explain = (error: Refusal, envelope?: ToolResultEnvelope) =>
+      this.#explain(toolName, error, explainedCount, envelope);
     let result: ToolResultEnvelope;
     try {
       const { namespace, name, params } = await this.#session.decode(this.exported, call);
       const options = defined<CallOptions>({ namespace, turnId, signal });
-      const run = (toolCallId?: string) => this.#runWithNotices(name, params, defined<CallOptions>({ ...options, toolCallId }));
+      const run = (toolCallId?: string) =>
+        this.#runWithNotices(name, params, defined<CallOptions>({ ...options, toolCallId }));
       // Some model servers leave the ID empty.
       if (source.toolCallId === undefined || source.toolCallId === '') result = yield* run();
       else result = yield* this.#calls.run({ namespace, name, params, turnId, ...this.#source(source) }, run);

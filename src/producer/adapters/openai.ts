@@ -165,7 +165,9 @@ export async function chatTools(session: Session, options?: AdapterOptions): Pro
     return { role: 'tool', tool_call_id: id, content: content.map(contentText).join('\n') };
   };
   return {
-    tools: tools.exported.tools.map(({ type: _, ...definition }) => ({ type: 'function', function: definition }) as ChatTool),
+    tools: tools.exported.tools.map(
+      ({ type: _, ...definition }) => ({ type: 'function', function: definition }) as ChatTool,
+    ),
     run(calls, options = {}) {
       const response = tools.beginResponse();
       return Promise.all((calls ?? []).map((call) => runOne(call, { ...options, response })));

@@ -64,7 +64,11 @@ export async function applyDecision(
   if (approval.state !== 'pending') return { callId, isOpen: false };
   if (response?.action === 'cancel') return { callId, isOpen: true };
   const isApproved = response?.action === 'accept' && response.content?.decision === 'approve';
-  await pawl.approvals.decide(approval.request.id, { decision: isApproved ? 'approve' : 'deny', digest, by: DECIDED_BY });
+  await pawl.approvals.decide(approval.request.id, {
+    decision: isApproved ? 'approve' : 'deny',
+    digest,
+    by: DECIDED_BY,
+  });
   return { callId, isOpen: false };
 }
 

@@ -20,7 +20,7 @@ import { callerOf, MAX_BODY_BYTES } from '../http/core/route.ts';
 import { headerMismatch } from './headers.ts';
 import { LegacySessions } from './legacy-sessions.ts';
 import { createMcpServer, type McpServerDeps } from './server.ts';
-import { type RpcRefusal, send, sendWhenReady, sendRpcError, webRequest } from './web-response.ts';
+import { type RpcRefusal, send, sendRpcError, sendWhenReady, webRequest } from './web-response.ts';
 
 export interface McpEndpoint {
   /** The handlers of the route, in order. */

@@ -83,7 +83,10 @@ async function resultFor(
   };
 }
 
-function withContent(envelope: Extract<ToolResultEnvelope, { status: 'success' }>, content: unknown): ToolResultEnvelope {
+function withContent(
+  envelope: Extract<ToolResultEnvelope, { status: 'success' }>,
+  content: unknown,
+): ToolResultEnvelope {
   return { ...envelope, output: { ...envelope.output, content } };
 }
 

@@ -143,7 +143,8 @@ function toProtocolError(thrown: unknown): unknown {
   if (thrown instanceof ProtocolError) return thrown;
   if (thrown instanceof HttpError) return new ProtocolError(INTERNAL_ERROR, thrown.message, { code: thrown.code });
   const error = backendError(thrown);
-  if (!(error instanceof PawlError)) return new ProtocolError(INTERNAL_ERROR, 'Internal error: see the log of this server.');
+  if (!(error instanceof PawlError))
+    return new ProtocolError(INTERNAL_ERROR, 'Internal error: see the log of this server.');
   const { code, message } = error;
   const isClientError = code === 'CONTRACT_INVALID' || code === 'PERMISSION_DENIED' || code === 'SESSION_CLOSED';
   const text = code === 'BACKEND_UNAVAILABLE' ? 'The queue cannot be reached.' : message;

@@ -50,7 +50,9 @@ export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Pr
   const output = record.outcome.output?.content;
   if (isInputRequired(output)) {
     if (task.cancelled) return view('cancelled');
-    const unanswered = Object.entries(output.inputRequests ?? {}).filter(([name]) => !Object.hasOwn(task.answers, name));
+    const unanswered = Object.entries(output.inputRequests ?? {}).filter(
+      ([name]) => !Object.hasOwn(task.answers, name),
+    );
     if (unanswered.length > 0) return view('input_required', { inputRequests: Object.fromEntries(unanswered) });
     await continueTask(pawl, client, task, output.requestState);
     return view('working');

@@ -27,7 +27,7 @@ export function completionRoutes(pawl: Pick<Pawl, 'complete'>): readonly Route[]
   ];
 }
 
-/** Mounts the routes before the authentication. `limit` bounds the requests of one address: nobody can guess tokens by many tries. */
+/** Mounts the routes before the authentication. `limit` bounds the requests of one address: it prevents guessing tokens by many tries. */
 export function mountCompletions(app: Express, pawl: Pawl, limit: RequestHandler): void {
   const setAnonymousCaller: RequestHandler = (request, response, next) => {
     response.locals['caller'] = { id: `completions ${request.socket.remoteAddress ?? ''}`, role: 'agent' };

@@ -73,15 +73,12 @@ function documentedEnvelope(): object {
 }
 
 const startQuery = {
-  startAfterMs: z
-    .string()
-    .optional()
-    .meta({
-      type: 'integer',
-      minimum: 0,
-      maximum: MAX_DELAY_MS,
-      description: 'The call starts this many milliseconds from now.',
-    }),
+  startAfterMs: z.string().optional().meta({
+    type: 'integer',
+    minimum: 0,
+    maximum: MAX_DELAY_MS,
+    description: 'The call starts this many milliseconds from now.',
+  }),
   startAt: z
     .string()
     .optional()
