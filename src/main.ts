@@ -304,7 +304,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     { ToolWorker },
     { openMemory },
     { protectCode, protectFile, protectFolder, protectOwnerFiles },
-    { addWorkspaceFolder: putWorkspacesIn },
+    { addWorkspaceFolder },
   ] = await Promise.all([
     import('./workers/worker.ts'),
     import('./workers/context/memory.ts'),
@@ -320,7 +320,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   await protectOwnCode(process.cwd());
   protectOwnerFiles(readOnlyPathsOf(settings.readOnlyPaths));
   protectFolder(tenantsFolder(settings));
-  if (settings.workspaceRoot !== undefined) putWorkspacesIn(settings.workspaceRoot);
+  if (settings.workspaceRoot !== undefined) addWorkspaceFolder(settings.workspaceRoot);
   return ToolWorker.start({
     settings,
     ...(tracing === undefined ? {} : { tracing }),

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../helpers/signal.ts';
 import { openPlace } from './pawl.ts';
 
-test('an API process that cannot write its audit files says so in its log, counts each try until it can again, and loses nothing', async () => {
+test('an API process that cannot write its audit files logs the failure, counts each retry, and loses no record', async () => {
   const place = await openPlace();
   onTestFinished(() => place[Symbol.asyncDispose]());
   const folder = join(place.folder, '.pawl', 'audit');

@@ -21,7 +21,7 @@ const callOf = (tool: string, params: object, key: string) =>
   place.start(['call', tool, '--params', JSON.stringify(params), '--key', key, '--json'], SHORT);
 
 test.each(WAYS)(
-  'up kills and replaces a worker whose tool never gives the event loop back (%s); a once call ends as unknown',
+  'up kills and replaces a worker whose tool blocks the event loop (%s), and a once call ends as unknown',
   {
     timeout: 90_000,
   },
@@ -41,7 +41,7 @@ test.each(WAYS)(
 );
 
 test.each(WAYS)(
-  'a worker alone says at /healthz that its event loop stands still (%s), and ends itself',
+  'a single worker reports its blocked event loop at /healthz (%s), and ends itself',
   {
     timeout: 90_000,
   },
@@ -69,7 +69,7 @@ test.each(WAYS)(
   },
 );
 
-test('a call that may run again is found to be the one that blocks its workers; stopping one that stands still blames no call', {
+test('a repeatable call is identified as the one that blocks its workers, and stopping an idle worker blames no call', {
   timeout: 120_000,
 }, async () => {
   const env = { ...SHORT, PAWL_DRAIN_MS: '500' };

@@ -89,7 +89,7 @@ test('no text of a caller, a model or a tool moves a cursor, hides, or begins a 
     await check(args);
 });
 
-test('log lines and errors of tools show what would hide in them', async () => {
+test('log lines and errors of tools show invisible characters', async () => {
   const { code, stderr } = await place.run(['call', 'mutter', '--params', JSON.stringify({ text: `said ${HOSTILE}` })]);
   expect(code).toBe(1);
   expect(stderr).not.toMatch(HIDDEN);
@@ -101,7 +101,7 @@ test('log lines and errors of tools show what would hide in them', async () => {
   expect(JSON.parse(logged)).toMatchObject({ msg: `said ${HOSTILE}`, [`said ${HOSTILE}`]: `said ${HOSTILE}` });
 });
 
-test('a list of approvals shows what each would do, whether or not its tool says so', async () => {
+test('a list of approvals shows the effect of each, with or without a preview of its tool', async () => {
   await place.run(['sessions', 'open', '--key', 'plain', '--channel', 'operator']);
   const what = `${'a long and harmless beginning '.repeat(5)}and the end that matters`;
   const call = place.start(['call', 'sign', '--session', 'plain', '--params', JSON.stringify({ what })]);

@@ -59,7 +59,7 @@ test.each(['stdout', 'stderr'] as const)('a slow reader gets all that a command 
   else expect(text.match(/left out: /g)).toHaveLength(size);
 });
 
-test('a command does not wait for a reader that is gone', async () => {
+test('a command does not wait for a reader that has ended', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'pawl-gone-reader-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const file = join(folder, 'things.json');

@@ -16,7 +16,7 @@ interface Approvals {
 
 const OPERATOR = "channel: { kind: 'operator' }";
 
-test('while up runs its page is the channel of sessions that name none; afterwards the error says how to name one', {
+test('the page of a running up is the default channel of sessions; without up, the error explains how to name a channel', {
   timeout: 120_000,
 }, async () => {
   const process = place.start(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'tools.ts']);

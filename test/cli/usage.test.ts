@@ -50,7 +50,7 @@ describe('a person at the keyboard', () => {
   });
 });
 
-test('Redis out of reach is said in one line, without the password: exit code 7', { tags: 'slow' }, async () => {
+test('a Redis out of reach is reported in one line, without its password: exit code 7', { tags: 'slow' }, async () => {
   const env = { REDIS_URL: 'redis://:hidden@127.0.0.1:1' };
   for (const ended of await Promise.all(
     [['worker'], ['calls'], ['serve', '--port', '0']].map((args) => pawl(args, env)),
@@ -61,7 +61,7 @@ test('Redis out of reach is said in one line, without the password: exit code 7'
   }
 });
 
-test('output that cannot be written is said in one line: exit code 1', async () => {
+test('a failure to write the output is reported in one line: exit code 1', async () => {
   const launcher = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
   const help = async (redirected: string) => {
     const shell = startProgram('sh', ['-c', `exec "$0" "$1" --help ${redirected}`, process.execPath, launcher]);
@@ -83,7 +83,7 @@ test('a configuration file may begin with a byte order mark', async () => {
   expect(stderr).toContain(`(${NOBODY})`);
 });
 
-test('the Redis that a file names is said, too, without its password', { tags: 'slow' }, async () => {
+test('the Redis that a file names is reported without its password, too', { tags: 'slow' }, async () => {
   const folder = temporaryFolder();
   const file = join(folder, 'redis-url');
   writeFileSync(file, 'redis://ada:hid@den@127.0.0.1:1/2\n');

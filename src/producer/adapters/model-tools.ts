@@ -145,7 +145,7 @@ export class ModelTools {
   #source({ toolCallId = '', turnId, responseName, callObject, response }: CallSource) {
     const isNamed = responseName !== undefined || turnId !== undefined || typeof this.#options.turnId === 'function';
     const id = responseName === undefined ? identifierOf(toolCallId) : markedId(toolCallId, responseName);
-    return { toolCallId: id, isNamed, held: callObject, response };
+    return { toolCallId: id, isNamed, callObject, response };
   }
 
   #currentTurn(): string | undefined {

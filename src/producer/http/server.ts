@@ -174,7 +174,7 @@ function createApp(options: HttpServerOptions, deps: AppDeps): Express {
 }
 
 /** Responses are data for programs: browsers must not frame, sniff, cache or share them with other origins. */
-function defaultHeaders({ openResponses: running, isDraining }: AppDeps): RequestHandler {
+function defaultHeaders({ openResponses, isDraining }: AppDeps): RequestHandler {
   return (_request, response, next) => {
     response.set({
       'X-Content-Type-Options': 'nosniff',
@@ -185,8 +185,8 @@ function defaultHeaders({ openResponses: running, isDraining }: AppDeps): Reques
       'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
     });
     if (isDraining()) response.set('Connection', 'close');
-    running.add(response);
-    response.once('close', () => running.delete(response));
+    openResponses.add(response);
+    response.once('close', () => openResponses.delete(response));
     next();
   };
 }

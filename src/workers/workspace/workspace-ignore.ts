@@ -28,8 +28,8 @@ export interface IgnoreLevel {
 /** Whether the ignore files exclude a path from the root; undefined when no rule mentions it. */
 export function isIgnored(path: string, isDirectory: boolean, levels: readonly IgnoreLevel[]): boolean | undefined {
   for (const file of IGNORE_FILES) {
-    for (const { folder: below, rules } of levels.filter((level) => level.name === file).reverse()) {
-      const { ignored, unignored } = rules.test(relative(below, path) + (isDirectory ? '/' : ''));
+    for (const { folder, rules } of levels.filter((level) => level.name === file).reverse()) {
+      const { ignored, unignored } = rules.test(relative(folder, path) + (isDirectory ? '/' : ''));
       if (ignored || unignored) return ignored;
     }
   }
@@ -58,7 +58,7 @@ export async function readParentLevels(root: string, path: string): Promise<read
 /** Adds a folder's own ignore files to the levels above. It opens only the files among `entries`. */
 export async function withIgnoreFile(
   folder: Folder,
-  below: string,
+  folderPath: string,
   entries: readonly { readonly name: string }[],
   above: readonly IgnoreLevel[],
 ): Promise<readonly IgnoreLevel[]> {
@@ -70,7 +70,7 @@ export async function withIgnoreFile(
     try {
       if ((await handle.stat()).size > MAX_IGNORE_BYTES) continue;
       const text = await handle.readFile('utf8');
-      levels = [...levels, { name, folder: below, rules: ignoreRules(text), hasNegation: /^\s*!/m.test(text) }];
+      levels = [...levels, { name, folder: folderPath, rules: ignoreRules(text), hasNegation: /^\s*!/m.test(text) }];
     } finally {
       await handle.close();
     }

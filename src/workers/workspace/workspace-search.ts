@@ -78,9 +78,7 @@ export async function searchWithin(
       // A caller that names an ignored folder wants to see its content.
       const above = inRoot !== '' && isIgnored(inRoot, true, rules) === true ? [] : rules;
       // ripgrep reads no rules from above. If those re-include something, it must not exclude anything.
-      const ripgrepSearch = above.some(({ hasNegation: bringsBack }) => bringsBack)
-        ? { ...search, includeIgnored: true }
-        : search;
+      const ripgrepSearch = above.some(({ hasNegation }) => hasNegation) ? { ...search, includeIgnored: true } : search;
       const candidates = hasDescriptorPaths
         ? await findCandidates(descriptorPath(start), ripgrepSearch, signal)
         : undefined;

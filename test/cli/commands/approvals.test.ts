@@ -71,7 +71,7 @@ test('A6: denied is exit code 5, with the reason', async () => {
   expect((await place.run(['approvals'])).stderr).toContain('no approval is pending');
 });
 
-test('C24: pawl approvals remembered and forget show what is remembered, and take it back', async () => {
+test('C24: pawl approvals remembered lists standing approvals, and forget revokes them', async () => {
   await place.run(['sessions', 'open', '--key', 'trip', '--channel', 'console']);
   const call = place.start(['call', 'launch', '--params', '{"what":"it"}', '--session', 'trip']);
   await call.line('waits for a person');
@@ -147,7 +147,7 @@ test('the prompt is closed when the approval is decided elsewhere', async () => 
   expect(call.shown()).toContain('launched it');
 });
 
-test('who answers the prompt decides', async () => {
+test('the person who answers the prompt decides', async () => {
   const call = atTerminal();
   await call.says('Approve this call?');
   call.type('n not now\r');

@@ -53,7 +53,7 @@ test('I4: records that come while verify reads the files are no other end of the
   expect(await verified).toMatchObject({ code: 0, intact: true, trails: [{ faults: [] }] });
 });
 
-test('I4: pawl audit lists what was called, and verify finds what was changed in its files', async () => {
+test('I4: pawl audit lists calls, and verify finds changes in its files', async () => {
   for (const name of ['Ada', 'Bob']) {
     const call = ['call', 'greet', '--params', JSON.stringify({ name }), '--session', 'trip'];
     expect((await place.run(call, { env: KEYS })).code).toBe(0);
@@ -96,7 +96,7 @@ test('I4: pawl audit lists what was called, and verify finds what was changed in
   expect(await verify()).toMatchObject({ code: 0, intact: true });
 });
 
-test('an override is listed with what it was about, why, and who the system says it was', async () => {
+test('an override is listed with its subject, its reason and its user', async () => {
   const env = { ...KEYS, USER: 'somebody-else' };
   const reason = ['--reason', 'maintenance'];
   expect((await place.run(['circuits', 'force-open', 'greet', ...reason], { env })).code).toBe(0);
@@ -108,7 +108,7 @@ test('an override is listed with what it was about, why, and who the system says
   });
 });
 
-test('I4: half a line at the end of a file, as a crash leaves it, is no fault', async () => {
+test('I4: half a line at the end of a file, as after a crash, is no fault', async () => {
   const folder = join(place.folder, '.pawl', 'audit');
   const file = join(folder, readdirSync(folder).find((each) => each.endsWith('.jsonl')) ?? '');
   const whole = readFileSync(file, 'utf8');
@@ -119,7 +119,7 @@ test('I4: half a line at the end of a file, as a crash leaves it, is no fault', 
   expect(await verify()).toMatchObject({ code: 1, trails: [{ faults: [{ kind: 'truncated' }] }] });
 });
 
-test('a folder without files of the trail is refused where it is named: it would be found intact for ever', async () => {
+test('a named folder without files of the trail is refused, because it would always count as intact', async () => {
   const wrong = await place.run(['audit', 'verify', '--folder', join(place.folder, 'mistyped')], { env: KEYS });
   expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining('holds no files of an audit trail') });
 });

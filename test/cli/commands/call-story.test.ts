@@ -31,7 +31,7 @@ function endedWith(code: string): CallRecord {
   } as unknown as CallRecord;
 }
 
-test('a call that waits for a person says where its approval is; one that waited, which it was', () => {
+test('the story of a call names its approval, pending or decided', () => {
   const { outcome: _, ...call } = endedWith('TIMEOUT');
   const asked = { ...call, approvalId: 'w0.1.7' };
   const waits = storyOf({ ...asked, state: 'inflight', phase: 'awaiting-approval' });
@@ -57,12 +57,12 @@ test.each([
   expect(resolutionSteps(error, 'w0.1')).toHaveLength(1);
 });
 
-test('a call of which it is known what happened is not', () => {
+test('a call with a known outcome is not', () => {
   expect(storyOf(endedWith('TIMEOUT'))).not.toContain('resolve');
   expect(resolutionSteps(timedOut, 'w0.1')).toEqual([]);
 });
 
-test.each(EFFECTS)('the story of a call with effects %s says of an attempt in doubt what may follow', (effects) => {
+test.each(EFFECTS)('the story of a call with effects %s explains what may follow an attempt in doubt', (effects) => {
   const call = endedWith('TIMEOUT');
   const attempt = { attempt: 1, fence: 1, worker: 'w', startedAtMs: 0, finishedAtMs: 9, status: 'error' as const };
   const isHarmless = effects === 'none' || effects === 'idempotent';
@@ -75,7 +75,7 @@ test.each(EFFECTS)('the story of a call with effects %s says of an attempt in do
   expect(story.includes('and may have had its effect')).toBe(!isHarmless);
 });
 
-test('the story of a call in doubt says of no attempt that another try is worth it', () => {
+test('the story of a call in doubt calls no attempt worth another try', () => {
   const call = endedWith('');
   const attempt = { attempt: 1, fence: 1, worker: 'w', startedAtMs: 0, finishedAtMs: 9, status: 'error' as const };
   const outcome = { status: 'error' as const, toolName: 'pay', durationMs: 0, attempts: 1, error: doubtful(timedOut) };

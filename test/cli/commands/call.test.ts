@@ -35,7 +35,7 @@ async function runningIn(session: string): Promise<string> {
 }
 
 describe('pawl call', () => {
-  test('prints what the tool shows to people, and nothing else', async () => {
+  test('prints only the text that the tool shows to people', async () => {
     const { code, stdout, stderr } = await place.run(['call', 'greet', '--params', '{"name":"Ada"}']);
     expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: 'Hello, Ada!\n', stderr: '' });
   });
@@ -69,7 +69,7 @@ describe('pawl call', () => {
     expect(JSON.parse(second.stdout)).toMatchObject({ callId, fromCache: true, cache: { matchedOn: 'completed' } });
   });
 
-  test('says which turn makes it, and what it is: budgets per turn count it (I17)', async () => {
+  test('sends its turn and its tags, so that budgets per turn count it (I17)', async () => {
     await place.run(['sessions', 'open', '--key', 'turns', '--budget', '{"perTurn":{"calls":1}}']);
     const call = (...more: string[]) => place.run(['call', 'plain', '--session', 'turns', '--key', fresh(), ...more]);
     expect(await call('--turn', '1', '--tag', 'importance:background')).toMatchObject({ code: 0 });
@@ -78,7 +78,7 @@ describe('pawl call', () => {
     expect(await call('--tag', 'importance:huge')).toMatchObject({ code: 2, stderr: expect.stringContaining('huge') });
   });
 
-  test('says how a call is meant that a shell repeats beyond what an agent may', async () => {
+  test('explains how to repeat a call more often than an agent may', async () => {
     let last = await place.run(['call', 'greet', '--params', '{"name":"Loop"}']);
     for (let calls = 1; last.code === 0 && calls < 30; calls += 1)
       last = await place.run(['call', 'greet', '--params', '{"name":"Loop"}']);
@@ -94,7 +94,7 @@ describe('pawl call', () => {
     expect(greeted).toMatchObject({ code: 0, stdout: expect.stringContaining('Ada') });
   });
 
-  test('answers what cannot be a call with exit code 2 and one plain message', async () => {
+  test('refuses an invalid call with exit code 2 and one plain message', async () => {
     const ada = '{"name":"Ada"}';
     const refusals: readonly (readonly [string, readonly string[]])[] = [
       ['are not JSON', ['greet', '--params', '{name}']],
@@ -185,7 +185,7 @@ describe('pawl call', () => {
     expect((await place.run(['call', 'plain', '--key', fresh()])).code).toBe(0);
   });
 
-  test('waits for a worker that has the tool, and says how to start one', async () => {
+  test('waits for a worker that has the tool, and explains how to start one', async () => {
     await using elsewhere = await openPlace();
     const short = await elsewhere.worker();
     short.signal('SIGTERM');
@@ -198,7 +198,7 @@ describe('pawl call', () => {
     await late.ended;
   });
 
-  test('says when the last worker that could run it is gone', { tags: 'slow' }, async () => {
+  test('reports that the last worker with the tool has ended', { tags: 'slow' }, async () => {
     await using elsewhere = await openPlace();
     const only = await elsewhere.worker();
     const call = elsewhere.start(['call', 'linger', '--params', '{"ms":60000}']);
@@ -212,7 +212,7 @@ describe('pawl call', () => {
     expect((await call.ended).code).toBe(1);
   });
 
-  test('Ctrl-C cancels the call, and the command tells how that ended', async () => {
+  test('Ctrl-C cancels the call, and the command reports the settlement', async () => {
     const key = fresh();
     const call = place.start(['call', 'linger', '--params', '{"ms":60000}', '--key', key, '--session', 'ctrl-c']);
     const callId = await runningIn('ctrl-c');
@@ -267,7 +267,7 @@ describe('pawl calls, tools and sessions', () => {
     expect((await place.run(['calls', 'cancel', callId])).code).toBe(1);
   });
 
-  test('show, cancel and resolve refuse what is no call of theirs', async () => {
+  test('show, cancel and resolve refuse an unknown or unsuitable call', async () => {
     const [unknown, resolvable] = await Promise.all([
       place.run(['calls', 'show', 'r0.nothing']),
       place.run(['call', 'greet', '--params', '{"name":"Eve"}', '--json']),
@@ -357,7 +357,7 @@ describe('pawl calls, tools and sessions', () => {
     expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('SESSION_CLOSED') });
   });
 
-  test('a session that has a budget is shown with what is spent of it (I3)', async () => {
+  test('a session with a budget is shown with its spending (I3)', async () => {
     const about = ['--tenant', 'acme', '--importance', 'background'];
     await place.run(['sessions', 'open', '--key', 'thrifty', '--budget', '{"calls":5}', ...about]);
     await place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--session', 'thrifty']);
@@ -370,7 +370,7 @@ describe('pawl calls, tools and sessions', () => {
     expect((await place.run(['sessions', 'show', 'thrifty'])).stdout).toMatch(/^spent +\{"calls":1,/m);
   });
 
-  test('a session is opened with a budget, and one that cannot be is refused with what was expected (I3)', async () => {
+  test('a session is opened with a budget, and an invalid budget is refused with the expected form (I3)', async () => {
     const open = (...more: string[]) => place.run(['sessions', 'open', '--json', ...more]);
     const opened = await open('--budget', '{"calls":5,"perTurn":{"calls":2}}');
     expect(JSON.parse(opened.stdout)).toMatchObject({ budget: { calls: 5, perTurn: { calls: 2 } } });

@@ -67,7 +67,7 @@ export default defineHook({ name: 'guard', beforeCall: () => ({ deny: 'not today
 });
 
 describe('pawl mcp, at the end of its input', () => {
-  test('answers what was asked before, and ends', async () => {
+  test('answers the pending requests, and ends', async () => {
     const go = join(place.folder, 'go');
     const asked = [{ id: 2, method: 'tools/list' }, call(3, 'greet', { name: 'Ada' }), call(4, 'nothing', {})];
     const pawl = place.start(['mcp']);

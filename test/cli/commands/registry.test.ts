@@ -44,7 +44,7 @@ paths:
       responses: { '200': { description: Added } }
 `;
 
-test('pawl tools import-mcp, import-openapi: what they declare is called through a worker (C22, I8)', async () => {
+test('pawl tools import-mcp, import-openapi: a worker runs the declared tools (C22, I8)', async () => {
   const add = defineTool({
     name: 'add',
     version: '1.0.0',
@@ -140,7 +140,7 @@ test('pawl tools import-mcp, import-openapi: what they declare is called through
   expect(await worker.ended).toEqual({ code: 0, signal: null });
 });
 
-test('pawl policy explain says what the registry says of a tool (I3, I7)', async () => {
+test('pawl policy explain includes the registry’s policy for a tool (I3, I7)', async () => {
   const declared = {
     name: 'order',
     kind: 'dynamic',
@@ -187,7 +187,7 @@ test('a tool of another namespace is called, and explained, by its whole name, o
   expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('Did you mean pay?') });
 });
 
-test('what cannot be imported is a usage error, or says why, and changes nothing', async () => {
+test('an unusable import is a usage error, or gives its reason, and changes nothing', async () => {
   writeFileSync(join(place.folder, 'broken.yaml'), 'openapi: [');
   writeFileSync(join(place.folder, 'server.mjs'), '');
   const results = await Promise.all([
@@ -209,7 +209,7 @@ test('what cannot be imported is a usage error, or says why, and changes nothing
   expect(results[6]?.stderr).toContain(`write ${join(place.folder, 'server.mjs')}.`);
 });
 
-test('what a dry run prints is declared by pawl tools add, with what was added to it by hand', async () => {
+test('pawl tools add declares the output of a dry run, with additions made by hand', async () => {
   writeFileSync(join(place.folder, 'shop.yaml'), SHOP);
   const dry = await place.run([
     ...['tools', 'import-openapi', 'shop.yaml', '--namespace', 'edited', '--server', 'https://shop.example.com'],
@@ -238,7 +238,7 @@ test.each([
   ['an empty entry', '- name: fine\n  kind: alias\n  target: greet\n-\n', 'tool 2 must be an object'],
   ['a name that is none', 'name: 42\nkind: alias\n', 'name must be text; got 42'],
   ['nothing', '', 'tool 1 must be an object'],
-])('pawl tools add refuses a file of %s, and declares nothing of it', async (_what, text, message) => {
+])('pawl tools add refuses a file of %s, and declares none of its tools', async (_what, text, message) => {
   const file = join(place.folder, 'wrong.yaml');
   writeFileSync(file, text);
   const refused = await place.run(['tools', 'add', file]);

@@ -35,7 +35,7 @@ test('pawl shards shows each shard of each tier, and spreads new sessions among 
   ]);
 });
 
-test('a wrong tier or number is a usage error that says what there is', async () => {
+test('a wrong tier or number is a usage error that lists the valid ones', async () => {
   const tier = await place.run(['shards', 'set', 'fast', '2']);
   expect([tier.code, tier.stderr]).toEqual([
     2,

@@ -53,7 +53,7 @@ async function allGone(pids: readonly number[]): Promise<void> {
   await eventually(async () => (await place.world.connections()).length === 0, { what: 'the end of the connections' });
 }
 
-test('up serves calls, replaces a worker that dies, and Ctrl-C drains it and leaves no process', async () => {
+test('up serves calls and replaces a dead worker; Ctrl-C drains it and ends all processes', async () => {
   const { process, ready } = await up('--workers', '2', '--tools', 'tools.ts');
   expect(ready.workers).toHaveLength(2);
   const [first, second] = ready.workers.map(({ pid }) => pid) as [number, number];
@@ -181,7 +181,7 @@ test('an API process prints the addresses of its page, MCP and Bull Board', asyn
   expect(await serve.ended).toEqual({ code: 0, signal: null });
 });
 
-test('up says which port is taken, and doctor how to mend it', async () => {
+test('up names the port that is taken, and doctor explains the fix', async () => {
   const server = createServer();
   await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
   const { port } = server.address() as { port: number };

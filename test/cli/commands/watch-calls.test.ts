@@ -22,7 +22,7 @@ function fleet() {
 }
 
 describe('pawl calls watch', () => {
-  test('begins with the newest, and tells each change once, the oldest first', async () => {
+  test('begins with the newest calls, and reports each change once, the oldest first', async () => {
     const { set, look } = fleet();
     for (const callId of ['a', 'b', 'c']) set(callId, 'inflight', 1);
     expect(await look()).toEqual(['b inflight', 'c inflight']);
@@ -33,7 +33,7 @@ describe('pawl calls watch', () => {
     expect(await look()).toEqual([]);
   });
 
-  test('tells of calls that end when many newer ones have come, and of all that came', async () => {
+  test('reports the end of a call after many newer ones, and every newer call', async () => {
     const { set, look, asked } = fleet();
     set('a', 'inflight', 1);
     expect(await look()).toEqual(['a inflight']);

@@ -50,7 +50,7 @@ function linesOfJson(demo: TestProcess): readonly Readonly<Record<string, unknow
     .map((line) => JSON.parse(line) as Record<string, unknown>);
 }
 
-test('the demo tells its story in plain lines, exits 0 and leaves nothing behind', { timeout: DEMO_MS }, async () => {
+test('the demo prints plain lines, exits 0 and leaves no files or processes', { timeout: DEMO_MS }, async () => {
   const { demo, expectNothingLeft } = startDemo();
   expect(await demo.ended, demo.stdout() + demo.stderr()).toEqual({ code: 0, signal: null });
 
@@ -89,7 +89,7 @@ test('with --json each call is one line; an interruption ends the demo early and
   await expectNothingLeft();
 });
 
-test('a call that ends otherwise than it should is shown with what was expected and what came: exit 1', {
+test('a call with an unexpected end is shown with the expected and the actual result: exit 1', {
   tags: 'slow',
 }, async () => {
   // Workers whose temporary folder does not exist cannot run programs.

@@ -67,7 +67,7 @@ test('tiers without a worker: worth knowing, and something to mend once calls wa
   });
 });
 
-test('calls: those in doubt, and those whose worker is gone, are reported with the command that lists them', () => {
+test('calls: calls in doubt and calls of dead workers are reported with the command that lists them', () => {
   const [quiet, busy] = [
     { inDoubt: 0, stale: 0 },
     { inDoubt: 2, stale: 1 },
@@ -126,7 +126,7 @@ test('shards: a layout that an operator has set is reported, as a fault if anoth
   ]);
 });
 
-test('segments: silent without any, read from here, and reported when one is gone or the store is another one', async () => {
+test('segments: no finding without any; a missing one or another store is reported', async () => {
   const { books, folder } = await openWithFiles();
   const settingsWith = (change: SettingsInput) =>
     resolveSettings({ options: { redisUrl: books.world.redisUrl, prefix: books.world.prefix, ...change } });

@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => place[Symbol.asyncDispose]());
 
-test('doctor finds everything usable, says what the persistence promises and that no worker runs', async () => {
+test('doctor finds everything usable, explains the durability, and reports that no worker runs', async () => {
   const { code, stdout } = await place.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0' } });
   const report = JSON.parse(stdout) as Report;
   expect({ code, usable: report.usable }).toEqual({ code: 0, usable: true });
@@ -68,7 +68,7 @@ test.each([
   expect(stdout).not.toContain('hidden');
 });
 
-test('doctor says what a Redis lacks that takes nothing: memory, channels for its user, the right password, room for clients', async () => {
+test('doctor explains why a Redis refuses commands: memory, channels for its user, the password, the limit of clients', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'pawl-full-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const { admin, port, [Symbol.asyncDispose]: end } = await startServer(folder);

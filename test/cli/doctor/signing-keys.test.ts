@@ -9,7 +9,7 @@ beforeAll(async () => {
 });
 afterAll(() => place[Symbol.asyncDispose]());
 
-test('a command without the fleet’s keys says so, and does not report success for a record that no worker would trust', async () => {
+test('a command without the fleet’s keys fails with a hint, instead of writing a record that no worker trusts', async () => {
   const worker = await place.worker(KEYS);
   const greet = (name: string, env?: Record<string, string>) => {
     const args = ['call', 'greet', '--params', JSON.stringify({ name }), '--session', 'trip'];

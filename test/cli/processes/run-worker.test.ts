@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => place[Symbol.asyncDispose]());
 
-test('a worker tells its pid, tiers and tools once, and its log follows each attempt without parameters, outputs or keys (R27)', async () => {
+test('a worker prints its pid, tiers and tools once, and logs each attempt without parameters, outputs or keys (R27)', async () => {
   const worker = place.start(['worker', '--tools', 'tools.ts', '--tiers', 'read-only', '--json']);
   const ready = JSON.parse(await worker.line('"event":"ready"')) as { tools: string[] };
   expect(ready).toMatchObject({ event: 'ready', pid: worker.pid, tiers: ['read-only'] });
@@ -36,7 +36,7 @@ test('a worker tells its pid, tiers and tools once, and its log follows each att
   expect(worker.stderr()).not.toMatch(/Secret|my-key/);
 });
 
-test('with PAWL_METRICS_PORT a worker answers for itself: alive, ready, what it counted, and how its process is (R28)', async () => {
+test('with PAWL_METRICS_PORT a worker serves its health, its readiness, its metrics and those of its process (R28)', async () => {
   const worker = place.start(['worker', '--tools', 'tools.ts', '--json'], { PAWL_METRICS_PORT: '0' });
   const { metricsPort } = JSON.parse(await worker.line('"event":"ready"')) as { metricsPort: number };
   const get = async (path: string) => await fetch(`http://127.0.0.1:${metricsPort}${path}`);
@@ -124,7 +124,7 @@ test('SIGTERM lets the running call finish, and takes no other', async () => {
   expect(await worker.ended).toEqual({ code: 0, signal: null });
 });
 
-test('a second signal interrupts what runs: a call that may have had its effect ends as unknown, with exit code 6, and is resolved', async () => {
+test('a second signal interrupts running calls: a call in doubt ends as unknown, with exit code 6, and is resolved', async () => {
   const worker = await place.worker();
   const call = place.start(['call', 'linger', '--params', '{"ms":60000}', '--key', 'hurried', '--json']);
   await worker.line('"tool_call_start"');
@@ -154,7 +154,7 @@ test('a second signal interrupts what runs: a call that may have had its effect 
   expect(await inDoubt()).not.toContain(callId);
 });
 
-test('a worker that is killed in the middle leaves a call whose outcome is unknown (DESIGN, decision 5)', async () => {
+test('a worker that is killed during a call leaves its outcome unknown (DESIGN, decision 5)', async () => {
   // A world of its own: how often lost jobs are looked for is what the first worker of a queue says.
   await using elsewhere = await openPlace();
   const short = { PAWL_LOCK_DURATION_MS: '600', PAWL_STALLED_INTERVAL_MS: '300' };

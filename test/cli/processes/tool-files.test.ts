@@ -10,7 +10,7 @@ import { echo, scripted } from '../../helpers/tools.ts';
 
 const files = { tools: [], hooks: [], sources: [] };
 
-test('D10: toolsets of tools files decide what a session sees of their own tools, and of no others', async () => {
+test('D10: toolsets of tools files decide which of their own tools a session sees, and affect no other tools', async () => {
   const secret = scripted('secret', () => ({ output: 1 })).tool;
   const open = scripted('open', () => ({ output: 1 })).tool;
   const { settings } = await startFleet({ tools: [echo, secret, open] });

@@ -87,7 +87,7 @@ describe('pawl/openai', () => {
     expect(given).toEqual(['weather']);
   });
 
-  test('wrong parameters are explained with what the tool takes now, when the fleet was rolled since', async () => {
+  test('wrong parameters are explained with the tool’s current schema, even after a rollout of the fleet', async () => {
     const { tool } = weather();
     const { session, startWorker } = await startFleet({ tools: [tool] });
     const tools = await responsesTools(session);
@@ -275,7 +275,7 @@ test('a tool whose parameters are a choice is called by its alternatives, beside
   ]);
 });
 
-test('a soft failure is marked as an error, where the library can', async () => {
+test('a soft failure is marked as an error, if the library supports that', async () => {
   const png = { type: 'image', data: 'AAAA', mimeType: 'image/png' } as const;
   const check = defineTool({
     name: 'check',
@@ -299,7 +299,7 @@ test('a soft failure is marked as an error, where the library can', async () => 
   expect(output).toMatchObject({ isError: true });
 });
 
-test('a failure without a word says so: Anthropic refuses an error that is empty', async () => {
+test('a failure without a message gets one, because Anthropic refuses an empty error', async () => {
   const check = defineTool({
     name: 'check',
     version: '1.0.0',
@@ -398,7 +398,7 @@ test('a call without arguments has none, in every form, and an answer', async ()
   expect(await shell?.execute?.(undefined as never, options as never)).toMatchObject({ text: 'true' });
 });
 
-test('calls belong to the turn that is said, and its budget counts through every adapter', async () => {
+test('calls belong to the given turn, and its budget counts through every adapter', async () => {
   const { tool } = weather();
   const { pawl } = await startFleet({ tools: [tool] });
   const session = await pawl.openSession({ budget: { perTurn: { calls: 1 } } });
@@ -450,7 +450,7 @@ test('calls of one answer that are wrong together are one correction, and the mo
   expect(given).toEqual(['weather']);
 });
 
-test('the session above hears of a tool whose arguments a model could not mend, as from callWithReask (A15)', async () => {
+test('the parent session is notified of a tool whose arguments a model could not correct, as by callWithReask (A15)', async () => {
   const { tool } = weather();
   const { session } = await startFleet({ tools: [tool] });
   const branch = await session.branch();

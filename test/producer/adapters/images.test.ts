@@ -158,7 +158,7 @@ describe('what stands beside an output', () => {
     return answer?.content;
   };
 
-  test('keeps its order where it says the same as the output, as an MCP server’s blocks do', async () => {
+  test('keeps its order where it repeats the output, as an MCP server’s blocks do', async () => {
     const blocks = [{ type: 'text', text: 'before' }, IMAGE, { type: 'text', text: 'after' }, IMAGE] as const;
     expect(await shown(blocks, 'before\nafter')).toMatchObject([
       { text: 'before' },
@@ -168,7 +168,7 @@ describe('what stands beside an output', () => {
     ]);
   });
 
-  test('is an image alone where the output says nothing: providers refuse an empty text', async () => {
+  test('is an image alone where the output is empty: providers refuse an empty text', async () => {
     expect(await shown([IMAGE], '')).toMatchObject([{ type: 'image' }]);
   });
 
@@ -180,14 +180,14 @@ describe('what stands beside an output', () => {
     expect(await shown([note], 'a note')).toBe('a note\nBuy\n"milk".');
   });
 
-  test('is its address where it has nothing else, and that of what holds its data is cut', async () => {
+  test('is its address where it has no data, and a data address is truncated', async () => {
     const image = { type: 'resource', uri: 'https://example.org/a.png' } as const;
     expect(await shown([image], 'a picture')).toBe('a picture\n[https://example.org/a.png]');
     const data = { type: 'resource', uri: `data:image/svg+xml,${'x'.repeat(9_000)}` } as const;
     expect(await shown([data], 'a drawing')).toMatch(/^a drawing\n\[data:image\/svg\+xml,x{2029}…\]$/);
   });
 
-  test('is named where a model cannot be shown it, and does not fail the request', async () => {
+  test('is described where a model does not accept it, and does not fail the request', async () => {
     const svg = Buffer.from('<svg/>').toString('base64');
     const large = 'A'.repeat(5_000_004);
     expect(

@@ -136,7 +136,7 @@ describe.each(Object.entries(LOOPS))('pawl’s adapter for %s', (kind, open) => 
     expect(runs()).toBe(3);
   });
 
-  test('a turn that is one answer’s names its calls, and a text for all turns tells none apart', async () => {
+  test('a turn of one response names its calls, and a fixed turn does not distinguish responses', async () => {
     const { tool, runs } = counter();
     const { session } = await startFleet({ tools: [tool] });
     let turn = 'first';
@@ -156,7 +156,7 @@ describe.each(Object.entries(LOOPS))('pawl’s adapter for %s', (kind, open) => 
   });
 });
 
-test('what a new adapter runs after its first answer is a later answer, whatever another adapter ran before', async () => {
+test('a new adapter’s second response is a later one, whatever another adapter ran before', async () => {
   const { tool } = counter();
   const { session } = await startFleet({ tools: [tool] });
   for (const name of ['chat', 'responses', 'messages']) {

@@ -15,7 +15,7 @@ const clean = (text: string) => {
 };
 
 describe('hostile requests', () => {
-  test('a body that is too large, or no JSON, or of another type, is refused and the server goes on', async () => {
+  test('a body that is too large, not JSON or of another type is refused, and the server continues', async () => {
     const { call, ask, logged } = await startRig(testTools());
     const post = (raw: string, headers = {}) => ask('/v1/calls', { method: 'POST', raw, headers });
     const large = await call({ tool: 'echo', session: 's', params: { text: 'x'.repeat(10_000_000) } });
@@ -67,7 +67,7 @@ describe('hostile requests', () => {
     expect(logged.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
-  test('unknown routes are 404, wrong methods 405 with what is allowed, and nothing tells of files', async () => {
+  test('unknown routes are 404, wrong methods 405 with the allowed ones, and no response reveals files', async () => {
     const { ask } = await startRig();
     for (const path of ['/v1', '/v1/nothing', '/v1/calls/a/b/c', '/V2/calls', '/..%2f..%2fetc/passwd']) {
       const answer = await ask(path);
@@ -103,7 +103,7 @@ describe('hostile requests', () => {
 });
 
 describe('the address', () => {
-  test('without tokens only loopback is bound, whatever else is asked for', async () => {
+  test('without tokens the server binds to loopback only, whatever the settings', async () => {
     const { pawl, settings } = await startRig();
     const log = { debug() {}, info() {}, warn() {}, error() {} };
     for (const host of ['0.0.0.0', '::', '192.168.1.4', 'example.com', '127.evil.example'])
@@ -180,7 +180,7 @@ describe('health and closing', () => {
     await server.close();
   }, 40_000);
 
-  test('a Redis that answers and takes nothing is not ready, and what it lacks is said without its own words', async () => {
+  test('a Redis that refuses writes is not ready, and the reason does not quote its message', async () => {
     const redis = await startServer(temporaryFolder());
     onTestFinished(() => redis[Symbol.asyncDispose]());
     const { ask, call } = await startRig({ redisUrl: redis.url });
@@ -204,7 +204,7 @@ describe('health and closing', () => {
     }
   }, 40_000);
 
-  test('readyz is 503 within seconds also when Redis says nothing at all', async () => {
+  test('readyz is 503 within seconds, even if Redis does not answer', async () => {
     const world = await createWorld();
     const wire = await startWire(world.redisUrl);
     const { ask } = await startRig({ redisUrl: wire.url });
@@ -214,7 +214,7 @@ describe('health and closing', () => {
     expect((await within(ask('/metrics'), 8_000, 'metrics')).status).toBe(200);
   }, 40_000);
 
-  test('a draining server is not ready, takes no further call and tells those who wait where their call stands', async () => {
+  test('a draining server is not ready, accepts no further call, and answers waiting requests with the state of their call', async () => {
     const { tools, started, release } = testTools();
     const { call, ask, server, pawl } = await startRig({ tools });
     const waiting = call({ tool: 'hold', session: 's', idempotencyKey: 'k' });
@@ -233,7 +233,7 @@ describe('health and closing', () => {
     expect(await pawl.result(told.body.callId, { waitMs: 5_000 })).toMatchObject({ status: 'success' });
   });
 
-  test('closing ends within seconds although requests wait, and nothing is left open', async () => {
+  test('closing ends within seconds despite waiting requests, and closes every connection', async () => {
     const { tools, started } = testTools();
     const { call, server, pawl, board, world } = await startRig({ tools });
     const waiting = call({ tool: 'hold', session: 's' });

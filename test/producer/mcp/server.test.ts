@@ -94,7 +94,7 @@ function askingTool(release?: Promise<void>, question = 'who'): AnyTool {
 }
 
 describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era) => {
-  test('a server that closes takes no further call, and lets those that run go on', async () => {
+  test('a closing server accepts no further call, and lets running calls continue', async () => {
     const { tools, started, release } = testTools();
     const rig = await startRig({ tools });
     const client = await connectClient(rig, era);
@@ -114,7 +114,7 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
     expect((await rig.pawl.result(calls[0].callId))?.status).toBe('success');
   });
 
-  test('a tool that runs as a task only is called as any other where there are no tasks', async () => {
+  test('a tool that requires tasks is called directly by a client without tasks', async () => {
     const req = defineTool({
       name: 'req',
       version: '1.0.0',
@@ -330,7 +330,7 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
     await eventually(async () => (await rig.pawl.calls.list())[0]?.state === 'cancelled', { what: 'the cancellation' });
   });
 
-  test('a request that joined another one’s call is taken back without it', async () => {
+  test('cancelling a request that joined another one’s call does not cancel the call', async () => {
     const { tools, started, release } = testTools();
     const rig = await startRig({ tools });
     const client = await connectClient(rig, era);
@@ -394,7 +394,7 @@ describe('an elevated call', () => {
     expect(content).toEqual([{ type: 'text', text: 'hidden' }]);
   });
 
-  test('of a token is pending: the client learns it at once and when it asks again, and others decide', async () => {
+  test('of a token is pending: the client learns it at once and when it repeats the request, and others decide', async () => {
     const apiTokens = [{ token: 'an-operator', role: 'operator' as const }];
     const rig = await startRig({ tools: [danger], tiers: ['elevated'], settings: { apiTokens } });
     const ask = modern(rig);
@@ -408,7 +408,7 @@ describe('an elevated call', () => {
   });
 });
 
-test('a call of any tier that policy has a person decide on is reported at once, also when asked again', async () => {
+test('a call that needs a person by policy is reported at once in every tier, also when it is repeated', async () => {
   const settings = {
     policy: { global: { tools: { echo: 'ask' as const } } },
     apiTokens: [{ token: 'an-operator', role: 'operator' as const }],
@@ -463,7 +463,7 @@ describe('/mcp', () => {
     expect(other.result).toMatchObject({ isError: true, _meta: { 'pawl/error': { code: 'IDEMPOTENCY_CONFLICT' } } });
   });
 
-  test('says that a call waits for an outside system, also when asked again, and does not cancel it', async () => {
+  test('reports that a call waits for an outside system, also when it is repeated, and does not cancel it', async () => {
     const tokens: string[] = [];
     const pay = defineTool({
       name: 'pay',
@@ -513,7 +513,7 @@ describe('/mcp', () => {
     });
   });
 
-  test('starts a call later when its request says so, and says when; the same key gives its result', async () => {
+  test('starts a delayed call at its time, and reports it; the same key gives its result', async () => {
     const { tools, runs } = testTools();
     const rig = await startRig({ tools });
     const ask = modern(rig);
@@ -557,7 +557,7 @@ describe('/mcp', () => {
     expect((await rig.ask('/v1/calls')).body.calls).toHaveLength(calls.length);
   });
 
-  test('a call that takes a while becomes a task, which any server tells of until its end', async () => {
+  test('a long call becomes a task, which any server reports until its end', async () => {
     const { tools, release } = testTools();
     const rig = await startRig({ tools });
     const ask = modern(rig);
@@ -579,7 +579,7 @@ describe('/mcp', () => {
     expect((await ask('tasks/result', { taskId }, { 'mcp-name': 'other' })).error).toMatchObject({ code: -32_601 });
   });
 
-  test('what a task, or an output that is shown in part, comes back as went through the hooks behind calls', async () => {
+  test('results of tasks and full outputs of truncated results pass the hooks after calls', async () => {
     const { tools, release } = testTools();
     const long = defineTool({
       name: 'long',
@@ -693,7 +693,7 @@ describe('/mcp', () => {
     expect(oldestOfBusiestCaller(new Map())).toBeUndefined();
   });
 
-  test('a token decides what there is: tools by session, tasks by tenant, nothing for approvers', async () => {
+  test('a token limits what a client sees: tools by session, tasks by tenant, nothing for approvers', async () => {
     const { tools } = testTools();
     const apiTokens = [
       { token: 'token-of-acme', role: 'agent' as const, tenantId: 'acme' },
@@ -718,7 +718,7 @@ describe('/mcp', () => {
     await ask('tasks/cancel', { taskId }, acme);
   });
 
-  test('what is no message is refused as the protocol says, without a word about this server', async () => {
+  test('an invalid message is refused by the protocol’s rules, without details of this server', async () => {
     const rig = await startRig();
     const post = (raw: string, headers: Record<string, string> = {}) =>
       rig.ask('/mcp', { method: 'POST', raw, headers });
@@ -747,7 +747,7 @@ test('I17: the turn that a client names counts to its budget', async () => {
   expect(await echo('e', 'x'.repeat(121))).toBe(-32_602);
 });
 
-test('a call continues the trace of its client, which `_meta` or a header names; what is no place in one is left out', async () => {
+test('a call continues the trace of its client from `_meta` or a header, and ignores an invalid one', async () => {
   const rig = await startRig(testTools());
   const call = modern(rig);
   const traceOf = async (text: string, traceparent?: string, headers: Record<string, string> = {}) => {

@@ -115,7 +115,7 @@ describe('a server that ends', () => {
     expect(contentOf(await fleet.session.call('echo', { text: 'again' }, { namespace }))).toBe('again');
   });
 
-  test('does not take the worker down, and leaves nothing behind when the worker ends', async () => {
+  test('does not end the worker, and is ended with the worker', async () => {
     const fleet = await startMcpFleet({ workers: 0 });
     await fleet.bring('odd', fleet.odd({ environment: { OWNER: fleet.folder } }));
     const worker = await fleet.startWorker();
@@ -338,7 +338,7 @@ describe('a hostile server', () => {
 });
 
 describe('cancelling', () => {
-  test('a call tells the server, and the connection stays', async () => {
+  test('a cancelled call notifies the server, and the connection stays open', async () => {
     const { call, session } = await startOdd();
     await call('echo', { text: 'warm' });
     const hanging = pending(await session.submit('hang', {}, { namespace: 'mcp.odd' }));

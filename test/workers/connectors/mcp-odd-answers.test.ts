@@ -369,7 +369,7 @@ test.each<[string, object, readonly string[]]>([
   ['a member of its own', { error: { message: 'quota' } }, ['quota']],
   ['a failure that is written as a text', { content: [said], isError: 'true' }, ['said']],
   ['text between empty ones', { content: [{ type: 'text', text: ' ' }, said] }, ['said']],
-])('a tool that failed is told with all that it says: %s', async (_form, result, words) => {
+])('a failed tool is reported with its whole message: %s', async (_form, result, words) => {
   const { says } = await overStdio();
   const { error } = await says({ content: [], isError: true, ...result });
   expect(error?.code).toBe('MCP_TOOL_ERROR');

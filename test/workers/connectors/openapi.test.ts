@@ -59,7 +59,7 @@ test.each([
   ['/elsewhere', { $ref: './paths/elsewhere.yaml' }, 'its reference ./paths/elsewhere.yaml cannot be followed'],
   ['/digest', { get: { security: [{ digest: [] }] } }, 'it is secured by digest, which no header can say'],
 ])(
-  'what cannot be declared, as %s, is left out with the reason, and the rest is imported',
+  'an operation that cannot be declared, such as %s, is skipped with the reason, and the others are imported',
   async (path, item, reason) => {
     const { tools, skipped } = await odd({ [path]: item });
     expect(tools[0]).toMatchObject({ name: 'odd.good' });

@@ -153,7 +153,7 @@ describe.each(['sqlite', 'lancedb'] as const)('memory in %s (A24)', (kind) => {
   });
 });
 
-test('without LanceDB it says what to install', async () => {
+test('without LanceDB the error names the package to install', async () => {
   const load = async () => Promise.reject(new Error("Cannot find package '@lancedb/lancedb'"));
   await expect(storeOf({ store: 'lancedb' }, { load }).of().search('x')).rejects.toMatchObject({
     code: 'CONFIGURATION',
@@ -238,7 +238,7 @@ describe('the tools (A16)', () => {
     expect(await memory.of({ tenantId: 'a' }).get?.(id)).toBeUndefined();
   });
 
-  test('a custom memory store without these operations says so', async () => {
+  test('a custom memory store without these operations is an error', async () => {
     const own = { search: async () => [], store: async () => ({ id: 'x' }) };
     const ctx = testContext({ memory: own });
     await expect(ctx.memory.get('x')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });

@@ -306,7 +306,7 @@ test.skipIf(!available.includes('bubblewrap'))(
 );
 
 test.skipIf(!available.includes('keeper'))(
-  'when the tree kills its own keeper, the worker ends what is left',
+  'when the tree kills its own supervisor, the worker ends the remaining processes',
   async () => {
     const token = uniqueSleep();
     const script = `setsid sleep ${token} >/dev/null 2>&1 & kill -9 $PPID; sleep ${token}`;

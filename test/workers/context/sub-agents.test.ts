@@ -43,7 +43,7 @@ test('an attempt that runs again finds the agent that the one before spawned', a
   expect(await pawl.backend.agents.list(session.key)).toHaveLength(1);
 });
 
-test('a call that found no capacity for its agent leaves nothing behind, and its retry starts one when there is some', async () => {
+test('a call without capacity for its agent creates nothing, and its retry starts one when there is capacity', async () => {
   const { pawl, session } = await startFleet({ tools: [], workers: 0 });
   const { sessions } = pawl.backend;
   const agents = (callId: string) =>

@@ -100,7 +100,7 @@ describe.each(ISOLATION_MODES)('in isolation mode %s', (sandbox) => {
   });
 });
 
-test('Ctrl-C reaches the program in front, and the shell goes on', async () => {
+test('Ctrl-C reaches the program in the foreground, and the shell continues', async () => {
   const { terminals } = hostWith();
   const token = uniqueSleep();
   const first = await terminals.start({ argv: ['sh', '-i'], timeoutMs: 60_000, waitMs: 0 });
@@ -149,7 +149,7 @@ describe('a program on pipes', () => {
   });
 });
 
-test('of a long output the beginning and the end are kept, with a mark between', async () => {
+test('a long output keeps its beginning and its end, with a mark between them', async () => {
   const { terminals } = hostWith();
   const { output, droppedBytes } = await start(terminals, 'echo first; seq 1 100000; echo last', { tty: false });
   expect(droppedBytes).toBeGreaterThan(400_000);
@@ -159,7 +159,7 @@ test('of a long output the beginning and the end are kept, with a mark between',
   expect(output).toMatch(/\n100000\nlast\n$/);
 });
 
-test('the time limit ends the tree, and the report says so', async () => {
+test('the time limit ends the tree, and the report has timedOut', async () => {
   const { terminals } = hostWith();
   const token = uniqueSleep();
   const report = await start(terminals, `echo on; sleep ${token}`, { timeoutMs: 2_500 });
@@ -241,7 +241,7 @@ test('a program that is absent, and one outside of the workspace, are refused', 
   });
 });
 
-test('a program that does not read its input blocks no other call, and gets all of it when it reads', async () => {
+test('a program that does not read its input blocks no other call, and later gets all of it', async () => {
   const { root, terminals } = hostWith();
   const waits = 'n=0; until [ -e go ]; do n=$((n + 1)); [ $n -gt 100 ] && exit 1; sleep 0.05; done';
   const first = await start(terminals, `stty raw -echo; echo ready; ${waits}; head -c 65536 | wc -c`, { waitMs: 0 });

@@ -83,7 +83,7 @@ describe.skipIf(!confines)('with bubblewrap', () => {
     expect(existsSync(outside)).toBe(false);
   });
 
-  test('a script and a terminal can ask as well; what runs outside takes no further commands', {
+  test('a script and a terminal can escalate, too; a program outside of the sandbox takes no further commands', {
     timeout: 30_000,
   }, async () => {
     const { session, outside, ask } = await start();

@@ -42,7 +42,7 @@ async function startUnconfined(sandbox: string) {
 }
 
 test.skipIf(!canHide)(
-  'a worker says so at its start, each call that runs a program waits for a person, and runs when that person approves',
+  'a worker warns at its start, and each call that runs a program needs an approval',
   { timeout: 60_000 },
   async () => {
     const { fleet, session, said, proof } = await startUnconfined('');

@@ -51,7 +51,7 @@ const groups = isRoot && hasBubblewrap ? processGroups(MAX_PROCESSES) : undefine
 if (isRoot && groups === undefined) console.warn('skipped: no control group can be made here');
 
 test.skipIf(groups === undefined)(
-  'as root a run has a control group of its own, which it cannot leave, and which is gone after it',
+  'as root a run has a control group of its own, which it cannot leave, and which is removed after it',
   { timeout: 30_000 },
   async () => {
     const line = execFileSync(process.execPath, [fixture('fork-many.ts'), temporaryFolder()], { encoding: 'utf8' });
@@ -76,7 +76,7 @@ test.skipIf(groups === undefined)(
   },
 );
 
-test('where no control group can be made, there is none, and nothing fails', () => {
+test('without a writable control group there is no limit, and nothing fails', () => {
   expect(processGroups(8, '')).toBeUndefined();
   expect(processGroups(8, '0::/no/such/group\n7:pids:/../../..\n')).toBeUndefined();
 });

@@ -201,7 +201,7 @@ describe('a symbolic link', () => {
     expect(lstatSync(join(root, 'link')).isSymbolicLink()).toBe(true);
   });
 
-  test('is not removed where it leads to other content than was read', async () => {
+  test('is not removed if its content has changed since it was read', async () => {
     const { root, ctx } = folderWith({ 'a.txt': 'a\n' });
     symlinkSync('a.txt', join(root, 'link'));
     await expect(

@@ -79,7 +79,7 @@ describe('request_user_input (C19)', () => {
     expect(result).toMatchObject({ output: { state }, success: false });
   });
 
-  test('a channel that cannot return answers says so', async () => {
+  test('a channel that cannot return answers is an error', async () => {
     const { handle } = channel();
     await expect(
       requestUserInput.run(requestUserInput.parse({ question: 'Go on?' }), testContext({ channel: handle })),

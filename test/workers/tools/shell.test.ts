@@ -45,7 +45,7 @@ test('at its time limit shell gives the outputs so far', async () => {
   expect(display).toContain('killed at its time limit of 2500 ms');
 });
 
-test('shell says which program is missing, and ends with the call', async () => {
+test('shell names the missing program, and ends with the call', async () => {
   await expect(run(['no-such-program'])).rejects.toMatchObject({ code: 'NOT_FOUND' });
   await expect(run(['cd', 'src'])).rejects.toThrow('Program not found: cd. It is a word of the shell: run it in one');
   const reason = new PawlError('DRAINED');

@@ -24,7 +24,7 @@ describe('a change is compared with the file in the same step', () => {
       code: 'PRECONDITION_FAILED',
     });
     await workspace.commit([{ kind: 'remove', path: 'file' }]);
-    await expect(workspace.write('file', 'x', { expected: hash })).rejects.toThrow('is gone');
+    await expect(workspace.write('file', 'x', { expected: hash })).rejects.toThrow('no longer exists');
     expect(await workspace.list('.')).toEqual([]);
   });
 

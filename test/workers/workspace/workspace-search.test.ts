@@ -119,7 +119,7 @@ describe('grep_files (C17)', () => {
     expect(found.map(({ text }) => text.isWellFormed())).toEqual(lines.map(() => true));
   });
 
-  test('a truncated result says so', async () => {
+  test('a truncated result is marked', async () => {
     expect(await grep({ pattern: 'needle', limit: 2 })).toMatchObject({
       files: ['README.md', 'src/a.ts'],
       truncated: true,
@@ -157,7 +157,7 @@ describe('grep_files (C17)', () => {
       expect(await cpuMsOf(() => search(content, '\\pL{190}\\d'))).toBeLessThan(2_000);
     });
 
-    test('a line that is too long for a pattern is skipped, and the result says so', async () => {
+    test('a line that is too long for a pattern is skipped, and the result is marked as truncated', async () => {
       const content = `${'x '.repeat(100_000)}needle1\n needle2\n`;
       const { lines, truncated } = await search(content, '(\\w|\\d){20}|needle\\d');
       expect([lines.map(({ line }) => line), truncated]).toEqual([[2], true]);
@@ -172,7 +172,7 @@ describe('grep_files (C17)', () => {
     });
   });
 
-  test('ends of lines are no part of them, and matches share what is between', async () => {
+  test('line ends are not part of lines, and close matches share their context', async () => {
     const ctx = testContext();
     await ctx.workspace.write('a', 'one\r\n\nx\n2\n3\nx\nx\r\n4\n5\n6\nx\r');
     const { lines } = (await grepFiles.run(grepFiles.parse({ pattern: '^x\\r?$', context: 2 }), ctx)).output;
@@ -367,7 +367,7 @@ test.each([
 });
 
 test.each(['/src/*.ts', '../*.ts', 'src/../*.ts', '!*.ts', 'src/'])(
-  'a glob that matches no file says why: %s',
+  'a glob that can match no file is refused with the reason: %s',
   async (pattern) => {
     const refused = { code: 'INVALID_PARAMS', message: expect.stringContaining('matches no file: ') };
     await expect(glob.run(glob.parse({ pattern }), tree())).rejects.toMatchObject(refused);

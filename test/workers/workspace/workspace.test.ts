@@ -224,7 +224,7 @@ describe('reading', () => {
     expect(await codeOf(workspace.read('file', { maxBytes: 4 }))).toBe('RESULT_TOO_LARGE');
   });
 
-  test('a file whose size the system does not tell', async () => {
+  test('a file without a known size', async () => {
     const status = await openWorkspace('/proc/self', 'read').read('status');
     expect(status.byteLength).toBeGreaterThan(100);
     expect(await codeOf(openWorkspace('/proc/self', 'read').read('status', { maxBytes: 100 }))).toBe(
@@ -232,7 +232,7 @@ describe('reading', () => {
     );
   });
 
-  test('list gives one level, sorted, and links as what they are', async () => {
+  test('list returns one level, sorted, with links as links', async () => {
     const { root, workspace } = place();
     await workspace.write('b/inner', 'x');
     await workspace.write('a', '123');
@@ -288,7 +288,7 @@ describe('writing', () => {
     expect(readdirSync(root)).toEqual(['file']);
   });
 
-  test('leaves no temporary file when it fails', async () => {
+  test('removes its temporary file when it fails', async () => {
     const { root, workspace } = place();
     mkdirSync(join(root, 'gone'));
     const writing = workspace.write('gone/file', Buffer.alloc(64 * 1024 * 1024));

@@ -30,7 +30,7 @@ describe('tokens', () => {
     expect((await ask('/v1/calls', { headers: { authorization: 'bearer agent-token' } })).status).toBe(200);
   });
 
-  test('a body is not read before the token is known', async () => {
+  test('a body is not read before the token is verified', async () => {
     const { ask } = await start();
     const answer = await ask('/v1/calls', { method: 'POST', raw: '{broken' });
     expect(answer.status).toBe(401);
@@ -53,7 +53,7 @@ describe('tokens', () => {
   });
 });
 
-test('each role may do what it is for', async () => {
+test('each role has its own permissions', async () => {
   const { ask } = await start();
   const absent = `r0.${'x'.repeat(22)}`;
   const requests = [
@@ -146,7 +146,7 @@ describe('tenants', () => {
     expect((await ask('/v1/calls', { token: 'admin-token' })).body.calls).toHaveLength(2);
   });
 
-  test('what concerns the whole fleet takes a token without a tenant', async () => {
+  test('a route for the whole fleet needs a token without a tenant', async () => {
     const { ask, server } = await start();
     for (const path of ['/debug/tool-reliability', '/metrics', '/queues/'])
       expect((await ask(path, { token: 'operator-of-acme' })).status, path).toBe(403);

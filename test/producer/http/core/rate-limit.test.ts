@@ -9,7 +9,7 @@ const apiTokens = [
 ];
 
 describe('429', () => {
-  test('a token has its own rate: beyond it the answer says when to come back, and others feel nothing', async () => {
+  test('a token has its own rate: above it the response has Retry-After, and other tokens are not affected', async () => {
     const { ask } = await startRig({ settings: { apiTokens, http: { requestsPerSecond: 5 } } });
     const asked = await Promise.all(Array.from({ length: 20 }, () => ask('/v1/sessions', { token: 'token-one' })));
     const refused = asked.filter(({ status }) => status === 429);
@@ -22,7 +22,7 @@ describe('429', () => {
     expect((await ask('/healthz')).status).toBe(200);
   });
 
-  test('what an MCP client sends as one is counted one by one', async () => {
+  test('each message of an MCP batch counts as a request', async () => {
     const { ask } = await startRig({ settings: { apiTokens, http: { maxRequests: 3 } } });
     const post = (count: number) =>
       ask('/mcp', {
@@ -37,7 +37,7 @@ describe('429', () => {
     for (let time = 0; time < 4; time += 1) await eventually(async () => (await post(3)).status !== 429);
   });
 
-  test('a token may have so many requests that wait', async () => {
+  test('the number of waiting requests of a token is limited', async () => {
     const { tools, started, release } = testTools();
     const { call, ask } = await startRig({ tools, settings: { apiTokens, http: { maxRequests: 1 } } });
     const waiting = call({ tool: 'hold', session: 's' }, { token: 'token-one' });

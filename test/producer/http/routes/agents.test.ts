@@ -38,7 +38,7 @@ test('over HTTP a program runs a session’s sub-agent: it gets orders, calls in
   expect(JSON.stringify(again.body.output)).toContain('three');
 });
 
-test('who asks when there is nothing to tell gets none, and what comes later goes to the next who asks', async () => {
+test('a request without a message gets none, and the next request gets a later one', async () => {
   const { post, call } = await startAgentRig();
   await post('/v1/sessions', { sessionKey: 'quiet' });
   expect((await post('/v1/sessions/quiet/agents/next?wait=0')).body).toEqual({});
@@ -59,7 +59,7 @@ test('a missing agent and an invalid reply are refused with the reason', async (
   expect((await reply({ turn: 1, state: 'running' })).body.error.code).toBe('CONTRACT_INVALID');
 });
 
-test('who looks without waiting gets what waits already, and whose session is closed learns so', async () => {
+test('a request with wait=0 gets a pending message, and a closed session is an error', async () => {
   const { post, call, ask } = await startAgentRig();
   for (const key of ['a', 'b']) await call('spawn_agent', { message: key }, key);
   const told = [];

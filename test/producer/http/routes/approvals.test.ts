@@ -14,7 +14,7 @@ const publish = defineTool({
   run: (params) => ({ output: params.text.length }),
 });
 
-test('a list of approvals has the beginning of large parameters and says how large they are; one by itself is whole', async () => {
+test('a list of approvals truncates large parameters and gives their size; a single approval has them in full', async () => {
   const { ask, call } = await startRig({ tools: [publish], tiers: ['elevated'] });
   const session = { kind: 'main', sessionKey: 'press', actorId: 'agent-7', channel: { kind: 'operator' } };
   await ask('/v1/sessions', { method: 'POST', json: session });
@@ -52,7 +52,7 @@ test('a list of approvals has the beginning of large parameters and says how lar
   expect(approved.decidedParams.text).toMatch(/^y+… \(300000 characters\)$/);
 });
 
-test('approvers of the session’s tenant see what is remembered, and take it back', async () => {
+test('approvers of the session’s tenant list its standing approvals, and revoke them', async () => {
   const apiTokens = [
     { token: 'agent-of-acme', role: 'agent' as const, tenantId: 'acme' },
     { token: 'approver-of-acme', role: 'approver' as const, tenantId: 'acme' },

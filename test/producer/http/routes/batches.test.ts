@@ -19,7 +19,7 @@ const double = defineTool({
   run: async ({ n }) => ({ output: n * 2 }),
 });
 
-test('a batch over HTTP answers with the ID or the error of each call, and tells how they stand', async () => {
+test('a batch over HTTP answers with the ID or the error of each call, and then with their states', async () => {
   const rig = await startRig({ tools: [double] });
   await eventually(async () => (await rig.pawl.catalogue()).tools.length === 1, { what: 'the tool' });
   const calls = [

@@ -25,13 +25,13 @@ describe('Bull Board at /queues', () => {
     ).toEqual(['read-only', 'workspace', 'system', 'elevated'].map((name) => [name, true]));
   });
 
-  test('tells which queues have a worker', async () => {
+  test('shows which queues have a worker', async () => {
     const { ask } = await startRig(testTools());
     const { queues } = (await ask('/queues/api/queues')).body;
     expect(queues.map(({ hasWorkers }: { hasWorkers: boolean }) => hasWorkers)).toEqual([true, true, false, false]);
   });
 
-  test('shows of a job what finds its call, and no parameter, result or text of a failure', async () => {
+  test('shows the IDs of a job’s call, and no parameter, result or failure message', async () => {
     const { ask, call } = await startRig(testTools());
     const done = await call({ tool: 'echo', session: 's', params: { text: 'a secret' } });
     const failed = await call({ tool: 'fail', session: 's' });

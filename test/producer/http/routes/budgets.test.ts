@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { startRig, testTools } from '../rig.ts';
 
-test('I17: the turn of a short call counts to its budget, and its tags say how much it matters', async () => {
+test('I17: the turn of a short call counts towards its budget, and its tags set its priority', async () => {
   const { pawl, ask, call } = await startRig({ ...testTools(), settings: { policy: { global: { taint: 'deny' } } } });
   const opened = await ask('/v1/sessions', { method: 'POST', json: { budget: { perTurn: { calls: 1 } } } });
   const session = opened.body.sessionKey as string;
@@ -25,7 +25,7 @@ test('I17: the turn of a short call counts to its budget, and its tags say how m
     expect((await echo('e', wrong)).status).toBe(400);
 });
 
-test('I17, I20: a spent budget and a full tier are 429; a session tells what was spent', async () => {
+test('I17, I20: a spent budget and a full tier are 429; a session shows its spending', async () => {
   const { ask, call } = await startRig({
     ...testTools(),
     settings: { budgets: { tenants: { acme: { calls: 1 } } }, admission: { maxInflight: 2 } },

@@ -59,7 +59,7 @@ describe('POST /v1/calls', () => {
     expect(failed).toMatchObject({ status: 200, body: { status: 'error', error: { code: 'NOT_FOUND' } } });
   });
 
-  test('says of a session key that no session can have what is wrong with it', async () => {
+  test('explains what is wrong with an invalid session key', async () => {
     const { call } = await startRig(testTools());
     const refused = await call({ tool: 'echo', params: { text: 'one' }, session: 'half a character \ud800' });
     expect(refused).toMatchObject({ status: 400, body: { error: { code: 'CONTRACT_INVALID' } } });
@@ -142,7 +142,7 @@ describe('POST /v1/calls', () => {
     expect((await call(body)).body).toMatchObject({ status: 'success', output: { content: 'held' } });
   });
 
-  test('refuses what is no call with 400 CONTRACT_INVALID and the path of each fault (TR-1)', async () => {
+  test('refuses an invalid call with 400 CONTRACT_INVALID and the path of each fault (TR-1)', async () => {
     const { call, pawl } = await startRig(testTools());
     const bad = envelope('echo', { text: 'x' });
     const faults = async (body: unknown) => {
@@ -166,7 +166,7 @@ describe('POST /v1/calls', () => {
     expect(await pawl.calls.list()).toEqual([]);
   });
 
-  test('takes null for what is optional, as models send it, and the call is that without it', async () => {
+  test('accepts null for an optional field, as models send it, as if it were absent', async () => {
     const seen: unknown[] = [];
     const look = defineTool({
       name: 'look',
@@ -210,7 +210,7 @@ describe('POST /v1/calls', () => {
     expect(unknown.body.error.suggestions).toContain('echo');
   });
 
-  test('refuses a closed session with 409 and what the session may not use with 403', async () => {
+  test('refuses a closed session with 409, and a tool that the session may not use with 403', async () => {
     const { call, ask } = await startRig(testTools());
     const worker = await ask('/v1/sessions', { method: 'POST', json: { kind: 'worker' } });
     const session = worker.body.sessionKey;
@@ -233,7 +233,7 @@ describe('POST /v1/calls', () => {
 });
 
 describe('the other routes of a call', () => {
-  test('DELETE cancels a running call and one that has ended, and says how that went', async () => {
+  test('DELETE of a running or a finished call answers with its settlement', async () => {
     const { tools, started } = testTools();
     const { call, ask } = await startRig({ tools });
     const { body } = await call({ tool: 'hold', session: 's' }, { wait: 0 });
@@ -349,7 +349,7 @@ describe('the other routes of a call', () => {
   });
 });
 
-test('POST /v1/calls/{callId}/compensation undoes a call once, for who may see it (I18)', async () => {
+test('POST /v1/calls/{callId}/compensation undoes a call once, for callers that may see it (I18)', async () => {
   const undone: string[] = [];
   const add = defineTool({
     name: 'add',

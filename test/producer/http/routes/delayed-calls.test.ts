@@ -23,7 +23,7 @@ async function open() {
 }
 
 describe('POST /v1/calls with a start', () => {
-  test('answers at once: the call is delayed, listed, and says when it starts', async () => {
+  test('answers at once: the call is delayed, listed, and has its start time', async () => {
     const { post, ask, runs } = await open();
     const startAt = new Date(Date.now() + 3_600_000).toISOString();
     const answers = await Promise.all([

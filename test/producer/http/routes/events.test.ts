@@ -42,7 +42,7 @@ async function anotherServer({ settings }: Rig) {
 const types = (events: readonly { readonly type: string }[]) => events.map(({ type }) => type);
 
 describe('/v1/calls/{callId}/events', () => {
-  test('tells a call’s whole life in order, and ends with it', async () => {
+  test('streams all events of a call in order, and ends with it', async () => {
     const { tool, steps } = stepTool();
     const { call, server } = await startRig({ tools: [tool] });
     const { callId } = (await call({ tool: 'step', session: 's' }, { wait: 0 })).body;
@@ -74,7 +74,7 @@ describe('/v1/calls/{callId}/events', () => {
     expect(new Set(ids).size).toBe(ids.length);
   });
 
-  test('Last-Event-ID goes on after that event, also at another server that knew nothing of the call', async () => {
+  test('Last-Event-ID resumes after that event, also on a server that has not seen the call', async () => {
     const { tool, steps } = stepTool();
     const rig = await startRig({ tools: [tool] });
     const { callId } = (await rig.call({ tool: 'step', session: 's' }, { wait: 0 })).body;
@@ -118,7 +118,7 @@ describe('/v1/calls/{callId}/events', () => {
     expect(types(stream.events).at(-1)).toBe('settled');
   });
 
-  test('tells that a person was asked, also after they decided, and of a denied call not that it was queued', async () => {
+  test('has the approval request of a decided call, and no queued event of a denied one', async () => {
     const tool = defineTool({
       name: 'pay',
       version: '1.0.0',
@@ -143,7 +143,7 @@ describe('/v1/calls/{callId}/events', () => {
     expect(await told('deny')).toEqual(['approval-requested', 'settled']);
   });
 
-  test('is refused for what is not there, not the caller’s, or asked by HEAD without end', async () => {
+  test('is refused for an unknown or foreign call, and ends at once for HEAD', async () => {
     const { tools } = testTools();
     const apiTokens = [
       { token: 'token-of-acme', role: 'agent' as const, tenantId: 'acme' },

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { eventually } from '../../../helpers/signal.ts';
 import { startRig, testTools } from '../rig.ts';
 
-test('a drained worker finishes what it runs, takes nothing more and leaves', async () => {
+test('a drained worker finishes its calls, accepts no more and ends', async () => {
   const { tools, started, release } = testTools();
   const { ask, call } = await startRig({ tools });
   const { body } = await call({ tool: 'hold', session: 's' }, { wait: 0 });
@@ -66,7 +66,7 @@ test('an admin spreads new sessions among more shards; an operator sees each of 
   expect((await ask('/v1/shards', { token: 'operator-secret' })).body.shards).toHaveLength(5);
 });
 
-test('the history of circuits says what they became, when and why', async () => {
+test('the history of circuits has each new state, its time and its reason', async () => {
   const { tools } = testTools();
   const { ask } = await startRig({ tools });
   const act = (json: object) => ask('/debug/tool-reliability', { method: 'POST', json });

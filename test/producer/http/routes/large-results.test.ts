@@ -82,7 +82,7 @@ describe('large results over HTTP', () => {
     expect((await ask(path)).body.result.output).toEqual(answer.body.output);
   });
 
-  test('who follows the call gets the result with its end, and is not cut off for its size', async () => {
+  test('a follower of the call gets its large result, and is not disconnected for its size', async () => {
     const { server, answer, path } = await calledRig();
     const stream = await openEvents(`${server.url}${path}/events`);
     const settled = await stream.until('settled');
@@ -90,7 +90,7 @@ describe('large results over HTTP', () => {
     expect(settled.data.result.output).toEqual(answer.body.output);
   });
 
-  test('a sign of life is written neither into an event nor behind the end, which may be read late', async () => {
+  test('a keep-alive comment is written neither into an event nor after the end', async () => {
     const { server, answer, path } = await calledRig();
     const late = signsAtTheWorstMoments();
     const stream = await openEvents(`${server.url}${path}/events`);

@@ -82,7 +82,7 @@ test('shows the ledger, its times to live and every circuit as they stand', asyn
   expect(samples.get('mine_circuit_breaker_state{tool="hold",state="OPEN"}')).toBe(0);
 });
 
-test('what an alert waits for is at 0 before it happens: the first conflict, or thirty leases lost at once, are an increase', async () => {
+test('counters of alerts start at 0, so that the first conflict or thirty lost leases are an increase', async () => {
   const rig = await startRig(testTools());
   await rig.call({ tool: 'echo', session: 's', idempotencyKey: 'k', params: { text: 'one' } });
   const conflict = 'openclaw_tool_idempotency_hits_total{tool="echo",state="conflict"}';
@@ -140,7 +140,7 @@ test('two servers in one process count apart, and a worker counts its attempts',
     expect(samples.get(sample), sample).toBe(value);
 });
 
-test('a declared tool is counted under its name and tier like one of code, and costs what its declaration says', async () => {
+test('a declared tool is counted under its name and tier like one of code, with the cost of its declaration', async () => {
   const rig = await startRig();
   const spec = {
     kind: 'http',

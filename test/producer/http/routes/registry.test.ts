@@ -47,7 +47,7 @@ test('PUT, PATCH and DELETE /v1/tools/{name}: revisions as ETags, conflicts 412 
   expect((await ask('/v1/tools/weather')).status).toBe(404);
 });
 
-test('a server whose signing keys are not those of the workers changes no declaration, and says why', async () => {
+test('a server with other signing keys than the workers changes no declaration, and gives the reason', async () => {
   const keys = [{ kid: 'one', key: 'a key of the fleet, and of this test' }];
   const { ask, pawl } = await startRig({ tools: [echo], settings: { signingKeys: keys } });
   expect((await ask('/v1/tools/weather', { method: 'PUT', json: spec })).status).toBe(201);

@@ -8,7 +8,7 @@ import { eventually } from '../../../helpers/signal.ts';
 import { startRig, testTools } from '../rig.ts';
 
 describe('/v1/sessions', () => {
-  test('opens, finds, lists and closes sessions, and cancels what is under them', async () => {
+  test('opens, finds, lists and closes sessions, and cancels their calls and descendants', async () => {
     const { tools, started } = testTools();
     const { ask, call } = await startRig({ tools });
     const opened = await ask('/v1/sessions', {
@@ -29,7 +29,7 @@ describe('/v1/sessions', () => {
     await eventually(async () => (await ask(`/v1/sessions/${sessionKey}`)).body.state === 'closed');
   });
 
-  test('what cannot be one is 400 with the path, an unknown one 404', async () => {
+  test('an invalid session is 400 with the path, an unknown one 404', async () => {
     const { ask } = await startRig();
     const post = (json: unknown) => ask('/v1/sessions', { method: 'POST', json });
     expect(await post({ kind: 'boss' })).toMatchObject({
@@ -48,7 +48,7 @@ describe('/v1/sessions', () => {
   });
 });
 
-test('/v1/tools lists what the fleet offers, and what a session may use of it', async () => {
+test('/v1/tools lists the tools of the fleet, and those that a session may use', async () => {
   const { ask } = await startRig(testTools());
   const { tools } = (await ask('/v1/tools')).body;
   expect(tools).toHaveLength(4);
@@ -85,7 +85,7 @@ test('/v1/tools?provider= gives the tools as that API takes them, with reports a
   expect(await ask('/v1/tools?provider=nobody')).toMatchObject({ status: 400 });
 });
 
-test('/v1/calls/{callId}/output gives the whole of what its result shows a part of (A12)', async () => {
+test('/v1/calls/{callId}/output returns the full output of a truncated result (A12)', async () => {
   const { ask, call } = await startRig({ ...testTools(), settings: { tools: { echo: { maxOutputBytes: 100 } } } });
   const text = 'long '.repeat(200);
   const { body } = await call({ tool: 'echo', params: { text }, session: 's' });
@@ -160,7 +160,7 @@ describe('/debug/tool-reliability', () => {
     expect(forced.body.circuits).toMatchObject([{ key: 'tool:acme.far.echo@acme', state: 'FORCED_OPEN' }]);
   });
 
-  test('flush forgets what has ended, of a session, a tool or all, and says how many; never what is in flight (R25, R34)', async () => {
+  test('flush removes and counts finished calls of a session, a tool or all, and never calls in flight (R25, R34)', async () => {
     const { ask, call } = await startRig(testTools());
     const act = async (json: object) => (await ask('/debug/tool-reliability', { method: 'POST', json })).body;
     const echo = async (session: string, key: string) =>
@@ -183,7 +183,7 @@ describe('/debug/tool-reliability', () => {
     expect((await ask(`/v1/calls/${held.body.callId}`)).body.state).toBe('inflight');
   });
 
-  test('disable and enable: for a tool, or for all (R33); every answer says how things stand', async () => {
+  test('disable and enable: for a tool, or for all (R33); every response has the new state', async () => {
     const { ask } = await startRig(testTools());
     const act = async (json: object) => (await ask('/debug/tool-reliability', { method: 'POST', json })).body.switches;
     const disabled = await act({ action: 'disable', tool: 'fail', reason: 'a drill' });
@@ -202,7 +202,7 @@ describe('/debug/tool-reliability', () => {
     expect((await act({ action: 'enable' })).tools.every(({ enabled }: { enabled: boolean }) => enabled)).toBe(true);
   });
 
-  test('what it cannot do, or cannot know, is 400 or 404 and says what is possible', async () => {
+  test('an impossible or unknown request is 400 or 404, with the possible ones', async () => {
     const { ask, call } = await startRig(testTools());
     const act = (json: object) => ask('/debug/tool-reliability', { method: 'POST', json });
     for (const action of ['explode', 7, undefined])
@@ -263,7 +263,7 @@ test('/openapi.json and docs/http.md describe the same routes, and each of them 
   ]);
 });
 
-test('/openapi.json says what a generated client needs: names, types of parameters, and what comes back', async () => {
+test('/openapi.json has all that a generated client needs: names, parameter types and responses', async () => {
   const { ask } = await startRig();
   const { body } = await ask('/openapi.json');
   const operations = Object.values<object>(body.paths).flatMap((methods) => Object.values(methods));
@@ -280,7 +280,7 @@ test('/openapi.json says what a generated client needs: names, types of paramete
   expect(calls.post.parameters[0].schema).toEqual({
     type: 'integer',
     minimum: 0,
-    description: 'milliseconds; default: 30000, or 0 for a delayed call; more than 300000 is taken as that.',
+    description: 'milliseconds; default: 30000, or 0 for a delayed call; larger values count as 300000.',
   });
   expect(Object.keys(events.get.responses[200].content)).toEqual(['text/event-stream']);
   // A client that is made of the document would not send such a member.
@@ -300,7 +300,7 @@ test('every error code is of the catalogue or of HTTP', () => {
     expect(Object.hasOwn(FAILURES, code) || ofHttp.includes(code), code).toBe(true);
 });
 
-test('a defect is 500 and tells nothing but that it is one', () => {
+test('a defect is 500 without any details', () => {
   for (const thrown of [new Error('/etc/secret'), 'text', undefined, new PawlError('TIMEOUT', 'no code of this door')])
     expect(toHttpRefusal(thrown)).toEqual({
       status: 500,

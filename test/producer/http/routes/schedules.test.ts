@@ -75,7 +75,7 @@ test('/v1/schedules: written, listed, shown, paused, resumed, let run and remove
   ]);
 });
 
-test('/v1/schedules: what cannot be used is refused with its path, and nothing is stored', async () => {
+test('/v1/schedules: an invalid schedule is refused with the path, and nothing is stored', async () => {
   const { ask, world } = await startRig(testTools());
   await ask('/v1/sessions', { method: 'POST', json: { sessionKey: 'ops' } });
   await ask('/v1/sessions', { method: 'POST', json: { sessionKey: 'over' } });

@@ -100,7 +100,7 @@ test('a session below another one begins in its state and follows it, also in an
   expect((await rig.ask(`/v1/sessions/${leaf.key}`)).body.state).toBe('acting');
 });
 
-test('a call that was accepted goes on when its session changes its state', async () => {
+test('an accepted call continues when its session changes its state', async () => {
   const { tools, started, release } = testTools();
   const rig = await startRig({ tools, settings: { tools: { hold: { states: ['planning'] } } } });
   const session = await rig.pawl.openSession({ state: 'planning' });

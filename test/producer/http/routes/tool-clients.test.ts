@@ -79,7 +79,7 @@ test('over HTTP a client serves a tool: next call, heartbeat, progress, result (
   expect((await result((await submit('three')).body.callId)).body.result.error.code).toBe('CLIENT_GONE');
 });
 
-test('only who may settle calls of all tenants may serve a tool (C21)', async () => {
+test('only a token that may settle calls of all tenants may serve a tool (C21)', async () => {
   const { post } = await startDynamicRig();
   for (const token of ['the-agent-1', 'the-operator-of-acme'])
     expect((await post('/v1/tool-clients', { tools: ['editor.ask'] }, { token })).status).toBe(403);

@@ -3,7 +3,7 @@ import { PROVIDERS } from '../../../../src/shared/model-tools/export-types.ts';
 import { openConnection } from '../../../../src/shared/store/redis/connection.ts';
 import { startRig, testTools } from '../rig.ts';
 
-test('GET /v1/tools tells of a tool that configuration disables, and lists it for no session', async () => {
+test('GET /v1/tools lists a tool that the configuration disables, but for no session', async () => {
   const { ask } = await startRig({ ...testTools(), settings: { tools: { echo: { enabled: false } } } });
   const { sessionKey } = (await ask('/v1/sessions', { method: 'POST', json: {} })).body;
   const enabled = async (query: string) =>
