@@ -155,7 +155,7 @@ test('a long output keeps its beginning and its end, with a mark between them', 
   expect(droppedBytes).toBeGreaterThan(400_000);
   expect(output.length).toBeLessThan(70_000);
   expect(output).toMatch(/^first\n1\n2\n/);
-  expect(output).toContain(`[truncated: ${droppedBytes} bytes are left out here]`);
+  expect(output).toContain(`[truncated: ${droppedBytes} bytes are missing here]`);
   expect(output).toMatch(/\n100000\nlast\n$/);
 });
 
@@ -224,12 +224,12 @@ test('cancelling the call that starts a program ends it, cancelling a look does 
 
 test('a program whose terminal Redis does not record never starts', async () => {
   const refused = new PawlError('BACKEND_UNAVAILABLE');
-  const drop = vi.fn();
-  const link = { serve() {}, hold: async () => Promise.reject(refused), drop, close: async () => {} };
+  const unregister = vi.fn();
+  const link = { onWrite() {}, register: async () => Promise.reject(refused), unregister, close: async () => {} };
   const { root, terminals } = hostWith({ link: link as unknown as TerminalLink });
   await expect(start(terminals, 'touch began; sleep 1000')).rejects.toBe(refused);
   expect(existsSync(join(root, 'began'))).toBe(false);
-  expect(drop).toHaveBeenCalledOnce();
+  expect(unregister).toHaveBeenCalledOnce();
 });
 
 test('a program that is absent, and one outside of the workspace, are refused', async () => {
