@@ -203,7 +203,9 @@ export class McpConnection {
     };
     const client = new Client({ name: 'pawl', version: pawlVersion }, options);
     const answers = new AnswerReader();
-    const transport = this.#transport(answers, (broken) => (broken instanceof PawlError ? broken : this.#brokenStreamError(open)));
+    const transport = this.#transport(answers, (broken) =>
+      broken instanceof PawlError ? broken : this.#brokenStreamError(open),
+    );
     const definitions = new DefinitionCache(this.server, (signal) => this.definitions(signal));
     open = { client, transport, fault: undefined, calls: 0, isRetired: false, definitions, answers };
     const opened = open;
