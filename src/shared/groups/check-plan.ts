@@ -149,11 +149,11 @@ async function checkKnownParams(
 /** Each node behind those that it needs; `left` are those that no order has. */
 function sorted(nodes: PlanNodes): { readonly order: readonly string[]; readonly left: readonly string[] } {
   const missing = new Map<string, number>();
-  const dependents = new Map<string, string[]>();
+  const dependents = new Map(Object.keys(nodes).map((name) => [name, [] as string[]]));
   for (const [name, node] of Object.entries(nodes)) {
-    const needs = [...needsOf(node)].filter((other) => Object.hasOwn(nodes, other));
+    const needs = [...needsOf(node)].filter((other) => dependents.has(other));
     missing.set(name, needs.length);
-    for (const other of needs) dependents.set(other, [...(dependents.get(other) ?? []), name]);
+    for (const other of needs) dependents.get(other)?.push(name);
   }
   const order = [...missing].filter(([, count]) => count === 0).map(([name]) => name);
   for (const name of order)
