@@ -20,29 +20,35 @@ const MAX_FIELD = 1_024;
 const MAX_KNOWN_WORDS = 1_000;
 const MAX_KNOWN_LENGTH = 64;
 
+/** The fields of a record. Those that are undefined are no part of its text. */
+export type AuditFields = Readonly<Record<string, unknown>>;
+
 /** Makes records of events, without the values that the process knows to be secret. */
 export class AuditFormatter {
   readonly #secrets: readonly string[];
+  readonly #write: (record: AuditFields) => string;
   readonly #words = new Map<string, string>();
 
-  constructor(secrets: readonly string[]) {
+  /** `write` makes the text of a record. Default: its JSON. */
+  constructor(secrets: readonly string[], write: (record: AuditFields) => string = JSON.stringify) {
     this.#secrets = secrets;
+    this.#write = write;
   }
 
-  /** A record as JSON. `id` identifies it, so that a record that is written twice, because an answer was lost, is recognised. */
+  /** The text of a record. `id` identifies it, so that a record that is written twice, because an answer was lost, is recognised. */
   format(event: AuditEvent, atMs: number, id: string): string {
-    return JSON.stringify(this.#record(event, atMs, id));
+    return this.#write(this.#record(event, atMs, id));
   }
 
   /**
-   * The record of a submitted call as JSON, without its end, which `finishCall` appends. The call's answer is known only later, and may be
+   * The text of a submitted call's record, without its end, which `finishCall` appends. The call's answer is known only later, and may be
    * written twice, so appending text saves a second `JSON.stringify` of each call.
    */
   startCall(call: SubmittedCall, atMs: number, id: string): string {
-    return JSON.stringify(this.#record(call, atMs, id)).slice(0, -1);
+    return this.#write(this.#record(call, atMs, id)).slice(0, -1);
   }
 
-  #record(event: AuditEvent | SubmittedCall, atMs: number, id: string): object {
+  #record(event: AuditEvent | SubmittedCall, atMs: number, id: string): AuditFields {
     // Each call has two records, so each is one object, changed in place. JSON leaves out what is undefined.
     const record: Record<string, unknown> = { ...event, id, atMs };
     if (event.type === 'call') {

@@ -55,7 +55,8 @@ const PLAIN = /^[^"\\\u0000-\u001f\ud800-\udfff]*$/;
 
 const MAX_PLAIN_LENGTH = 1_000;
 
-function quoted(text: string): string {
+/** A text as JSON, as `JSON.stringify` writes it. */
+export function quoted(text: string): string {
   return text.length <= MAX_PLAIN_LENGTH && PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }
 

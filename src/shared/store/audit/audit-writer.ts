@@ -12,7 +12,7 @@ import { PawlError } from '../../errors/failure.ts';
 import type { Clock } from '../../util/time.ts';
 import type { Redis } from '../redis/connection.ts';
 import { AuditKeys } from '../redis/keys.ts';
-import { shortenNames } from './stored-records.ts';
+import { shortRecordText } from './stored-records.ts';
 
 const MAX_BATCH = 256;
 /** The number of records that a process keeps while Redis cannot take them. Beyond it, the oldest batch is dropped and reported as lost. */
@@ -61,7 +61,7 @@ export class AuditWriter {
 
   constructor(deps: AuditWriterDeps) {
     this.#deps = deps;
-    this.#texts = new AuditFormatter(deps.secrets);
+    this.#texts = new AuditFormatter(deps.secrets, shortRecordText);
     this.#pending = new AuditKeys(deps.prefix).pending;
   }
 
@@ -71,7 +71,7 @@ export class AuditWriter {
    */
   record(event: AuditEvent): void | Promise<void> {
     if (this.#isOmitted(event)) return undefined;
-    const text = shortenNames(this.#texts.format(event, this.#deps.clock.now(), this.#nextId()));
+    const text = this.#texts.format(event, this.#deps.clock.now(), this.#nextId());
     if (mustBeWritten(event)) return this.#writeNow(text);
     this.add(text);
     return isHumanAction(event) ? this.written() : undefined;
@@ -84,7 +84,7 @@ export class AuditWriter {
   /** Formats the record of a submitted call. Undefined when it is not to be recorded. */
   formatSubmitted(call: SubmittedCall): string | undefined {
     if (this.#isOmitted(call)) return undefined;
-    return shortenNames(this.#texts.startCall(call, this.#deps.clock.now(), this.#nextId()));
+    return this.#texts.startCall(call, this.#deps.clock.now(), this.#nextId());
   }
 
   add(text: string): void {
