@@ -72,8 +72,7 @@ function plainLogger(context: CliContext): { readonly log: Logger; started(): vo
   const timer = setTimeout(() => {
     slow = true;
     for (const line of buffered) say(context, line);
-  }, SLOW_START_MS);
-  timer.unref();
+  }, SLOW_START_MS).unref();
   return {
     log: {
       debug: () => {},

@@ -128,8 +128,7 @@ export class ToolWorker implements AsyncDisposable {
     const { heartbeat, declared } = this.#parts;
     const { settings, log, tiers } = this.#options;
     const every = (intervalMs: number, task: () => Promise<void>) => {
-      const timer = setInterval(() => task().catch((error: Error) => this.#onError(error)), intervalMs);
-      timer.unref();
+      const timer = setInterval(() => task().catch((error: Error) => this.#onError(error)), intervalMs).unref();
       this.#timers.push(timer);
     };
     every(HEARTBEAT_MS, () => heartbeat.beat());

@@ -181,8 +181,7 @@ async function offerPage(pawl: Pawl, log: Logger): Promise<() => Promise<void>> 
   const failed = (error: unknown) => log.warn({ error }, 'the operator’s page could not be offered as a channel');
   const offer = (forMs: number) => sessions.offerChannel('operator', forMs).catch(failed);
   await offer(PAGE_OFFERED_MS);
-  const timer = setInterval(() => void offer(PAGE_OFFERED_MS), PAGE_OFFERED_MS / 3);
-  timer.unref();
+  const timer = setInterval(() => void offer(PAGE_OFFERED_MS), PAGE_OFFERED_MS / 3).unref();
   return () => {
     clearInterval(timer);
     return offer(0);

@@ -41,8 +41,7 @@ export function startWatchdog(leaseMs: number): Watchdog {
   const workerData: WatchdogData = { beats, everyMs: beatMs, stalledAfterMs: limitMs / 2, killedAfterMs: limitMs };
   const thread = new Worker(THREAD, { workerData, name: 'watchdog' });
   thread.unref();
-  const timer = setInterval(() => Atomics.add(numbers, 0, 1), beatMs / 2);
-  timer.unref();
+  const timer = setInterval(() => Atomics.add(numbers, 0, 1), beatMs / 2).unref();
   return {
     listen: async (listen) => {
       thread.ref();

@@ -65,8 +65,7 @@ export class WorkerProcesses {
     this.#context = context;
     this.#options = options;
     const { limitMs, beatMs } = silenceOf(options.leaseMs);
-    this.#watch = setInterval(() => this.#killSilent(limitMs, beatMs), beatMs);
-    this.#watch.unref();
+    this.#watch = setInterval(() => this.#killSilent(limitMs, beatMs), beatMs).unref();
   }
 
   /** Silence is counted in checks, so that a pause of this process itself does not count as a worker's silence. */

@@ -90,8 +90,7 @@ export class Results {
     this.#ledger = ledger;
     this.#inboxId = inboxId;
     this.#onError = onError;
-    this.#timer = setInterval(() => this.check(CHECK_INTERVAL_MS, MAX_CHECKED), CHECK_INTERVAL_MS);
-    this.#timer.unref();
+    this.#timer = setInterval(() => this.check(CHECK_INTERVAL_MS, MAX_CHECKED), CHECK_INTERVAL_MS).unref();
   }
 
   /**

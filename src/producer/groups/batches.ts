@@ -32,8 +32,7 @@ import type { GroupStore } from '../../shared/store/ports.ts';
 import { asLost } from '../../shared/store/segments/segments.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
-import { aboutGroup } from './audit-groups.ts';
-import { cancelGroup, createdElsewhere, groupOf, groupWithKey } from './group-access.ts';
+import { aboutGroup, cancelGroup, createdElsewhere, groupOf, groupWithKey } from './group-access.ts';
 import type { GroupCalls } from './group-driver.ts';
 import type { GroupRules, GroupRunner } from './group-runner.ts';
 

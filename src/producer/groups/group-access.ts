@@ -1,11 +1,10 @@
 /** Finds a batch or a plan by its ID, and cancels it. */
-import type { RecordAudit } from '../../shared/audit/audit-event.ts';
+import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { GroupHead, GroupKind } from '../../shared/groups/group.ts';
 import { checkSameGroup, type GroupIdentity } from '../../shared/groups/group-key.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { aboutGroup } from './audit-groups.ts';
 import type { GroupRunner } from './group-runner.ts';
 
 /** The record of a group. Throws `NOT_FOUND`, also for a group of another kind, and of another tenant than the one that is given. */
@@ -61,4 +60,14 @@ export async function cancelGroup(
   const answer = await records.cancel(head.id, by);
   if (answer === 'written') void audit({ ...aboutGroup(head, sessionKey), action: 'cancelled', by });
   runner.notifyChanged(head.id);
+}
+
+type GroupEvent = Extract<AuditEvent, { readonly type: 'group-changed' }>;
+
+/** The fields that the audit records of all actions share. */
+export function aboutGroup(
+  { id, kind, tenantId }: GroupHead,
+  sessionKey?: string,
+): Pick<GroupEvent, 'type' | 'kind' | 'groupId' | 'sessionKey' | 'tenantId'> {
+  return { type: 'group-changed', kind, groupId: id, sessionKey, tenantId };
 }

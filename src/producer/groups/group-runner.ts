@@ -55,8 +55,7 @@ export class GroupRunner {
 
   constructor(deps: GroupRunnerDeps) {
     this.#deps = deps;
-    this.#timer = setInterval(() => this.#tick(), deps.records.leaseMs / 3);
-    this.#timer.unref();
+    this.#timer = setInterval(() => this.#tick(), deps.records.leaseMs / 3).unref();
   }
 
   /** From now on, this process also adopts groups whose driver died. */

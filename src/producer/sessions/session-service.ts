@@ -10,6 +10,7 @@ import {
   parseSessionState,
   SESSION_CAPABILITIES,
   type SessionRecord,
+  sessionClosed,
   sessionTaken,
 } from '../../shared/sessions/session.ts';
 import { skillRule } from '../../shared/sessions/skill-rule.ts';
@@ -20,7 +21,6 @@ import type { RecordOverride } from '../calls/audit.ts';
 import { closeSessions } from './close-sessions.ts';
 import { Session, type SessionHost } from './session.ts';
 import type { ProducerSessions } from './session-cache.ts';
-import { changeState } from './session-states.ts';
 import { checkRequired, type Skills } from './skills.ts';
 
 export type SessionHostDeps = Omit<SessionHost, 'openSession' | 'closeSession' | 'setSessionState' | 'cancel'>;
@@ -125,10 +125,26 @@ export class SessionService {
    * Changes the state of a session and of all sessions below it; policy may bind tools to states. Accepted calls go on. Throws
    * `UNKNOWN_SESSION`, `SESSION_CLOSED`, and `CONTRACT_INVALID` for a state that a session cannot have.
    */
-  async setState(sessionKey: string, state: string, by?: string): Promise<SessionRecord> {
+  async setState(sessionKey: string, text: string, by?: string): Promise<SessionRecord> {
     const { sessions } = this.#deps.backend;
-    const onChanged = (changed: SessionRecord) => this.#changed(changed, 'session-state', state, by);
-    return changeState({ sessions, onChanged }, sessionKey, parseSessionState(state));
+    const state = parseSessionState(text);
+    const changed = await sessions.setState(sessionKey, state);
+    if (changed === undefined) throw unknownSession(sessionKey);
+    if (changed.state !== state) throw sessionClosed(sessionKey);
+    await this.#changed(changed, 'session-state', state, by);
+    const changedKeys = new Set([sessionKey]);
+    // The loop ends when there is no new descendant: a session that is opened meanwhile gets the state of its parent.
+    for (
+      let descendants = await sessions.tree(sessionKey);
+      descendants.length > changedKeys.size;
+      descendants = await sessions.tree(sessionKey)
+    )
+      for (const key of descendants.filter((each) => !changedKeys.has(each))) {
+        changedKeys.add(key);
+        const descendant = await sessions.setState(key, state);
+        if (descendant?.state === state) await this.#changed(descendant, 'session-state', state, by);
+      }
+    return changed;
   }
 
   /** Closes a session and those below it: new calls are refused, and running ones cancelled. Throws `UNKNOWN_SESSION`. */

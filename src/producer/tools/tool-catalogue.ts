@@ -52,8 +52,7 @@ export class ToolCatalogue {
     this.#catalogue = catalogue;
     this.specs = new DeclaredToolCopy(specs, (tool, record) => this.#learn(tool, record));
     this.#onError = onError;
-    this.#timer = setInterval(() => this.refresh(), REFRESH_MS);
-    this.#timer.unref();
+    this.#timer = setInterval(() => this.refresh(), REFRESH_MS).unref();
   }
 
   /** Reads the catalogue again in the background. */

@@ -22,8 +22,7 @@ export class ClockFollower {
     this.#redis = redis;
     this.clock = clock;
     const read = (isNewServer: boolean) => void this.read(isNewServer).catch(() => {});
-    this.#timer = setInterval(() => redis.status === 'ready' && !this.#reading && read(false), READ_CLOCK_MS);
-    this.#timer.unref();
+    this.#timer = setInterval(() => redis.status === 'ready' && !this.#reading && read(false), READ_CLOCK_MS).unref();
     redis.on('ready', () => read(true));
   }
 

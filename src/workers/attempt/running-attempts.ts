@@ -130,8 +130,7 @@ export class RunningAttempts {
   constructor(clock: Clock, leaseMs: number, owner: string) {
     this.#lease = { clock, durationMs: leaseMs };
     this.#owner = owner;
-    this.#timer = setInterval(() => this.fenceUnrenewed(), leaseMs / 6);
-    this.#timer.unref();
+    this.#timer = setInterval(() => this.fenceUnrenewed(), leaseMs / 6).unref();
   }
 
   /** BullMQ's own token is not unique: it serves several jobs, and the same job twice. */

@@ -127,7 +127,7 @@ export class CallSettler {
     const unstarted = settlement === 'cancelled' && lifeOfUnstarted(ttls, compensated(envelope) !== undefined);
     const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
     const { fence } = started;
-    return { ...this.#refusalSettle({ callId, fence, outcome, attempts, tool, expectedRetrySafe }), ...unstarted };
+    return { ...this.refusal({ callId, fence, outcome, attempts, tool, expectedRetrySafe }), ...unstarted };
   }
 
   fail(attempt: Attempt, settle: Settle): Promise<JobOutcome> {
@@ -136,15 +136,11 @@ export class CallSettler {
 
   /** Ends a call for which no attempt of this worker ran. */
   refuse(refused: RefusedCall): Promise<JobOutcome> {
-    return this.#immediate.settle(this.#refusalSettle(refused), undefined);
+    return this.#immediate.settle(this.refusal(refused), undefined);
   }
 
   /** Builds the end of a call for which no attempt of this worker ran. */
-  refusal(refused: RefusedCall): Settle {
-    return this.#refusalSettle(refused);
-  }
-
-  #refusalSettle({ callId, fence, outcome, attempts, tool, expectedRetrySafe = false }: RefusedCall): Settle {
+  refusal({ callId, fence, outcome, attempts, tool, expectedRetrySafe = false }: RefusedCall): Settle {
     const { settings } = this.#deps;
     const ttls = tool === undefined ? settings.ttl : ttlsOf(settings, tool);
     const keptLong = isKeptLong(tool?.effects ?? 'none', attempts, outcome.settlement);

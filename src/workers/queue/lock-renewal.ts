@@ -28,8 +28,7 @@ export class LockRenewal {
   constructor(options: LockRenewalOptions) {
     this.#options = options;
     const renew = () => void this.renew().catch((error: Error) => options.onError(error));
-    this.#timer = setInterval(renew, options.leaseMs * RENEW_SHARE);
-    this.#timer.unref();
+    this.#timer = setInterval(renew, options.leaseMs * RENEW_SHARE).unref();
   }
 
   /** Renews this lock of a job until `release()`. */

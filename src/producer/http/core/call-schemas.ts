@@ -1,5 +1,6 @@
-/** The shapes of calls, dead letters and redrives in responses, and what all shapes are made of. */
+/** The shapes of calls, dead letters, redrives and callbacks in responses, and what all shapes are made of. */
 import { z } from 'zod';
+import { CALLBACK_STATES } from '../../../shared/callbacks/callback-state.ts';
 import { CALL_STATES, PHASES, SETTLEMENTS } from '../../../shared/calls/call-state.ts';
 import { EFFECTS } from '../../../shared/retries/effects.ts';
 import { TIERS } from '../../../shared/tools/tool.ts';
@@ -108,4 +109,20 @@ export const deadLetterList = z.object({
   ),
   next: text.optional(),
   counts: z.object({ total: count, codes: z.record(text, count), tools: z.record(text, count) }).optional(),
+});
+
+export const callbackSchema = z.object({
+  id: text.describe('The `webhook-id`, the same each time that it is sent.'),
+  callId: text,
+  url: text,
+  tool: text,
+  session: text,
+  tenantId: text.optional(),
+  state: z.enum(CALLBACK_STATES),
+  attempts: count,
+  settledAtMs: atMs,
+  nextAtMs: atMs.optional().describe('When it is sent again.'),
+  lastAtMs: atMs.optional(),
+  lastStatus: count.optional().describe('The HTTP status of the receiver.'),
+  lastError: text.optional(),
 });

@@ -13,6 +13,7 @@ import { AGENT_MESSAGES } from '../../../shared/tools/sub-agent.ts';
 import {
   atMs,
   bulkResult,
+  callbackSchema,
   callSummarySchema,
   count,
   deadLetterList,
@@ -23,7 +24,6 @@ import {
   text,
   tier,
 } from './call-schemas.ts';
-import { callbackSchema } from './callback-schema.ts';
 import { groupSchemas } from './group-schemas.ts';
 import { scheduleResponses } from './schedule-responses.ts';
 

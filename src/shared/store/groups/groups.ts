@@ -51,18 +51,14 @@ export class GroupRecords {
   readonly #prefix: string;
   readonly #keys: GroupKeys;
   readonly #signatures: Signatures;
-  readonly #leaseMs: number;
+  readonly leaseMs: number;
 
   constructor(redis: Redis, prefix: string, signatures: Signatures, leaseMs: number) {
     this.#redis = redis;
     this.#prefix = prefix;
     this.#keys = new GroupKeys(prefix);
     this.#signatures = signatures;
-    this.#leaseMs = leaseMs;
-  }
-
-  get leaseMs(): number {
-    return this.#leaseMs;
+    this.leaseMs = leaseMs;
   }
 
   /** Writes a new group, which the writer drives with fence 1. Undefined when there is one of its ID. */
@@ -71,7 +67,7 @@ export class GroupRecords {
     const written = { head, definition, ...Object.fromEntries(fields) };
     const signed = Object.entries(written).flatMap(([field, value]) => [field, this.#signed(id, field, value)]);
     const indexes = [this.#keys.all(kind), ...(tenantId === undefined ? [] : [this.#keys.all(kind, tenantId)])];
-    const args = [id, createdAtMs, this.#leaseMs, LONGEST_MS, 'fence', 1, ...signed];
+    const args = [id, createdAtMs, this.leaseMs, LONGEST_MS, 'fence', 1, ...signed];
     const [isWritten] = await createScript.run(this.#redis, [...this.#hashes(id), ...indexes], args);
     if (isWritten !== 1) return undefined;
     return { head, definition, fields: Object.fromEntries(fields), steps: 0, fence: 1 };
@@ -89,7 +85,7 @@ export class GroupRecords {
 
   /** Takes a group that no process drives; undefined when there is nothing to take. */
   async take(id: string): Promise<TakenGroup | undefined> {
-    const [fence, fields] = await takeScript.run(this.#redis, this.#hashes(id), [id, this.#leaseMs]);
+    const [fence, fields] = await takeScript.run(this.#redis, this.#hashes(id), [id, this.leaseMs]);
     if (fields === undefined) return undefined;
     const flat = fields as string[];
     const record = this.#record(
@@ -105,7 +101,7 @@ export class GroupRecords {
     { step, end, release = false }: Advance,
   ): Promise<'lost' | { readonly cancelledBy?: string; readonly nowMs: number }> {
     const written = step === undefined ? [] : this.#signedStep(id, step);
-    const args = [id, fence, release ? 0 : this.#leaseMs, end?.keptMs ?? '', ...this.#broadcast(id), ...written];
+    const args = [id, fence, release ? 0 : this.leaseMs, end?.keptMs ?? '', ...this.#broadcast(id), ...written];
     const [isWritten, nowMs, cancelledBy] = await advanceScript.run(this.#redis, this.#hashes(id), args);
     if (isWritten !== 1) return 'lost';
     return { nowMs: Number(nowMs), ...(typeof cancelledBy === 'string' ? { cancelledBy } : {}) };

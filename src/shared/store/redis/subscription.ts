@@ -32,8 +32,7 @@ export class Subscription {
       // The slot has moved: another node publishes now.
       if ((node() ?? `${host}:${port}`) !== `${host}:${port}`) client.disconnect(true);
       else client.ping().catch(() => {});
-    }, PING_MS);
-    this.#timer.unref();
+    }, PING_MS).unref();
   }
 
   static open({ url, name, channels, node = () => undefined, ...options }: SubscriptionOptions): Subscription {

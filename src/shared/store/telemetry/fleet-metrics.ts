@@ -65,8 +65,7 @@ export class MetricsPublisher {
     this.#options = options;
     this.#timer = setInterval(() => {
       this.publish().catch(options.onError);
-    }, PUBLISH_MS);
-    this.#timer.unref();
+    }, PUBLISH_MS).unref();
   }
 
   /** One at a time: each says what has changed since the one before. */

@@ -29,8 +29,7 @@ export async function takeLock(folder: DataFolder): Promise<StartLock | undefine
   const renewal = setInterval(() => {
     const now = new Date();
     utimes(folder.lockFile, now, now).catch(() => {});
-  }, LOCK_RENEWAL_MS);
-  renewal.unref();
+  }, LOCK_RENEWAL_MS).unref();
   return {
     release: async () => {
       clearInterval(renewal);
