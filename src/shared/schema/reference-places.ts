@@ -1,7 +1,4 @@
-/**
- * Finds the places in a foreign document that its references lead to: by a pointer, by an anchor of any draft, or by the address of the
- * document or of a schema within it.
- */
+/** Finds the places that references lead to: by a pointer, by an anchor, or by the address of a document or of a schema within it. */
 import { decoded } from './json-pointer.ts';
 
 /** Relative addresses are compared below this one where the document names none. */
@@ -10,6 +7,7 @@ const MAX_DEPTH = 64;
 
 type Parts = Readonly<Record<string, unknown>>;
 
+/** The places in a foreign document, of any draft. */
 export class ReferencePlaces {
   readonly #root: Parts;
   readonly #base: string;
@@ -63,6 +61,59 @@ export class ReferencePlaces {
     look(this.#root, this.#base, 0);
     this.#named = named;
     return named;
+  }
+}
+
+/** Follows the references of a schema as Ajv does: by pointers, anchors and addresses, and by anchors that are chosen while checking. */
+export class NamedSchemas {
+  readonly #root: object;
+  readonly #named = new Map<string, object>();
+  /** The address below which the references of a schema are read, where it is not that of the root. */
+  readonly #bases = new Map<object, string>();
+  readonly #dynamic = new Map<string, object[]>();
+
+  constructor(root: Parts) {
+    this.#root = root;
+    this.#named.set(NO_ADDRESS, root);
+    this.#walk(root, NO_ADDRESS);
+  }
+
+  /** The schemas to which a schema refers. A dynamic reference may lead to each schema with its anchor. */
+  targetsOf(schema: Parts): readonly object[] {
+    const { $ref, $dynamicRef } = schema;
+    if ($ref === undefined && $dynamicRef === undefined) return [];
+    const [, name = ''] = typeof $dynamicRef === 'string' ? $dynamicRef.split('#') : [];
+    const targets = new Set<object>(this.#dynamic.get(name));
+    for (const reference of [$ref, $dynamicRef]) {
+      const target = typeof reference === 'string' ? this.#find(reference, schema) : undefined;
+      if (typeof target === 'object' && target !== null) targets.add(target);
+    }
+    return [...targets];
+  }
+
+  #find(reference: string, from: object): unknown {
+    const base = this.#bases.get(from);
+    // Most schemas have no address of their own, and their references are pointers.
+    if (base === undefined && (reference === '#' || reference.startsWith('#/')))
+      return atPointer(reference.slice(1), this.#root);
+    const [address = '', fragment = ''] = absolute(reference, base ?? NO_ADDRESS).split('#');
+    if (fragment !== '' && !fragment.startsWith('/')) return this.#named.get(`${address}#${fragment}`);
+    return atPointer(fragment, this.#named.get(address));
+  }
+
+  #walk(value: unknown, base: string): void {
+    if (typeof value !== 'object' || value === null) return;
+    const schema = value as Parts;
+    const address = addressOf(schema);
+    const own = address === undefined ? base : absolute(address, base);
+    if (own !== NO_ADDRESS) {
+      this.#bases.set(schema, own);
+      if (address !== undefined) this.#named.set(own, schema);
+    }
+    for (const anchor of anchorsOf(schema)) this.#named.set(`${own}#${anchor}`, schema);
+    const { $dynamicAnchor: dynamic } = schema;
+    if (typeof dynamic === 'string') this.#dynamic.set(dynamic, [...(this.#dynamic.get(dynamic) ?? []), schema]);
+    for (const each of Object.values(schema)) this.#walk(each, own);
   }
 }
 

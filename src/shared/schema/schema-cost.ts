@@ -6,8 +6,8 @@
  * definitions that it refers to at the same place, plus that of the costliest place below.
  */
 import { PawlError } from '../errors/failure.ts';
-import { decoded } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
+import { NamedSchemas } from './reference-places.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 import { sizeOfSchema } from './schema-weight.ts';
 import { withTags } from './tagged-union.ts';
@@ -129,7 +129,8 @@ function workOf(
 /** The definitions that the root reaches. */
 function definitionsOf(root: JsonSchema): ReadonlyMap<object, Definition> {
   const found = new Map<object, Definition>();
-  const reading: Reading = { root, tagged: withTags(root) ?? root, schemas: 0, targets: new Map() };
+  const tagged = withTags(root) ?? root;
+  const reading: Reading = { root, tagged, schemas: 0, named: new NamedSchemas(tagged) };
   const pending: object[] = [root];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
     if (found.has(next)) continue;
@@ -156,7 +157,7 @@ interface Reading {
   /** The root with the tags of its unions. Of a tagged union, one alternative is checked. */
   readonly tagged: JsonSchema;
   schemas: number;
-  readonly targets: Map<string, object | undefined>;
+  readonly named: NamedSchemas;
 }
 
 interface Found {
@@ -170,8 +171,8 @@ function read(schema: unknown, reading: Reading, place = '', steps = 0): Found {
   reading.schemas += 1;
   if (reading.schemas > MAX_SCHEMAS) throw tooCostly(`it holds more than ${MAX_SCHEMAS} schemas`);
   const parts = schema as JsonSchema;
-  const target = targetOf(parts, reading);
-  const own: Found = { links: target === undefined ? [] : [{ target, place, steps }], checks: steps === 0 ? 1 : 0 };
+  const targets = reading.named.targetsOf(parts).map((target) => (target === reading.tagged ? reading.root : target));
+  const own: Found = { links: targets.map((target) => ({ target, place, steps })), checks: steps === 0 ? 1 : 0 };
   const all = [own];
   for (const [keyword, value] of Object.entries(parts)) {
     const inside = partsOf(keyword, value).map(([name, part]) =>
@@ -210,21 +211,6 @@ function partsOf(keyword: string, value: unknown): (readonly [place: string, sch
 
 function nameOf(name: string): string {
   return `.${name.replaceAll('*', '∗')}`;
-}
-
-/** The target of a reference within the schema. */
-function targetOf(parts: JsonSchema, { root, tagged, targets }: Reading): object | undefined {
-  const reference = parts['$ref'] ?? parts['$dynamicRef'];
-  if (typeof reference !== 'string' || !(reference === '#' || reference.startsWith('#/'))) return undefined;
-  if (targets.has(reference)) return targets.get(reference);
-  let at: unknown = tagged;
-  for (const step of reference.slice(1).split('/').slice(1)) {
-    const name = decoded(step);
-    at = typeof at === 'object' && at !== null && Object.hasOwn(at, name) ? (at as JsonSchema)[name] : undefined;
-  }
-  const found = typeof at === 'object' && at !== null ? (at === tagged ? root : at) : undefined;
-  targets.set(reference, found);
-  return found;
 }
 
 /** Sorts each definition behind those that it refers to at the same place. Throws for one that refers to itself there. */

@@ -141,3 +141,95 @@ test('the number of members bounds parameters, whatever their schema', () => {
     ]);
   }
 });
+
+describe('references by name count like those by place', () => {
+  /** 24 definitions, each with two references to the next one. */
+  const doublingBy = (refer: (index: number) => string, name: (index: number) => object = () => ({})) => ({
+    $defs: Object.fromEntries(
+      Array.from({ length: 25 }, (_, index) => [
+        `d${index}`,
+        index === 24
+          ? { ...name(index), type: 'string' }
+          : { ...name(index), allOf: [{ $ref: refer(index + 1) }, { $ref: refer(index + 1) }] },
+      ]),
+    ),
+    $ref: refer(0),
+  });
+  test.each([
+    [
+      'an anchor',
+      doublingBy(
+        (index) => `#d${index}`,
+        (index) => ({ $anchor: `d${index}` }),
+      ),
+    ],
+    [
+      'a dynamic anchor',
+      doublingBy(
+        (index) => `#d${index}`,
+        (index) => ({ $dynamicAnchor: `d${index}` }),
+      ),
+    ],
+    [
+      'an address',
+      doublingBy(
+        (index) => `d${index}.json`,
+        (index) => ({ $id: `d${index}.json` }),
+      ),
+    ],
+    [
+      'an address on another host',
+      {
+        $id: 'https://one.example/a',
+        ...doublingBy(
+          (index) => `https://two.example/d${index}`,
+          (index) => ({ $id: `https://two.example/d${index}` }),
+        ),
+      },
+    ],
+    ['a pointer behind an address', { $id: 'https://one.example/a', ...doublingBy((index) => `a#/$defs/d${index}`) }],
+    [
+      'an address below that of a definition',
+      {
+        $defs: {
+          b: {
+            $id: 'https://one.example/b/',
+            ...doublingBy(
+              (index) => `d${index}`,
+              (index) => ({ $id: `d${index}` }),
+            ),
+          },
+        },
+        $ref: 'https://one.example/b/',
+      },
+    ],
+  ])('%s', (_name, schema) => {
+    expect(() => compileSchema(schema)).toThrow(/too costly/);
+  });
+
+  test('a dynamic reference counts as each schema that it may lead to', () => {
+    const list = (keyword: string) => ({ type: 'array', [keyword]: { $dynamicRef: '#node' } });
+    const validate = compileSchema({ $dynamicAnchor: 'node', anyOf: [list('items'), list('contains')] });
+    let value: unknown = 1;
+    for (let depth = 0; depth < 20; depth += 1) value = [value];
+    expect(inTime(() => validate(value))[0]?.message).toContain('levels deep');
+  });
+
+  test('a tree that is extended by its dynamic anchor is taken', () => {
+    const tree = {
+      $id: 'https://one.example/tree',
+      $dynamicAnchor: 'node',
+      type: 'object',
+      properties: { data: true, children: { type: 'array', items: { $dynamicRef: '#node' } } },
+    };
+    const validate = compileSchema({
+      $id: 'https://one.example/strict',
+      $dynamicAnchor: 'node',
+      $ref: 'tree',
+      unevaluatedProperties: false,
+      $defs: { tree },
+    });
+    expect(validate({ children: [{ data: 1, children: [] }] })).toEqual([]);
+    expect(validate({ children: [{ daat: 1 }] })).toMatchObject([{ path: 'children.0.daat' }]);
+  });
+});
