@@ -111,16 +111,16 @@ export class Executor {
   }
 
   async #attempt(attempt: Attempt): Promise<JobOutcome> {
-    const { hooks } = this.#steps;
+    const { preparation, hooks, ender } = this.#steps;
     const { locks } = this.#deps;
     for (const check of this.#checks) {
       const answer = check(attempt);
       const end = answer instanceof Promise ? await answer : answer;
       if (end !== undefined) return end;
     }
-    const prepared = await this.#prepare(attempt);
-    if ('end' in prepared) return prepared.end;
-    const options = prepared.go;
+    const prepared = await preparation.prepare(attempt);
+    if ('failure' in prepared) return ender.fail(attempt, prepared.failure, { status: prepared.status, ran: false });
+    const { options } = prepared;
     const reached = this.#reachCode(attempt);
     if (reached !== undefined) await reached;
     for (const check of this.#readyChecks) {
@@ -128,7 +128,7 @@ export class Executor {
       const end = answer instanceof Promise ? await answer : answer;
       if (end !== undefined) return end;
     }
-    const guarded = hooks.areNone && locks === undefined ? prepared : await this.#guard(attempt, options);
+    const guarded = hooks.areNone && locks === undefined ? { go: options } : await this.#guard(attempt, options);
     if ('end' in guarded) return guarded.end;
     const result = await this.#run(attempt, guarded.go);
     return this.#decide(attempt, guarded.go, result);
@@ -151,13 +151,6 @@ export class Executor {
     return this.#deps.limits
       ?.acquire(attempt)
       ?.then((waiting) => waiting && this.#steps.parking.parkUntil(attempt, waiting.waitMs, waiting.isReady));
-  }
-
-  async #prepare(attempt: Attempt): Promise<Step<AttemptOptions>> {
-    const prepared = await this.#steps.preparation.prepare(attempt);
-    if ('options' in prepared) return { go: prepared.options };
-    const { failure, status } = prepared;
-    return { end: await this.#steps.ender.fail(attempt, failure, { status, ran: false }) };
   }
 
   /** From here on the tool's own code and hooks run. The record of a suspect call says so, in case its worker is lost. */

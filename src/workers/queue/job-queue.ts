@@ -35,7 +35,7 @@ import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempt
 import type { Executor } from '../execution/execute-job.ts';
 import type { WorkerMetrics } from '../execution/metrics.ts';
 import type { ConcurrencyLimiter } from './concurrency-slots.ts';
-import { type ActiveJob, type FetchedAttempt, type JobEnd, JobFetcher } from './job-fetcher.ts';
+import { type ActiveJob, type JobEnd, JobFetcher } from './job-fetcher.ts';
 import { LockRenewal } from './lock-renewal.ts';
 
 export interface JobQueueDeps {
@@ -237,7 +237,12 @@ export class JobQueue {
   async #execute({ name, attempt }: ActiveJob, call: CallJob, running: RunningAttempt): Promise<JobOutcome> {
     const { clock, metrics, log, partition } = this.#deps;
     const startedAtMs = clock.monotonic();
-    const outcome = await this.#executeOrAbandon(call, running, attempt);
+    let outcome: JobOutcome;
+    try {
+      outcome = await this.#deps.executor.execute(call, running, attempt?.answer);
+    } catch (error) {
+      outcome = this.#abandon(call, error);
+    }
     if (running.fence > 0) metrics.attemptEnded(partition.tier, clock.monotonic() - startedAtMs, running);
     if (running.leaseLost) {
       const { message } = running.signal.reason as PawlError;
@@ -292,23 +297,13 @@ export class JobQueue {
       : undefined;
   }
 
-  async #executeOrAbandon(
-    call: CallJob,
-    running: RunningAttempt,
-    fetched: FetchedAttempt | undefined,
-  ): Promise<JobOutcome> {
-    try {
-      return await this.#deps.executor.execute(call, running, fetched?.answer);
-    } catch (error) {
-      // The call is not lost with this job: it is recovered when its lease ends.
-      const { log } = this.#deps;
-      const { callId } = call;
-      if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE')
-        log.warn({ callId, error: error.message }, 'Redis unavailable: cannot start or settle call');
-      else
-        log.error({ event: 'worker_defect', callId, stack: stackOf(error) }, 'a call could not be executed: a defect');
-      return { kind: 'abandoned' };
-    }
+  /** The call is not lost with this job: it is recovered when its lease ends. */
+  #abandon({ callId }: CallJob, error: unknown): JobOutcome {
+    const { log } = this.#deps;
+    if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE')
+      log.warn({ callId, error: error.message }, 'Redis unavailable: cannot start or settle call');
+    else log.error({ event: 'worker_defect', callId, stack: stackOf(error) }, 'a call could not be executed: a defect');
+    return { kind: 'abandoned' };
   }
 
   /** Moves a job in BullMQ whose end is not written together with its call's outcome. */
