@@ -1,4 +1,4 @@
-/** Certificates for servers of a test, by a certificate authority that this process trusts until the test ends. */
+/** Certificates for servers of a test, by a certificate authority that this process trusts until the test ends, unless it shall not. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,10 +9,13 @@ import { temporaryFolder } from './context.ts';
 export interface Certificates {
   /** Options of `redis-server` with TLS on this port, beside the one without. */
   serverOptions(port: number): readonly string[];
+  /** Parts of an address that name the authority and a client certificate of it. */
+  readonly clientParts: string;
+  readonly authorityPart: string;
 }
 
 /** One certificate for a name, and for no address. */
-export function makeCertificates(name: string): Certificates {
+export function makeCertificates(name: string, { trusted: isTrusted = true } = {}): Certificates {
   const folder = temporaryFolder();
   const file = (of: string) => join(folder, of);
   const openssl = (...args: readonly string[]) => execFileSync('openssl', args, { cwd: folder, stdio: 'pipe' });
@@ -23,9 +26,13 @@ export function makeCertificates(name: string): Certificates {
   const by = ['-CA', 'ca.pem', '-CAkey', 'ca.key', '-CAcreateserial', '-days', '2', '-extfile', 'names'];
   openssl('x509', '-req', '-in', 'server.csr', '-out', 'server.pem', ...by);
   const trusted = getCACertificates('default');
-  setDefaultCACertificates([...trusted, readFileSync(file('ca.pem'), 'utf8')]);
+  if (isTrusted) setDefaultCACertificates([...trusted, readFileSync(file('ca.pem'), 'utf8')]);
   onTestFinished(() => setDefaultCACertificates(trusted));
   const files = ['--tls-cert-file', file('server.pem'), '--tls-key-file', file('server.key')];
   const trust = ['--tls-ca-cert-file', file('ca.pem'), '--tls-auth-clients', 'no'];
-  return { serverOptions: (port) => ['--tls-port', String(port), ...files, ...trust] };
+  return {
+    serverOptions: (port) => ['--tls-port', String(port), ...files, ...trust],
+    authorityPart: `ca=${file('ca.pem')}`,
+    clientParts: `cert=${file('server.pem')}&key=${file('server.key')}`,
+  };
 }

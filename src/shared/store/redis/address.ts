@@ -1,4 +1,5 @@
 /** Parses REDIS_URL: one server, a cluster, or Sentinels. Each part is used, or refused with an error that names it. */
+import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import { domainToASCII } from 'node:url';
@@ -123,6 +124,9 @@ const QUERY_PARTS: Readonly<Record<string, ParameterParser>> = {
   password: (value) => ({ password: value }),
   tls: (value) => (parseFlag(value, 'tls') ? { tls: {} } : {}),
   family: (value) => ({ family: familyOf(value) }),
+  ca: (value) => ({ tls: { ca: fileOf(value, 'ca') } }),
+  cert: (value) => ({ tls: { cert: fileOf(value, 'cert') } }),
+  key: (value) => ({ tls: { key: fileOf(value, 'key') } }),
 };
 const SENTINEL_QUERY_PARTS: typeof QUERY_PARTS = {
   ...QUERY_PARTS,
@@ -152,8 +156,7 @@ function readAddress(url: string, parts: typeof QUERY_PARTS, defaultPort: number
     );
   const host = hostOf(parsed.hostname);
   const fromQuery = queryOf(parsed.search.slice(1), parsed.hash, parts);
-  if (parsed.protocol === 'rediss:' && /[?&]tls=/.test(parsed.search) && fromQuery.tls === undefined)
-    throw invalidUrl('REDIS_URL asks for TLS (rediss://) and against it (tls): leave one out.');
+  const tls = tlsOf(parsed, fromQuery);
   return mergeOptions(
     {
       host: (zone === undefined ? host : `${host}%${decodePart(zone, 'zone')}`) || LOCAL,
@@ -161,8 +164,17 @@ function readAddress(url: string, parts: typeof QUERY_PARTS, defaultPort: number
       ...credentialsOf(parsed.username, parsed.password),
       ...(parsed.pathname.length > 1 ? { db: databaseOf(parsed.pathname.slice(1)) } : {}),
     },
-    { ...fromQuery, ...(parsed.protocol === 'rediss:' ? { tls: {} } : {}) },
+    { ...fromQuery, ...(tls === undefined ? {} : { tls }) },
   );
+}
+
+function tlsOf({ protocol, search }: URL, { tls = protocol === 'rediss:' ? {} : undefined }: RedisOptions) {
+  if (tls === undefined) return undefined;
+  if (/[?&]tls=(?:false|0|off|no)(?:&|$)/.test(search))
+    throw invalidUrl('REDIS_URL asks for TLS (rediss://, ca, cert, key) and against it (tls): leave one out.');
+  if ((tls.cert === undefined) !== (tls.key === undefined))
+    throw invalidUrl('A client certificate is two files: REDIS_URL must name both, cert and key.');
+  return tls;
 }
 
 /** URLs of this kind keep the bytes of a name with other letters; the network has a form of its own for it. */
@@ -182,7 +194,9 @@ function socketAddressOf(url: string): RedisOptions {
   const [user, password] = colon === -1 ? [userInfo, ''] : [userInfo.slice(0, colon), userInfo.slice(colon + 1)];
   const fromQuery = queryOf(query, hash, QUERY_PARTS);
   if (fromQuery.tls !== undefined || fromQuery.family !== undefined)
-    throw invalidUrl('A Unix socket in REDIS_URL takes db, username and password; tls and family are for hosts.');
+    throw invalidUrl(
+      'A Unix socket in REDIS_URL takes db, username and password; tls, its files and family are for hosts.',
+    );
   return mergeOptions({ path: decodePart(path, 'path'), ...credentialsOf(user, password) }, fromQuery);
 }
 
@@ -214,6 +228,11 @@ function queryOf(query: string, hash: string, parts: typeof QUERY_PARTS): RedisO
 
 /** Throws `CONFIGURATION` for a part that is named in two places. */
 function mergeOptions(one: RedisOptions, other: RedisOptions): RedisOptions {
+  const { tls: before = {} } = one;
+  const { tls: added = {}, ...others } = other;
+  const tlsParts = Object.keys(added);
+  if (tlsParts.length > 0 && !tlsParts.some((part) => part in before))
+    return mergeOptions({ ...one, tls: { ...before, ...added } }, others);
   const duplicate = Object.keys(other).find((part) => part in one);
   if (duplicate !== undefined) throw invalidUrl(`REDIS_URL names its ${duplicate} twice: leave one out.`);
   return { ...one, ...other };
@@ -223,6 +242,16 @@ function parseFlag(value: string, part: string): boolean {
   if (['true', '1', 'on', 'yes', ''].includes(value)) return true;
   if (['false', '0', 'off', 'no'].includes(value)) return false;
   throw invalidUrl(`REDIS_URL has the part ${JSON.stringify(part)}, which must be true or false.`);
+}
+
+/** A certificate or key in the PEM form. The error does not show the path: it may be the rest of a password. */
+function fileOf(path: string, part: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw invalidUrl(`The file that REDIS_URL names as its ${part} cannot be read (${code}).`);
+  }
 }
 
 function familyOf(value: string): number {

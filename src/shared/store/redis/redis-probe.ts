@@ -8,6 +8,10 @@ import { addressOf, clusterAddressOf, isCluster } from './address.ts';
 const PING_DELAY_MS = 100;
 const PROBE_TIMEOUT_MS = 1_000;
 const CERTIFICATE_FAULT = /CERT|ALTNAME|UNABLE_TO|SELF_SIGNED|ISSUER|SIGNATURE/;
+const UNKNOWN_ISSUER = /UNABLE_TO|SELF_SIGNED|ISSUER/;
+/** Alerts by which a server refuses the client's certificate, or asks for one. The older protocol has a word for any handshake. */
+const CLIENT_CERTIFICATE_FAULT =
+  /ALERT_(?:CERTIFICATE|BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|ACCESS_DENIED)/;
 
 /** The reason why a server cannot be used, as the end of a sentence; undefined when it is not known. */
 export async function unusableReason(url: string): Promise<string | undefined> {
@@ -41,6 +45,8 @@ async function serverReason(address: RedisOptions): Promise<string | undefined> 
   const text = asConfigured.text ?? '';
   if (/max number of clients/i.test(text))
     return 'it has as many clients as its maxclients allows: close some, or raise it with CONFIG SET maxclients';
+  if (asConfigured.refusedClient === true)
+    return `it ${address.tls?.cert === undefined ? 'asks for a client certificate' : 'refuses the client certificate'}: name its files with ?cert=/path&key=/path in REDIS_URL`;
   if (asConfigured.refusedCertificate !== undefined)
     return `its certificate is refused: ${asConfigured.refusedCertificate}`;
   if (text !== '' || otherProtocol.text === undefined) return undefined;
@@ -54,6 +60,8 @@ interface ProbeAnswer {
   readonly text?: string;
   /** The reason why the server's certificate is refused. */
   readonly refusedCertificate?: string;
+  /** The server asks for a client certificate, or refuses the one it got. */
+  readonly refusedClient?: boolean;
   /** The error of a connection that failed. */
   readonly fault?: string;
 }
@@ -71,13 +79,15 @@ function listen({ path, host, port, family, tls }: RedisOptions, secure: boolean
     let text = '';
     let refusedCertificate: string | undefined;
     let fault: string | undefined;
+    let refusedClient = false;
     let connected = false;
     const pingTimer = setTimeout(() => socket.write('PING\r\n'), PING_DELAY_MS);
     const end = () => {
       clearTimeout(pingTimer);
       clearTimeout(timeout);
       socket.destroy();
-      if (refusedCertificate !== undefined) resolve({ text, refusedCertificate });
+      if (refusedClient) resolve({ text, refusedClient });
+      else if (refusedCertificate !== undefined) resolve({ text, refusedCertificate });
       else if (connected) resolve({ text });
       else resolve(fault === undefined ? {} : { fault });
     };
@@ -91,7 +101,12 @@ function listen({ path, host, port, family, tls }: RedisOptions, secure: boolean
       if (text.includes('\n')) end();
     });
     socket.on('error', (error: NodeJS.ErrnoException) => {
-      if (CERTIFICATE_FAULT.test(error.code ?? '')) refusedCertificate = error.message;
+      const code = error.code ?? '';
+      if (CLIENT_CERTIFICATE_FAULT.test(code)) refusedClient = true;
+      else if (CERTIFICATE_FAULT.test(code))
+        refusedCertificate = UNKNOWN_ISSUER.test(code)
+          ? `${error.message}; name the file of its authority with ?ca=/path in REDIS_URL`
+          : error.message;
       fault = error.message;
       end();
     });

@@ -223,6 +223,38 @@ describe('what stands behind an address', () => {
     });
   });
 
+  test('is said of a server that asks for a client certificate, or whose authority is not known, and how to name them', async () => {
+    const { serverOptions, authorityPart, clientParts } = makeCertificates('localhost', { trusted: false });
+    const port = await freePort();
+    await serverWith(...serverOptions(port), '--tls-auth-clients', 'yes');
+    const url = `rediss://localhost:${port}`;
+    const strange = makeCertificates('localhost', { trusted: false }).clientParts;
+    const refusals = [
+      [url, '?ca=/path'],
+      [`${url}?${authorityPart}`, 'asks for a client certificate'],
+      [`${url}?${authorityPart}&${strange}`, 'refuses the client certificate'],
+    ] as const;
+    const refuse = ([each, why]: (typeof refusals)[number]) =>
+      expect(startOn(each, 'pawl', 'fail-fast'), each).rejects.toMatchObject({
+        code: 'BACKEND_UNAVAILABLE',
+        message: expect.stringMatching(new RegExp(`^[^\\n]*${why.replace('?', '\\?')}[^\\n]*$`)),
+      });
+    await Promise.all(refusals.map(refuse));
+    await startOn(`${url}?${authorityPart}&${clientParts}`);
+    await startOn(`redis://localhost:${port}?${clientParts}&${authorityPart}`);
+    const wrong = [
+      [`?${authorityPart}&tls=false`, 'asks for TLS'],
+      [`?${authorityPart}&${authorityPart}`, 'names its tls twice'],
+      [`?${clientParts.split('&')[0]}`, 'cert and key'],
+      ['?ca=/nowhere', 'cannot be read (ENOENT)'],
+    ] as const;
+    for (const [parts, why] of wrong)
+      await expect(startOn(url + parts), parts).rejects.toMatchObject({
+        code: 'CONFIGURATION',
+        message: expect.stringContaining(why),
+      });
+  });
+
   test('is said of a server without TLS, and of one with TLS alone', async () => {
     const { url } = await serverWith();
     const secure = url.replace('redis:', 'rediss:');
