@@ -225,8 +225,9 @@ async function handWritten(
       const result = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo };
       return answer(200, { jsonrpc: '2.0', id, result }, { 'mcp-session-id': session });
     }
-    if (!sessions.has(String(asked.headers['mcp-session-id']))) {
-      const [status, body] = forgotten;
+    const asksIn = asked.headers['mcp-session-id'];
+    if (!sessions.has(String(asksIn))) {
+      const [status, body] = asksIn === undefined ? NO_SESSION : forgotten;
       return answer(status, status === 200 && typeof body === 'object' ? { ...body, id } : body);
     }
     if (id === undefined) {
@@ -350,6 +351,12 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     [410, ''],
     [200, jsonError('Server not initialized')],
     [200, jsonError('Session not initialized', -32_002)],
+    [200, jsonError('Session not found', -32_001)],
+    [401, 'Unauthorized: Session not found'],
+    [403, jsonError('Unknown session')],
+    [409, 'session closed'],
+    [412, 'Mcp-Session-Id unknown'],
+    [422, 'Unexpected message, expect initialize request'],
   ])(
     'that no longer knows the session, and says so with %i %j: the call is made once, in a new one',
     async (...forgotten) => {
@@ -362,19 +369,25 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     },
   );
 
-  test('that refuses a request of a session which it knows says why, and keeps the session', async () => {
-    const { sessions, call } = await handWritten((_tool, _id, response) => {
-      response.writeHead(400, { 'content-type': 'text/plain' }).end('the parameter city is missing');
-    });
-    const before = sessions.size;
-    const { error } = await call('break');
-    expect(error).toMatchObject({
-      code: 'HTTP_400',
-      message: expect.stringContaining('the parameter city is missing'),
-    });
-    expect(contentOf(await call('echo'))).toBe('echoed');
-    expect(sessions.size).toBe(before + 1);
-  });
+  test.each([
+    [400, 'the parameter city is missing'],
+    [401, 'your login has expired'],
+    [403, 'this tool may not be used in your session'],
+    [409, 'another session holds the file'],
+  ])(
+    'that refuses a request of a session which it knows with %i says why, and keeps the session',
+    async (status, why) => {
+      const { sessions, call } = await handWritten((_tool, _id, response) => {
+        response.writeHead(status, { 'content-type': 'text/plain' }).end(why);
+      });
+      const before = sessions.size;
+      const { error, attempts } = await call('break');
+      expect(error).toMatchObject({ code: `HTTP_${status}`, message: expect.stringContaining(why) });
+      expect(attempts).toBe(1);
+      expect(contentOf(await call('echo'))).toBe('echoed');
+      expect(sessions.size).toBe(before + 1);
+    },
+  );
 
   test.each([429, 503])(
     'that answers %i when its tools are listed before a call: the call was not made, and is made later',

@@ -52,7 +52,7 @@ export function requestFailure(error: unknown, { fault, transport }: Broken, ser
     // A server's message cannot hold an Error object; the transport put it there because its stream broke.
     if (error.data instanceof Error) return keepOpen(error.data);
     const message = withData(error.message, error.data);
-    if (transport.sessionId !== undefined && SESSION_NOT_INITIALIZED.test(message)) return sessionLost(server);
+    if (transport.sessionId !== undefined && saysSessionIsUnknown(error.code, message)) return sessionLost(server);
     if (error.code === ProtocolErrorCode.InvalidParams)
       return keepOpen(new PawlError('INVALID_PARAMS', `${server}: ${message}`));
     return keepOpen(new ToolError(`${server} answers with the error ${error.code}: ${message}`, { code: 'MCP_ERROR' }));
@@ -104,10 +104,27 @@ const NOT_INITIALIZED = /\b(?:not|before|un)[ -]?(?:been |yet )?initiali[sz](?:e
 /** The same message, where it could also come from a tool. */
 const SESSION_NOT_INITIALIZED = /\b(?:server|session|client)(?: is| was| has)? not (?:been |yet )?initiali[sz]ed\b/i;
 
+/** The official SDK's code for a session that it does not know. A tool could have an unknown session of its own, with another code. */
+const SESSION_NOT_FOUND = -32_001;
+
+function saysSessionIsUnknown(code: number, message: string): boolean {
+  return (
+    SESSION_NOT_INITIALIZED.test(message) || (code === SESSION_NOT_FOUND && /\bsession not found\b/i.test(message))
+  );
+}
+
+/** The words of servers for a session that is not theirs, where the status alone does not say it. */
+const UNKNOWN_SESSION =
+  /\b(?:unknown|invalid|expired|missing|unrecogni[sz]ed|no (?:such |valid |active )?)(?: mcp)?[ -]?session|\bsession(?:[ -]?ids?)?(?: (?:is|was|has|been|does))*[ :-]+(?:not (?:found|known|exist|valid|active)|unknown|invalid|expired|closed|terminated|missing|required)|\bexpect(?:s|ed|ing)? (?:an? )?initiali[sz]e request/i;
+/** The statuses of requests that were refused before they were executed. */
+const REFUSED: readonly number[] = [401, 403, 409, 412, 422];
+
 function httpFailure(error: SdkHttpError, server: string): RequestFailure {
   const { status, message } = error;
   // Many servers answer 400 when the session is gone, so the request was not executed.
-  const refusesSession = status === 400 && (/session/i.test(message) || NOT_INITIALIZED.test(message));
+  const refusesSession =
+    (status === 400 && (/session/i.test(message) || NOT_INITIALIZED.test(message))) ||
+    (REFUSED.includes(status) && (UNKNOWN_SESSION.test(message) || NOT_INITIALIZED.test(message)));
   if (status === 404 || status === 410 || refusesSession) return sessionLost(server);
   const { text } = error.data as { readonly text?: unknown };
   const quoted = typeof text === 'string' && text.trim() !== '' ? `: ${startOf(text.trim(), QUOTED_LENGTH)}` : '.';
