@@ -279,7 +279,7 @@ describe('a hostile server', () => {
 
   /** Connects without a worker, to set other limits than a worker's. */
   async function connectionToOdd(
-    limits: Pick<McpConnectionDeps, 'messageTimeoutMs' | 'connectTimeoutMs'>,
+    limits: Partial<Pick<McpConnectionDeps, 'messageTimeoutMs' | 'connectTimeoutMs' | 'log'>>,
     change: Parameters<McpFleet['odd']>[0] = {},
   ) {
     const { settings, odd } = await startMcpFleet({ workers: 0 });
@@ -300,6 +300,20 @@ describe('a hostile server', () => {
       client.callTool({ name: 'echo', arguments: { text: 'a' } }, options),
     );
     expect(await echoed).toMatchObject({ content: [{ text: 'a' }] });
+  });
+
+  test('that answers a request twice keeps its connection, and the second answer is logged', async () => {
+    const warned: unknown[] = [];
+    const log = { ...silentLogger, warn: ({ event }: { event?: unknown }) => warned.push(event) };
+    const connection = await connectionToOdd({ log: log as never });
+    const { signal } = new AbortController();
+    const call = (name: string, params: Record<string, unknown>) =>
+      connection.request(signal, (client, options) => client.callTool({ name, arguments: params }, options));
+    const answer = '{"jsonrpc":"2.0","id":"ID","result":{"content":[{"type":"text","text":"said"}]}}';
+    for (let number = 0; number < 3; number += 1)
+      expect(await call('writes', { lines: [answer, answer] })).toMatchObject({ content: [{ text: 'said' }] });
+    expect(await call('echo', { text: 'a' })).toMatchObject({ content: [{ text: 'a' }] });
+    expect(warned).toEqual(Array.from({ length: 3 }, () => 'mcp_answer_ignored'));
   });
 
   test('that never answers is reported as not answering in time, not as a connection that we closed', async () => {

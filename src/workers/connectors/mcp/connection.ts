@@ -250,8 +250,8 @@ export class McpConnection {
   #onSdkError(open: OpenConnection, error: Error): void {
     if (open.transport instanceof StdioTransport) open.fault ??= open.transport.fault;
     if (!error.message.startsWith(UNKNOWN_ID)) return;
-    const { id } = JSON.parse(error.message.slice(UNKNOWN_ID.length)) as { readonly id?: unknown };
-    if (open.answers.wasSent(id)) {
+    const { id } = JSON.parse(error.message.slice(UNKNOWN_ID.length)) as { readonly id?: string | number };
+    if (id !== undefined && open.answers.wasSent(id)) {
       const { log } = this.#deps;
       log.warn({ event: 'mcp_answer_ignored', server: this.server }, 'a second answer to a request, or a late one');
       return;

@@ -111,20 +111,23 @@ const COMPLETE = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
 /** Rewrites answers, by the request that they belong to, into the form that the SDK accepts. */
 export class AnswerReader {
   readonly #requests = new Map<RequestId, string>();
-  #lastId = -1;
+  /** The SDK counts its IDs up, except for the probe of a server's era, which has a name. */
+  #lastNumber = -1;
+  readonly #names = new Set<RequestId>();
 
   /** Records a request, so that its answer is read accordingly. */
   recordRequest(message: JSONRPCMessage): void {
     if (isJSONRPCRequest(message)) {
       this.#requests.set(message.id, message.method);
-      this.#lastId = Math.max(this.#lastId, Number(message.id));
+      if (Number.isNaN(Number(message.id))) this.#names.add(message.id);
+      else this.#lastNumber = Math.max(this.#lastNumber, Number(message.id));
     } else if (isJSONRPCNotification(message) && message.method === 'notifications/cancelled')
       this.#requests.delete(message.params?.['requestId'] as RequestId);
   }
 
-  /** Whether a request with this ID was ever sent. The SDK counts its IDs up. */
-  wasSent(id: unknown): boolean {
-    return typeof id !== 'object' && Number(id) >= 0 && Number(id) <= this.#lastId;
+  /** Whether a request with this ID was ever sent. */
+  wasSent(id: RequestId): boolean {
+    return this.#names.has(id) || (Number(id) >= 0 && Number(id) <= this.#lastNumber);
   }
 
   /** Modifies the message in place, because the SDK already holds it. */
