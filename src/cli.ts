@@ -18,10 +18,10 @@ import { scheduleCommands } from './cli/command-groups/schedules.ts';
 import { sessionCommands } from './cli/command-groups/sessions.ts';
 import { startCommands } from './cli/command-groups/start.ts';
 import { toolCommands } from './cli/command-groups/tools.ts';
-import { type End, runsIn } from './cli/command-options.ts';
+import { actionFactory, type OnExit } from './cli/command-options.ts';
 import { type CliContext, say } from './cli/context.ts';
 import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
-import { contextOf, endWhenNobodyReads, outputFlushed } from './cli/process-context.ts';
+import { endOnClosedOutput, outputFlushed, processContext } from './cli/process-context.ts';
 import { PawlError, ToolError } from './shared/errors/failure.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import { escapeInvisible } from './shared/util/text/visible-text.ts';
@@ -33,8 +33,8 @@ const LINGER_MS = 500;
 
 /** Runs `pawl ARGV…` and resolves with its exit code (`cli/exit-codes.ts`). */
 export async function main(argv: string[]): Promise<number> {
-  const context = contextOf();
-  endWhenNobodyReads(context);
+  const context = processContext();
+  endOnClosedOutput(context);
   const code = await runCommand(context, argv);
   setTimeout(async () => {
     await outputFlushed(context);
@@ -83,7 +83,7 @@ function withDefaultCommand(program: Command, argv: readonly string[]): string[]
 }
 
 /** All commands. The one that runs calls `end` with its exit code. */
-export function createProgram(context: CliContext, end: End): Command {
+export function createProgram(context: CliContext, end: OnExit): Command {
   const program = new Command('pawl')
     .description("Runs an AI agent's tool calls on a fleet of workers, each call once.")
     .version(version, '-v, --version', 'print the version')
@@ -100,7 +100,7 @@ export function createProgram(context: CliContext, end: End): Command {
       `\nExit codes:\n${exitCodeLines()}\n\nExample:\n  pawl up\n  pawl call read --params '{"path":"README.md"}'`,
     );
 
-  const runs = runsIn(context, end);
+  const runs = actionFactory(context, end);
   startCommands(program, runs);
   callCommands(program, runs);
   deadLetterCommands(program, runs);

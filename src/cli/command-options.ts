@@ -3,24 +3,24 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { readExactJson } from '../shared/util/json/exact-json.ts';
 import type { CliContext } from './context.ts';
 
-/** Takes the exit code of the command that ran. */
-export type End = (code: number) => void;
+/** Receives the exit code of the command. */
+export type OnExit = (code: number) => void;
 
 /**
- * Makes the action of a command: it loads the module of its work, and runs one of its functions with the context, the values of `first`,
+ * Creates the action of a command. The action loads a module and calls its function `name` with the context, the values of `first`,
  * the arguments of the command line, and the options.
  */
-export type Runs = <Module>(
+export type Action = <Module>(
   load: () => Promise<Module>,
   name: keyof Module,
   ...first: unknown[]
 ) => (...args: unknown[]) => Promise<void>;
 
-export function runsIn(context: CliContext, end: End): Runs {
+export function actionFactory(context: CliContext, end: OnExit): Action {
   return (load, name, ...first) =>
     async (...args) => {
       const work = (await load())[name] as (context: CliContext, ...args: unknown[]) => Promise<number>;
-      // The last argument that a command gives is itself.
+      // The last argument is the command itself.
       end(await work(context, ...first, ...args.slice(0, -1)));
     };
 }
@@ -45,7 +45,7 @@ export function jsonOption(target: Command, description = 'print JSON'): Command
 }
 
 export function limitOption(target: Command): Command {
-  return target.option('--limit <n>', 'how many at most', positiveInteger, 50);
+  return target.option('--limit <n>', 'limit of the list', positiveInteger, 50);
 }
 
 export function portOption(): Option {

@@ -34,7 +34,7 @@ export interface CliContext {
   endNow(code: number): never;
 }
 
-/** `drain`: end when the running calls have · `hurry`: interrupt them · `gone`: the supervisor itself has ended. */
+/** `drain`: finish the running calls, then end · `hurry`: interrupt them · `gone`: the supervisor has ended. */
 export type SupervisorOrder = 'drain' | 'hurry' | 'gone';
 
 export interface Supervisor {
@@ -64,13 +64,13 @@ const SLOW_START_MS = 1_500;
  * Log lines for people: the steps of an embedded Redis if its start is slow, and warnings after the start. Warnings about the
  * durability of that Redis concern its operator: `pawl up`, `worker`, `serve` and `doctor` print them.
  */
-function plainLogger(context: CliContext): { readonly log: Logger; started(): void } {
+function commandLogger(context: CliContext): { readonly log: Logger; started(): void } {
   const buffered: string[] = [];
   let refusalReported = false;
-  let slow = false;
+  let isSlow = false;
   let started = false;
   const timer = setTimeout(() => {
-    slow = true;
+    isSlow = true;
     for (const line of buffered) say(context, line);
   }, SLOW_START_MS).unref();
   return {
@@ -78,7 +78,7 @@ function plainLogger(context: CliContext): { readonly log: Logger; started(): vo
       debug: () => {},
       info: (fields, message) => {
         if (!('event' in fields) || fields.event !== EMBEDDED_REDIS_STEP) return;
-        if (slow) say(context, message);
+        if (isSlow) say(context, message);
         else buffered.push(message);
       },
       warn: (fields, message) => {
@@ -106,7 +106,7 @@ export async function withPawl(
 ): Promise<number> {
   // The import is dynamic so that help and usage errors stay fast.
   const { connect, loadSettings } = await import('../main.ts');
-  const { log, started } = plainLogger(context);
+  const { log, started } = commandLogger(context);
   let pawl: Pawl;
   try {
     pawl = await connect({ ...options, log, operator: operatorName() });
@@ -140,8 +140,8 @@ export function operatorName(): string {
 /** Adds the address of the Redis that could not be reached, and a hint where to look. */
 export function withRedisHint(error: unknown, { redisUrl }: { readonly redisUrl?: string | undefined }): unknown {
   if (!isRedisAway(error)) return error;
-  const which = redisUrl === undefined ? 'the embedded Redis' : withoutPassword(redisUrl);
-  const message = `${error.message.replace(/\.$/, '')} (${which}). 'pawl doctor' says more.`;
+  const address = redisUrl === undefined ? 'the embedded Redis' : withoutPassword(redisUrl);
+  const message = `${error.message.replace(/\.$/, '')} (${address}). 'pawl doctor' explains more.`;
   return new PawlError('BACKEND_UNAVAILABLE', message, { cause: error });
 }
 

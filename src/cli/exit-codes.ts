@@ -16,7 +16,7 @@ export const EXIT_CODES = {
 } as const satisfies Record<'success' | FailureExit, { readonly code: number; readonly meaning: string }>;
 export type ExitName = keyof typeof EXIT_CODES;
 
-/** The exit code of a command that could not do what it was asked. */
+/** The exit code of a command that failed. */
 export function exitCodeOfError(error: PawlError): number {
   return EXIT_CODES[FAILURE_RESPONSES[error.code].exit].code;
 }
@@ -29,7 +29,7 @@ function exitNameOf(result: ToolResultEnvelope): ExitName {
   if (result.status === 'success') return 'success';
   const { code } = result.error;
   const exit = Object.hasOwn(FAILURE_RESPONSES, code) ? FAILURE_RESPONSES[code as FailureCode].exit : 'failed';
-  // After a retried time-out the call failed; before any attempt, what was asked for does not exist or is malformed.
+  // After a retried time-out the call failed; before any attempt, the request is malformed or its tool does not exist.
   if (exit !== 'timeout' && exit !== 'usage' && exit !== 'failed') return exit;
   if (result.status === 'timeout') return 'timeout';
   if (result.status === 'circuit_open') return 'circuitOpen';
@@ -37,7 +37,6 @@ function exitNameOf(result: ToolResultEnvelope): ExitName {
 }
 
 /** The table of exit codes for help texts. */
-
 export function exitCodeLines(): string {
   return Object.values(EXIT_CODES)
     .map(({ code, meaning }) => `  ${code}  ${meaning}`)

@@ -7,11 +7,11 @@ import { startOf } from '../shared/util/text/text-cut.ts';
 import { type CliContext, usageError } from './context.ts';
 
 /** Reads literal JSON, or JSON from `@FILE`, or from standard input with `-`. */
-export async function readParams(context: CliContext, given: string): Promise<Readonly<Record<string, unknown>>> {
-  const source = given === '-' ? 'standard input' : given.startsWith('@') ? given.slice(1) : '--params';
+export async function readParams(context: CliContext, argument: string): Promise<Readonly<Record<string, unknown>>> {
+  const source = argument === '-' ? 'standard input' : argument.startsWith('@') ? argument.slice(1) : '--params';
   const read = async (): Promise<Uint8Array | string> => {
-    if (given === '-') return buffer(context.input);
-    if (!given.startsWith('@')) return given;
+    if (argument === '-') return buffer(context.input);
+    if (!argument.startsWith('@')) return argument;
     try {
       return await readFile(resolve(context.cwd, source));
     } catch (error) {

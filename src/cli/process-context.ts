@@ -1,4 +1,4 @@
-/** The context of commands, made of this process. */
+/** The context of commands, from this process. */
 import { realpathSync, writeSync } from 'node:fs';
 import { delimiter, isAbsolute, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,7 +12,7 @@ const LAUNCHER = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
  * Removes folders from the PATH through which Pawl finds the programs that it starts: relative ones, and those inside the current
  * folder or the workspace, where calls may write. `npm run` puts such folders first.
  */
-export function leaveOutOwnFolder(environment: NodeJS.ProcessEnv, cwd: string): void {
+export function removeWorkspaceFolders(environment: NodeJS.ProcessEnv, cwd: string): void {
   const workspaces = [
     cwd,
     ...(environment['PAWL_WORKSPACE_ROOT'] ? [resolve(cwd, environment['PAWL_WORKSPACE_ROOT'])] : []),
@@ -30,8 +30,8 @@ function realNameOf(folder: string): string {
   }
 }
 
-export function contextOf(): CliContext {
-  leaveOutOwnFolder(process.env, process.cwd());
+export function processContext(): CliContext {
+  removeWorkspaceFolders(process.env, process.cwd());
   return {
     out: process.stdout,
     err: process.stderr,
@@ -48,25 +48,25 @@ export function contextOf(): CliContext {
 
 const onInterrupt: CliContext['onInterrupt'] = (listener, { hangUp = false } = {}) => {
   let times = 0;
-  const hear = (signal: NodeJS.Signals) => {
+  const onSignal = (signal: NodeJS.Signals) => {
     // A closed terminal may send SIGHUP twice, through the launcher as well; the second one is not a second request.
     if (signal === 'SIGHUP' && times > 0) return;
     times += 1;
     listener(times, signal);
   };
   const signals: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', ...(hangUp ? (['SIGHUP'] as const) : [])];
-  for (const signal of signals) process.on(signal, hear);
+  for (const signal of signals) process.on(signal, onSignal);
   return () => {
-    for (const signal of signals) process.off(signal, hear);
+    for (const signal of signals) process.off(signal, onSignal);
   };
 };
 
 function outliveErrors(): () => void {
   const events = ['uncaughtException', 'unhandledRejection'];
-  const outlive = () => {};
-  for (const event of events) process.on(event, outlive);
+  const ignoreError = () => {};
+  for (const event of events) process.on(event, ignoreError);
   return () => {
-    for (const event of events) process.off(event, outlive);
+    for (const event of events) process.off(event, ignoreError);
   };
 }
 
@@ -95,18 +95,18 @@ export async function outputFlushed({ out, err }: CliContext): Promise<void> {
 }
 
 /** `pawl calls ls | head -1` closes our output early, which is no error; a full disk is one. */
-export function endWhenNobodyReads(context: CliContext): void {
+export function endOnClosedOutput(context: CliContext): void {
   context.out.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(EXIT_CODES.success.code);
-    tryToSay(`The output cannot be written: ${error.message}.`);
+    tryToPrint(`The output cannot be written: ${error.message}.`);
     process.exit(EXIT_CODES.failed.code);
   });
   // Messages may get lost: the same Ctrl-C ends a `tee` behind `2>&1`, and the calls must still be drained.
   context.err.on('error', () => {});
 }
 
-/** Writes synchronously, because the process ends. If standard error fails as well, the exit code has to do. */
-function tryToSay(line: string): void {
+/** Writes synchronously, because the process ends. If standard error fails as well, only the exit code reports the failure. */
+function tryToPrint(line: string): void {
   try {
     writeSync(process.stderr.fd, `pawl: ${line}\n`);
   } catch {}

@@ -2,12 +2,12 @@
 import { type Command, Option } from 'commander';
 import { SOUGHT_STATES } from '../../shared/calls/call-state.ts';
 import {
+  type Action,
   command,
   commandGroup,
   jsonOption,
   limitOption,
   positiveInteger,
-  type Runs,
   timeSpan,
 } from '../command-options.ts';
 import { exitCodeLines } from '../exit-codes.ts';
@@ -17,7 +17,7 @@ const callModule = () => import('../commands/call.ts');
 const callsModule = () => import('../commands/calls.ts');
 const watchCallsModule = () => import('../commands/watch-calls.ts');
 
-export function callCommands(program: Command, runs: Runs): void {
+export function callCommands(program: Command, runs: Action): void {
   callCommand(program, runs);
   const calls = commandGroup(program, 'calls', 'list, follow, cancel and resolve calls', [
     'pawl calls',
@@ -27,7 +27,7 @@ export function callCommands(program: Command, runs: Runs): void {
   endingCommands(calls, runs);
 }
 
-function callCommand(program: Command, runs: Runs): void {
+function callCommand(program: Command, runs: Action): void {
   const call = command(program, 'call', 'call a tool and wait for its result', [
     `pawl call shell --params '{"command":["ls","-l"]}' --timeout 5000`,
     'pawl call write --params @note.json --key note-1',
@@ -45,7 +45,7 @@ function callCommand(program: Command, runs: Runs): void {
     .option('--turn <id>', 'the model’s turn that makes the call, for budgets per turn')
     .option('--tag <tag...>', 'what the call says of itself: importance:background, taint:mail')
     .addOption(
-      new Option('--dedupe <mode>', 'what happens to a call that is known already').choices([
+      new Option('--dedupe <mode>', 'how a repeated call is deduplicated').choices([
         'enforced',
         'bestEffort',
         'disabled',
@@ -56,25 +56,27 @@ function callCommand(program: Command, runs: Runs): void {
     .action(runs(callModule, 'runCall'));
 }
 
-function readingCommands(calls: Command, runs: Runs): void {
+function readingCommands(calls: Command, runs: Action): void {
   const ls = command(calls, 'ls', 'list the newest calls', [
     'pawl calls ls --session trip --limit 20',
     'pawl calls ls --state unresolved',
   ])
-    .option('--session <key>', 'only those of one session')
-    .option('--tool <name>', 'only those of tools with this in their name')
-    .addOption(new Option('--state <state>', 'only those in it; unresolved: those in doubt').choices(SOUGHT_STATES));
+    .option('--session <key>', 'only calls of one session')
+    .option('--tool <name>', 'only calls of tools whose name contains this')
+    .addOption(
+      new Option('--state <state>', 'only calls in this state; unresolved: calls in doubt').choices(SOUGHT_STATES),
+    );
   jsonOption(limitOption(ls)).action(runs(callsModule, 'listCalls'));
-  const show = command(calls, 'show', 'tell a call’s whole story', ['pawl calls show r0.…']).argument('<id>');
+  const show = command(calls, 'show', 'show the history of a call', ['pawl calls show r0.…']).argument('<id>');
   jsonOption(show).action(runs(callsModule, 'showCall'));
   const watch = command(calls, 'watch', 'follow new and changing calls until Ctrl-C', ['pawl calls watch --json']);
   jsonOption(
-    limitOption(watch).option('--session <key>', 'only those of one session'),
+    limitOption(watch).option('--session <key>', 'only calls of one session'),
     'one line of JSON for each change',
   ).action(runs(watchCallsModule, 'watchCalls'));
 }
 
-function endingCommands(calls: Command, runs: Runs): void {
+function endingCommands(calls: Command, runs: Action): void {
   const cancel = command(calls, 'cancel', 'cancel a call, waiting or running', ['pawl calls cancel r0.…']);
   jsonOption(cancel.argument('<id>')).action(runs(callsModule, 'runCancel'));
   const resolve = filterOptions(
@@ -84,11 +86,13 @@ function endingCommands(calls: Command, runs: Runs): void {
       'pawl calls resolve --all --tool pay --as failed --reason "the bank has none of them"',
     ]).argument('[id]'),
   )
-    .option('--all', 'all calls in doubt that the filter lets pass; takes a --reason')
-    .option('--dry-run', 'with --all: say which, and change nothing')
-    .option('--reason <text>', 'stands in the audit trail')
+    .option('--all', 'all calls in doubt that match the filter; needs a --reason')
+    .option('--dry-run', 'with --all: list the calls, and change nothing')
+    .option('--reason <text>', 'recorded in the audit trail')
     .addOption(
-      new Option('--as <what>', 'what became of it').choices(['succeeded', 'failed', 'retry']).makeOptionMandatory(),
+      new Option('--as <what>', 'the outcome of the call')
+        .choices(['succeeded', 'failed', 'retry'])
+        .makeOptionMandatory(),
     )
     .option('--output <json>', 'the output, with --as succeeded');
   jsonOption(resolve).action(runs(callsModule, 'resolveCall'));

@@ -5,7 +5,7 @@
 import { type Command, Option } from 'commander';
 import { AUDIT_TYPES } from '../../shared/audit/audit-event.ts';
 import { CALLBACK_STATES } from '../../shared/callbacks/callback-state.ts';
-import { command, commandGroup, jsonOption, limitOption, positiveInteger, type Runs } from '../command-options.ts';
+import { type Action, command, commandGroup, jsonOption, limitOption, positiveInteger } from '../command-options.ts';
 
 const auditModule = () => import('../commands/audit.ts');
 const callbacksModule = () => import('../commands/callbacks/callbacks.ts');
@@ -15,21 +15,21 @@ const reliabilityModule = () => import('../commands/reliability.ts');
 const shardsModule = () => import('../commands/shards.ts');
 const workersModule = () => import('../commands/workers.ts');
 
-export function workerCommands(program: Command, runs: Runs): void {
-  const workers = commandGroup(program, 'workers', 'list the workers that run, and drain them', [
+export function workerCommands(program: Command, runs: Action): void {
+  const workers = commandGroup(program, 'workers', 'list the running workers, and drain them', [
     'pawl workers',
     'pawl workers drain box:4711:0f3a9c',
   ]);
-  jsonOption(command(workers, 'ls', 'list the workers that run', ['pawl workers ls --json'])).action(
+  jsonOption(command(workers, 'ls', 'list the running workers', ['pawl workers ls --json'])).action(
     runs(workersModule, 'listWorkers'),
   );
-  const drain = command(workers, 'drain', 'ask a worker to take no further calls, finish those that it runs, and end', [
+  const drain = command(workers, 'drain', 'ask a worker to accept no further calls, finish its running ones, and end', [
     'pawl workers drain box:4711:0f3a9c',
   ]);
-  jsonOption(drain.argument('<id>', 'of the worker')).action(runs(workersModule, 'drainWorker'));
+  jsonOption(drain.argument('<id>', 'ID of the worker')).action(runs(workersModule, 'drainWorker'));
 }
 
-export function circuitCommands(program: Command, runs: Runs): void {
+export function circuitCommands(program: Command, runs: Action): void {
   const circuits = commandGroup(program, 'circuits', 'list, open and reset circuits', ['pawl circuits']);
   jsonOption(command(circuits, 'ls', 'list the circuits that ever opened', ['pawl circuits ls'])).action(
     runs(circuitsModule, 'listCircuits'),
@@ -46,51 +46,49 @@ export function circuitCommands(program: Command, runs: Runs): void {
   );
 }
 
-export function callbackCommands(program: Command, runs: Runs): void {
-  const callbacks = commandGroup(program, 'callbacks', 'list the ends of calls that are posted, and send one again', [
+export function callbackCommands(program: Command, runs: Action): void {
+  const callbacks = commandGroup(program, 'callbacks', 'list callbacks, and send one again', [
     'pawl callbacks --state failing',
     'pawl callbacks replay msg_w0_…',
   ]);
   const ls = command(callbacks, 'ls', 'list callbacks, the newest first', ['pawl callbacks ls --state failing']);
-  jsonOption(limitOption(ls).addOption(new Option('--state <state>', 'those alone').choices(CALLBACK_STATES))).action(
-    runs(callbacksModule, 'listCallbacks'),
-  );
+  jsonOption(
+    limitOption(ls).addOption(new Option('--state <state>', 'only callbacks in this state').choices(CALLBACK_STATES)),
+  ).action(runs(callbacksModule, 'listCallbacks'));
   const replay = command(callbacks, 'replay', 'send a callback again, under the same ID', [
     'pawl callbacks replay msg_w0_…',
   ]);
-  jsonOption(replay.argument('<id>', 'of the callback')).action(runs(callbacksModule, 'replayCallback'));
+  jsonOption(replay.argument('<id>', 'ID of the callback')).action(runs(callbacksModule, 'replayCallback'));
   const secret = command(callbacks, 'secret', 'print the secret with which a receiver verifies callbacks', [
     'pawl callbacks secret --tenant acme',
-  ]).option('--tenant <id>', 'whose callbacks (default: those of calls without a tenant)');
+  ]).option('--tenant <id>', 'tenant of the callbacks (default: none)');
   jsonOption(secret).action(runs(callbacksModule, 'showCallbackSecret'));
 }
 
-export function shardCommands(program: Command, runs: Runs): void {
-  const shards = commandGroup(
-    program,
-    'shards',
-    'show and change among how many shards the calls of a tier are spread',
-    ['pawl shards', 'pawl shards set read-only 4'],
-  );
-  jsonOption(command(shards, 'ls', 'show the layout: each shard, and how it stands', ['pawl shards ls --json'])).action(
+export function shardCommands(program: Command, runs: Action): void {
+  const shards = commandGroup(program, 'shards', 'show and change the number of shards of a tier', [
+    'pawl shards',
+    'pawl shards set read-only 4',
+  ]);
+  jsonOption(command(shards, 'ls', 'show each shard and its state', ['pawl shards ls --json'])).action(
     runs(shardsModule, 'listShards'),
   );
-  const set = command(shards, 'set', 'spread the sessions that are opened from now on among so many shards', [
+  const set = command(shards, 'set', 'set the number of shards for sessions that are opened from now on', [
     'pawl shards set read-only 4',
   ]);
   jsonOption(set.argument('<tier>').argument('<number>', '1 to 64')).action(runs(shardsModule, 'setShards'));
 }
 
-export function reliabilityCommands(program: Command, runs: Runs): void {
+export function reliabilityCommands(program: Command, runs: Action): void {
   const reliability = commandGroup(program, 'reliability', 'show and switch deduplication, retries and circuits', [
     'pawl reliability',
     'pawl reliability disable --reason "wrong replays since 14:00"',
   ]);
-  const ls = command(reliability, 'ls', 'show what of the layer works for each tool', ['pawl reliability ls --json']);
+  const ls = command(reliability, 'ls', 'show the modes of each tool', ['pawl reliability ls --json']);
   jsonOption(ls).action(runs(reliabilityModule, 'listReliability'));
   for (const [name, description] of [
-    ['disable', 'make every call a direct one: no deduplication, one attempt, no circuit'],
-    ['enable', 'take a disable back, or override a configuration that says off, without a restart'],
+    ['disable', 'run every call directly: no deduplication, one attempt, no circuit'],
+    ['enable', 'revert a disable, or override a configuration that is off, without a restart'],
   ] as const) {
     const change = command(reliability, name, description, [
       `pawl reliability ${name}`,
@@ -111,7 +109,7 @@ export function reliabilityCommands(program: Command, runs: Runs): void {
   jsonOption(flush).action(runs(reliabilityModule, 'flushCalls'));
 }
 
-export function auditCommands(program: Command, runs: Runs): void {
+export function auditCommands(program: Command, runs: Action): void {
   const audit = commandGroup(program, 'audit', 'list the audit trail, and check that it is unchanged', [
     'pawl audit --tool shell',
     'pawl audit verify',
@@ -135,7 +133,7 @@ export function auditCommands(program: Command, runs: Runs): void {
   jsonOption(verify).action(runs(auditModule, 'verifyAudit'));
 }
 
-export function doctorCommand(program: Command, runs: Runs): void {
+export function doctorCommand(program: Command, runs: Action): void {
   const doctor = command(program, 'doctor', 'check Node, Redis, sandbox, ports and configuration', ['pawl doctor']);
   jsonOption(doctor).action(runs(doctorModule, 'runDoctor'));
 }

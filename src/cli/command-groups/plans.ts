@@ -1,8 +1,8 @@
 /** The commands below `plans`. Each loads the module of its work when it runs. */
 import type { Command } from 'commander';
-import { command, commandGroup, jsonOption, limitOption, type Runs } from '../command-options.ts';
+import { type Action, command, commandGroup, jsonOption, limitOption } from '../command-options.ts';
 
-export function planCommands(program: Command, runs: Runs): void {
+export function planCommands(program: Command, runs: Action): void {
   const plans = commandGroup(program, 'plans', 'run graphs of calls that need each other’s results', [
     'pawl plans',
     'pawl plans run journey.json --session trip --dry-run',
@@ -18,12 +18,15 @@ export function planCommands(program: Command, runs: Runs): void {
     'pawl plans run journey.json --session trip --dry-run',
   ])
     .argument('<file>', 'JSON: { "nodes": { … } }, or - for standard input')
-    .requiredOption('--session <key>', 'the session that makes the calls')
+    .requiredOption('--session <key>', 'session of the calls')
     .option('--key <key>', 'idempotency key: the same key in the session gives the same plan')
-    .option('--dry-run', 'check the plan alone, and print the order of its nodes');
+    .option('--dry-run', 'only check the plan, and print the order of its nodes');
   jsonOption(run).action(runs(load, 'planCommand'));
-  const cancel = command(plans, 'cancel', 'begin nothing further, and cancel what runs; what was done stays', [
-    'pawl plans cancel ID',
-  ]);
+  const cancel = command(
+    plans,
+    'cancel',
+    'start no further call, and cancel running ones; finished calls are not undone',
+    ['pawl plans cancel ID'],
+  );
   jsonOption(cancel.argument('<id>')).action(runs(load, 'cancelPlan'));
 }

@@ -1,6 +1,6 @@
 /** The commands that start processes: `up`, `demo`, `worker`, `mcp` and `serve`. Each loads the module of its work when it runs. */
 import type { Command } from 'commander';
-import { command, jsonOption, portOption, positiveInteger, type Runs, wholeNumber } from '../command-options.ts';
+import { type Action, command, jsonOption, portOption, positiveInteger, wholeNumber } from '../command-options.ts';
 
 const mcpModule = () => import('../commands/mcp.ts');
 const runDemoModule = () => import('../processes/run-demo.ts');
@@ -8,7 +8,7 @@ const runWorkerModule = () => import('../processes/run-worker.ts');
 const serveModule = () => import('../commands/serve.ts');
 const upModule = () => import('../commands/up.ts');
 
-export function startCommands(program: Command, runs: Runs): void {
+export function startCommands(program: Command, runs: Action): void {
   upCommand(program, runs);
   demoCommand(program, runs);
   workerCommand(program, runs);
@@ -16,7 +16,7 @@ export function startCommands(program: Command, runs: Runs): void {
   serveCommand(program, runs);
 }
 
-function upCommand(program: Command, runs: Runs): void {
+function upCommand(program: Command, runs: Action): void {
   const up = command(
     program,
     'up',
@@ -30,12 +30,12 @@ function upCommand(program: Command, runs: Runs): void {
   jsonOption(up).action(runs(upModule, 'runUp'));
 }
 
-function demoCommand(program: Command, runs: Runs): void {
-  const demo = command(program, 'demo', 'show the main job on real input, everything embedded', ['pawl demo']);
+function demoCommand(program: Command, runs: Action): void {
+  const demo = command(program, 'demo', 'run the demo, with everything embedded', ['pawl demo']);
   jsonOption(demo).action(runs(runDemoModule, 'runDemo'));
 }
 
-function workerCommand(program: Command, runs: Runs): void {
+function workerCommand(program: Command, runs: Action): void {
   const worker = command(program, 'worker', 'start one worker process; SIGTERM drains it', [
     'pawl worker --tiers read-only,workspace --concurrency 16 --tools ./weather.ts',
   ])
@@ -45,18 +45,18 @@ function workerCommand(program: Command, runs: Runs): void {
   jsonOption(worker, 'print the ready line as JSON').action(runs(runWorkerModule, 'runWorker'));
 }
 
-function mcpCommand(program: Command, runs: Runs): void {
+function mcpCommand(program: Command, runs: Action): void {
   command(program, 'mcp', 'start an MCP server on standard input and output', [
     'pawl mcp --workers 1 --tools ./weather.ts',
     `{ "mcpServers": { "pawl": { "command": "npx", "args": ["pawl", "mcp"] } } }`,
   ])
     .option('--session <key>', 'session that the client’s calls belong to (default: one for this process)')
-    .option('--workers <n>', 'worker processes to start beside it, and beside those that run already', wholeNumber, 0)
+    .option('--workers <n>', 'worker processes to start, in addition to running ones', wholeNumber, 0)
     .option('--tools <file...>', 'files of tools for these workers')
     .action(runs(mcpModule, 'runMcp'));
 }
 
-function serveCommand(program: Command, runs: Runs): void {
+function serveCommand(program: Command, runs: Action): void {
   const serve = command(
     program,
     'serve',
@@ -65,6 +65,6 @@ function serveCommand(program: Command, runs: Runs): void {
   )
     .addOption(portOption())
     .option('--host <address>', 'address to listen on (default: PAWL_HTTP_HOST, or 127.0.0.1)')
-    .option('--tools <file...>', 'files whose hooks run around calls, and whose toolsets say what sessions see');
+    .option('--tools <file...>', 'files whose hooks run around calls, and whose toolsets limit what sessions see');
   jsonOption(serve).action(runs(serveModule, 'runServe'));
 }

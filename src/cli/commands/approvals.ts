@@ -21,7 +21,7 @@ const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'ID', text: ({ record }) => record.request.id },
   { title: 'STATE', text: ({ record }) => record.state },
   { title: 'TOOL', text: ({ record }) => record.request.tool.name },
-  { title: 'ASKED BY', text: (listing) => askedBy(approvalView(listing)) },
+  { title: 'ASKED BY', text: (listing) => requesterText(approvalView(listing)) },
   { title: 'SESSION', text: ({ record }) => record.request.session.key },
   { title: 'WHAT', text: (listing) => summaryText(approvalView(listing)) },
 ];
@@ -41,11 +41,11 @@ export async function listApprovals(
 
 export async function showApproval(context: CliContext, id: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const shown = await pawl.approvals.show(id);
-    const similar = (await pawl.approvals.similarTo(shown.record)).map(decisionView);
-    if (options.json === true) print(context, prettyJson({ ...approvalView(shown), similar }));
+    const listing = await pawl.approvals.show(id);
+    const similar = (await pawl.approvals.similarTo(listing.record)).map(decisionView);
+    if (options.json === true) print(context, prettyJson({ ...approvalView(listing), similar }));
     else {
-      print(context, describe(shown));
+      print(context, describeApproval(listing));
       for (const { state, decidedBy = '', summary, reason = '' } of similar)
         print(context, shownLine(`  before         ${state} by ${decidedBy}: ${summary} ${reason}`));
     }
@@ -70,11 +70,11 @@ export async function decideApproval(
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const { reason, remember } = options;
-    const shown = await pawl.approvals.show(id);
-    if (options.json !== true) say(context, `${decision}: ${approvalView(shown).preview.summary}`);
-    const decided = await decide(pawl, shown, {
+    const listing = await pawl.approvals.show(id);
+    if (options.json !== true) say(context, `${decision}: ${approvalView(listing).preview.summary}`);
+    const decided = await decide(pawl, listing, {
       decision,
-      digest: options.digest ?? shown.digest,
+      digest: options.digest ?? listing.digest,
       ...defined({ reason, params, remember }),
     });
     if (options.json === true) print(context, prettyJson(approvalView(decided)));
@@ -100,7 +100,7 @@ export async function listStandingApprovals(
     const remembered = await pawl.approvals.remembered(key);
     if (options.json === true) print(context, prettyJson({ remembered: remembered.map(standingApprovalView) }));
     else if (remembered.length > 0) print(context, table(remembered, REMEMBERED_COLUMNS));
-    else say(context, 'nothing is remembered');
+    else say(context, 'there are no standing approvals');
   });
 }
 
@@ -112,11 +112,11 @@ export async function revokeStandingApproval(
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { key } = await pawl.session(sessionKey);
-    const forgotten = await pawl.approvals.forget(key, approvalId, operatorName());
-    if (options.json === true) print(context, prettyJson(standingApprovalView(forgotten)));
+    const revoked = await pawl.approvals.forget(key, approvalId, operatorName());
+    if (options.json === true) print(context, prettyJson(standingApprovalView(revoked)));
     else {
-      const covered = `${forgotten.tool.name}, ${scopeText(forgotten.amendment)}`;
-      print(context, shownLine(`${covered}: calls like it are asked about again`));
+      const scope = `${revoked.tool.name}, ${scopeText(revoked.amendment)}`;
+      print(context, shownLine(`${scope}: calls of this kind need an approval again`));
     }
   });
 }
@@ -134,7 +134,7 @@ export function decide(
 }
 
 /** The facts that a person needs before a decision. */
-export function describe(listing: ApprovalListing): string {
+export function describeApproval(listing: ApprovalListing): string {
   const view = approvalView(listing);
   const { annotations, justification = '', taint, preview, amendment } = view;
   const hints = Object.entries(annotations).flatMap(([name, value]) => (value ? [name] : []));
@@ -143,7 +143,7 @@ export function describe(listing: ApprovalListing): string {
     ['state', view.decidedBy === undefined ? view.state : `${view.state} by ${view.decidedBy}`],
     ['tool', `${view.namespace}.${view.tool} ${view.toolVersion} (tier ${view.tier}, effects ${view.effects})`],
     ['hints', hints.join(', ')],
-    ['asked by', `${askedBy(view)}${view.agentId === undefined ? '' : `, agent ${view.agentId}`}`],
+    ['asked by', `${requesterText(view)}${view.agentId === undefined ? '' : `, agent ${view.agentId}`}`],
     ['session', `${view.session} (${view.sessionKind}), in ${view.workspaceRoot}`],
     ['why', justification],
     ['rule', `${view.rule}: ${view.reason}`],
@@ -168,6 +168,6 @@ function summaryText({ preview, shown }: Pick<ReturnType<typeof approvalView>, '
 }
 
 /** The session's actor, and the actor that the call names instead, if any. */
-function askedBy({ requestedBy, actorId }: { readonly requestedBy: string; readonly actorId: string }): string {
+function requesterText({ requestedBy, actorId }: { readonly requestedBy: string; readonly actorId: string }): string {
   return requestedBy === actorId ? requestedBy : `${requestedBy}, in the name of ${actorId}`;
 }

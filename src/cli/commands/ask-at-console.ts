@@ -6,36 +6,36 @@ import { approvalView } from '../../producer/http/core/views.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { type CliContext, say } from '../context.ts';
 import { duration } from '../print.ts';
-import { decide, describe } from './approvals.ts';
+import { decide, describeApproval } from './approvals.ts';
 
-/** The approval may be decided elsewhere, so it is read this often while the terminal is asked. */
-const LOOK_EVERY_MS = 1_000;
+/** The interval at which the approval is read while the prompt waits: it may be decided elsewhere. */
+const POLL_MS = 1_000;
 const QUESTION = 'Approve this call? y, or n and a reason: ';
 
 export interface ConsoleQuestion {
-  /** Aborted when the call has ended, so that there is nothing left to decide. */
+  /** Aborted when the call has ended, which makes the decision obsolete. */
   readonly signal: AbortSignal;
-  /** Called on Ctrl-C, which raises no signal while the terminal is asked. */
+  /** Called on Ctrl-C, which raises no signal while the prompt waits. */
   interrupt(): void;
 }
 
-/** Resolves when the approval is decided, here or elsewhere, or the call has ended. Without a terminal it only says how to decide. */
+/** Resolves when the approval is decided, here or elsewhere, or the call has ended. Without a terminal it only explains how to decide. */
 export async function askAtConsole(
   context: CliContext,
   pawl: Pick<Pawl, 'approvals'>,
   approvalId: string,
   { signal, interrupt }: ConsoleQuestion,
 ): Promise<void> {
-  const shown = await pawl.approvals.show(approvalId);
+  const listing = await pawl.approvals.show(approvalId);
   const instructions = `pawl approvals show ${approvalId}; then approve or deny it`;
   if (!context.input.isTTY) {
-    const { request } = shown.record;
+    const { request } = listing.record;
     say(context, `waits for a person, at most ${duration(request.expiresAtMs - request.createdAtMs)}: ${instructions}`);
     return;
   }
   const { createInterface } = await import('node:readline/promises');
   if (signal.aborted) return;
-  context.err.write(`${describe(shown)}\n`);
+  context.err.write(`${describeApproval(listing)}\n`);
   const terminal = createInterface({ input: context.input, output: context.err });
   const question = new TerminalQuestion(context, terminal);
   signal.addEventListener('abort', question.cancel);
@@ -43,16 +43,16 @@ export async function askAtConsole(
     question.cancel();
     interrupt();
   });
-  const look = setInterval(() => void cancelWhenDecided(context, pawl, approvalId, question), LOOK_EVERY_MS);
+  const poll = setInterval(() => void cancelWhenDecided(context, pawl, approvalId, question), POLL_MS);
   try {
     const answer = await question.ask();
     if (answer === 'closed') say(context, `not decided: ${instructions}`);
-    else if (answer !== 'cancelled') await decideBy(answer.text, pawl, shown);
+    else if (answer !== 'cancelled') await applyAnswer(answer.text, pawl, listing);
   } catch (error) {
     if (!(error instanceof PawlError)) throw error;
     say(context, error.message);
   } finally {
-    clearInterval(look);
+    clearInterval(poll);
     terminal.close();
   }
 }
@@ -60,7 +60,7 @@ export async function askAtConsole(
 class TerminalQuestion {
   readonly #context: CliContext;
   readonly #terminal: Interface;
-  readonly #over = new AbortController();
+  readonly #abort = new AbortController();
   isOpen = true;
 
   constructor(context: CliContext, terminal: Interface) {
@@ -71,7 +71,7 @@ class TerminalQuestion {
   /** Asks once. `closed`: the person closed the input with Ctrl-D. */
   async ask(): Promise<{ readonly text: string } | 'cancelled' | 'closed'> {
     try {
-      const text = (await this.#terminal.question(QUESTION, { signal: this.#over.signal })).trim();
+      const text = (await this.#terminal.question(QUESTION, { signal: this.#abort.signal })).trim();
       this.isOpen = false;
       return { text };
     } catch (error) {
@@ -86,7 +86,7 @@ class TerminalQuestion {
     // The question's line is ended, so that further output begins on a line of its own.
     if (this.isOpen) this.#context.err.write('\n');
     this.isOpen = false;
-    this.#over.abort();
+    this.#abort.abort();
   };
 }
 
@@ -96,7 +96,7 @@ async function cancelWhenDecided(
   approvalId: string,
   question: TerminalQuestion,
 ): Promise<void> {
-  // While Redis is out of reach, the state of the approval is not known.
+  // While Redis is out of reach, the state of the approval is unknown.
   const approval = await pawl.approvals.show(approvalId).catch(() => undefined);
   if (approval === undefined || approval.record.state === 'pending' || !question.isOpen) return;
   question.cancel();
@@ -104,12 +104,12 @@ async function cancelWhenDecided(
   say(context, `decided elsewhere: ${state}${decidedBy === undefined ? '' : ` by ${decidedBy}`}`);
 }
 
-async function decideBy(answer: string, pawl: Pick<Pawl, 'approvals'>, shown: ApprovalListing): Promise<void> {
-  const yes = /^y(?:es)?$/i.test(answer);
+async function applyAnswer(answer: string, pawl: Pick<Pawl, 'approvals'>, listing: ApprovalListing): Promise<void> {
+  const isApproved = /^y(?:es)?$/i.test(answer);
   const reason = answer.replace(/^no?\b\s*/i, '');
-  await decide(pawl, shown, {
-    decision: yes ? 'approve' : 'deny',
-    digest: shown.digest,
-    ...(yes || reason === '' ? {} : { reason }),
+  await decide(pawl, listing, {
+    decision: isApproved ? 'approve' : 'deny',
+    digest: listing.digest,
+    ...(isApproved || reason === '' ? {} : { reason }),
   });
 }

@@ -53,9 +53,9 @@ export interface VerifyAuditOptions {
 export async function verifyAudit(context: CliContext, options: VerifyAuditOptions): Promise<number> {
   return withPawl(context, async (pawl) => {
     const folder = options.folder ?? auditFolder(pawl.settings);
-    const looked = { folder, named: options.folder !== undefined, from: options.from };
-    const trails = await verifyAll(pawl, looked).catch((error: unknown) => {
-      throw isOfFiles(error) ? usageError(`The files in ${folder} cannot be read: ${error.message}.`) : error;
+    const target = { folder, isNamed: options.folder !== undefined, from: options.from };
+    const trails = await verifyAll(pawl, target).catch((error: unknown) => {
+      throw isFileError(error) ? usageError(`The files in ${folder} cannot be read: ${error.message}.`) : error;
     });
     const intact = trails.every(({ faults }) => faults.length === 0);
     if (options.json === true) print(context, prettyJson({ intact, trails }));
@@ -66,7 +66,7 @@ export async function verifyAudit(context: CliContext, options: VerifyAuditOptio
 }
 
 /** Whether the folder cannot be read: it is not a folder, or belongs to another user. */
-function isOfFiles(error: unknown): error is NodeJS.ErrnoException {
+function isFileError(error: unknown): error is NodeJS.ErrnoException {
   return error instanceof Error && 'syscall' in error && 'path' in error;
 }
 
@@ -77,22 +77,22 @@ interface CheckedTrail extends Verification {
   readonly current: boolean;
 }
 
-interface Looked {
+interface VerifyTarget {
   readonly folder: string;
   /** The operator named the folder, so it must have files. */
-  readonly named: boolean;
+  readonly isNamed: boolean;
   readonly from: number | undefined;
 }
 
-async function verifyAll(pawl: Pawl, { folder, named, from }: Looked): Promise<readonly CheckedTrail[]> {
+async function verifyAll(pawl: Pawl, { folder, isNamed, from }: VerifyTarget): Promise<readonly CheckedTrail[]> {
   const inFiles = await trailFiles(folder);
   // Otherwise a misspelt folder would count as intact, because Redis alone would be checked.
-  if (named && inFiles.length === 0) throw usageError(`--folder ${folder} holds no files of an audit trail.`);
+  if (isNamed && inFiles.length === 0) throw usageError(`--folder ${folder} holds no files of an audit trail.`);
   const head = await pawl.backend.trail.head();
-  const isKnown = head === undefined || inFiles.some(({ trail }) => trail === head.trail);
-  const all: readonly TrailFiles[] = isKnown ? inFiles : [...inFiles, { trail: head.trail, files: [] }];
+  const hasHead = head === undefined || inFiles.some(({ trail }) => trail === head.trail);
+  const trails: readonly TrailFiles[] = hasHead ? inFiles : [...inFiles, { trail: head.trail, files: [] }];
   const checked: CheckedTrail[] = [];
-  for (const each of all) checked.push(await verifyTrail(pawl, folder, each, from));
+  for (const each of trails) checked.push(await verifyTrail(pawl, folder, each, from));
   return checked;
 }
 
@@ -127,9 +127,9 @@ async function verifyTrail(
 const SHOWN_FAULTS = 50;
 
 function printTrail(context: CliContext, { trail, files, current, records, first, last, faults }: CheckedTrail): void {
-  const where = files === 0 ? 'in Redis' : `in ${plural(files, 'file')}${current ? ' and Redis' : ''}`;
-  const which = records === 0 ? 'no records' : `${plural(records, 'record')}, ${first} to ${last}`;
-  print(context, `trail ${trail}: ${which}, ${where}: ${faults.length === 0 ? 'intact' : 'NOT INTACT'}`);
+  const location = files === 0 ? 'in Redis' : `in ${plural(files, 'file')}${current ? ' and Redis' : ''}`;
+  const range = records === 0 ? 'no records' : `${plural(records, 'record')}, ${first} to ${last}`;
+  print(context, `trail ${trail}: ${range}, ${location}: ${faults.length === 0 ? 'intact' : 'NOT INTACT'}`);
   for (const fault of faults.slice(0, SHOWN_FAULTS)) print(context, `  ${faultText(fault)}`);
   if (faults.length > SHOWN_FAULTS) print(context, `  and ${faults.length - SHOWN_FAULTS} more`);
   if (!current) print(context, '  Redis goes on with another trail: how far this one went is not known');
@@ -154,7 +154,7 @@ function textOf(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
 
-function overriddenBy({ type, circuits, callId, reason }: AuditEntry['record']): readonly unknown[] {
+function overrideTexts({ type, circuits, callId, reason }: AuditEntry['record']): readonly unknown[] {
   if (type !== 'override') return [];
   return [...(Array.isArray(circuits) ? circuits : []), callId, ...(typeof reason === 'string' ? [`(${reason})`] : [])];
 }
@@ -168,5 +168,5 @@ function outcomeText({ record }: AuditEntry): string {
     record['action'],
     record['change'],
   ];
-  return [...words, record['code'], ...overriddenBy(record)].filter((word) => typeof word === 'string').join(' ');
+  return [...words, record['code'], ...overrideTexts(record)].filter((word) => typeof word === 'string').join(' ');
 }

@@ -1,4 +1,4 @@
-/** `pawl call --after` and `--at`: the call exists when the command ends, and starts in its time. */
+/** `pawl call --after` and `--at`: the command submits the call, which starts later. */
 import type { CallOptions } from '../../producer/calls/call-envelope.ts';
 import type { Pawl } from '../../producer/client.ts';
 import type { Session } from '../../producer/sessions/session.ts';
@@ -22,12 +22,12 @@ interface LaterCall {
   readonly json: boolean;
 }
 
-/** Both of them are refused where the call is submitted. */
+/** Giving both is refused when the call is submitted. */
 export function startOptions({ after, at }: LaterOptions): StartOptions {
   return defined<StartOptions>({ startAfterMs: after, startAt: at });
 }
 
-/** Submits the call, and says when it starts. Returns its result where that is known already, or the call was refused. */
+/** Submits the call, and reports its start. Returns its result if the call has ended already, or was refused. */
 export async function submitLater(
   context: CliContext,
   pawl: Pawl,

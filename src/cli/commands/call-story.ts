@@ -17,7 +17,7 @@ export function storyOf(record: CallRecord): string {
   return [
     `call ${callId}`,
     field('tool', `${envelope.toolNamespace}.${envelope.toolName}@${tool.version}`),
-    field('state', standing(record)),
+    field('state', stateText(record)),
     field('session', `${target.sessionKey} (${target.actorId})`),
     field('request', envelope.requestId),
     ...(payload.idempotencyKey === undefined ? [] : [field('key', JSON.stringify(payload.idempotencyKey))]),
@@ -25,8 +25,8 @@ export function storyOf(record: CallRecord): string {
     ...(control.deadlineAtMs === undefined ? [] : [field('deadline', moment(control.deadlineAtMs))]),
     field('circuit', record.circuit),
     '',
-    ...history(record),
-    ...ending(record),
+    ...historyLines(record),
+    ...endLines(record),
   ].join('\n');
 }
 
@@ -34,14 +34,14 @@ function field(name: string, value: string): string {
   return `  ${name.padEnd(9)} ${shownLine(value)}`;
 }
 
-function standing({ state, phase, readAtMs, createdAtMs, updatedAtMs, cancelRequested }: CallRecord): string {
+function stateText({ state, phase, readAtMs, createdAtMs, updatedAtMs, cancelRequested }: CallRecord): string {
   if (state !== 'inflight') return `${state}, ${duration(updatedAtMs - createdAtMs)} after it was submitted`;
   const cancelText = cancelRequested ? ', asked to cancel' : '';
   return `${phase ?? state} since ${duration(Math.max(0, readAtMs - updatedAtMs))}${cancelText}`;
 }
 
 /** One line for each event of the call, with its time since the submission. */
-function history(record: CallRecord): string[] {
+function historyLines(record: CallRecord): string[] {
   const { callId, createdAtMs, attempts, lostAttempts, approvalId } = record;
   const offsetText = (ms: number) => `  +${duration(Math.max(0, ms - createdAtMs))}`.padEnd(12);
   const lines = [
@@ -55,22 +55,22 @@ function history(record: CallRecord): string[] {
     );
   }
   const redrives = [...(record.redrives ?? [])];
-  const redriven = (before: number) => {
-    for (; redrives[0] !== undefined && redrives[0].attempts <= before; redrives.shift())
+  const addRedrives = (attemptsDone: number) => {
+    for (; redrives[0] !== undefined && redrives[0].attempts <= attemptsDone; redrives.shift())
       lines.push(`${offsetText(redrives[0].atMs)}redriven by ${redrives[0].by}, after ${redrives[0].code}`);
   };
   for (const attempt of attempts) {
-    redriven(attempt.attempt - 1);
+    addRedrives(attempt.attempt - 1);
     lines.push(
       `${offsetText(attempt.startedAtMs)}attempt ${attempt.attempt} began (fence ${attempt.fence}, ${attempt.worker})`,
     );
-    lines.push(`${offsetText(attempt.finishedAtMs)}attempt ${attempt.attempt} ${attemptEnding(attempt, record)}`);
+    lines.push(`${offsetText(attempt.finishedAtMs)}attempt ${attempt.attempt} ${attemptEndText(attempt, record)}`);
     if (attempt.delayMs !== undefined)
       lines.push(`${offsetText(attempt.finishedAtMs)}waited ${duration(attempt.delayMs)} for the next attempt`);
   }
-  redriven(attempts.length);
+  addRedrives(attempts.length);
   if (lostAttempts > 0)
-    lines.push(`${''.padEnd(12)}${lostAttempts} of the starts left no record: the worker died or was cut off`);
+    lines.push(`${''.padEnd(12)}${lostAttempts} of the starts left no record: the worker died or lost its connection`);
   if (record.state === 'inflight' && record.phase === 'running')
     lines.push(
       `${offsetText(record.startedAtMs ?? record.updatedAtMs)}attempt ${attempts.length + 1} runs (fence ${record.fence}, ${record.worker ?? 'a worker'})`,
@@ -80,7 +80,7 @@ function history(record: CallRecord): string[] {
   return lines;
 }
 
-function attemptEnding(attempt: AttemptRecord, { request, outcome }: CallRecord): string {
+function attemptEndText(attempt: AttemptRecord, { request, outcome }: CallRecord): string {
   const tookMs = Math.max(0, attempt.finishedAtMs - attempt.startedAtMs);
   if (attempt.status === 'success') return `succeeded in ${duration(tookMs)}`;
   if (attempt.status === 'lost') return 'was lost with its worker';
@@ -92,19 +92,23 @@ function attemptEnding(attempt: AttemptRecord, { request, outcome }: CallRecord)
   return `${failed}, ${attempt.retriable && !isUnresolved(outcome) ? 'worth another try' : 'final'}`;
 }
 
-function ending(record: CallRecord): string[] {
+function endLines(record: CallRecord): string[] {
   const { outcome, state, expiresAtMs, freeAtMs, readAtMs, callId } = record;
   if (outcome === undefined || state === 'inflight') return [];
   const retentionText =
     expiresAtMs === undefined ? '' : `, kept for ${duration(Math.max(0, expiresAtMs - readAtMs))} more`;
-  const free =
+  const freeText =
     freeAtMs === undefined
       ? ''
       : `, its key ${freeAtMs > readAtMs ? `free again in ${duration(freeAtMs - readAtMs)}` : 'free again'}`;
-  return ['', `  ended: ${outcome.status}${settled(outcome)}${retentionText}${free}`, ...outcomeLines(outcome, callId)];
+  return [
+    '',
+    `  ended: ${outcome.status}${settlementText(outcome)}${retentionText}${freeText}`,
+    ...outcomeLines(outcome, callId),
+  ];
 }
 
-function settled({ settlement }: Outcome): string {
+function settlementText({ settlement }: Outcome): string {
   return settlement === undefined ? '' : ` (${settlement})`;
 }
 

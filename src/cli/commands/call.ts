@@ -37,24 +37,24 @@ export interface CallCommandOptions extends LaterOptions {
 
 /** Without `--timeout`, a call without a compatible worker waits this long for one. */
 const NO_WORKER_MS = 60_000;
-/** The command checks this often whether a worker is left that can run the call. */
-const LOOK_EVERY_MS = 5_000;
+/** The interval at which the command checks for a worker that can run the call. */
+const POLL_MS = 5_000;
 const MAX_SESSION_KEY = 200;
 /** Approvals are asked for at this terminal. Other approvers find the request in the list. */
 const CONSOLE = { kind: 'console' } as const;
 
 /** The tool that the argument and `--namespace` name. Throws `CONTRACT_INVALID`. */
-export function namedTool(tool: string, namespace: string | undefined): ToolReference {
+export function toolReference(tool: string, namespace: string | undefined): ToolReference {
   return namespace === undefined ? parseToolName(tool) : { namespace, name: tool };
 }
 
-export async function runCall(context: CliContext, asked: string, options: CallCommandOptions): Promise<number> {
-  const tool = namedTool(asked, options.namespace);
+export async function runCall(context: CliContext, toolName: string, options: CallCommandOptions): Promise<number> {
+  const tool = toolReference(toolName, options.namespace);
   const params = await readParams(context, options.params);
   return withPawl(context, async (pawl) => {
     const start = startOptions(options);
     const isLater = isDelayed(start);
-    const hasWorker = isLater || (await lookForWorker(context, pawl, tool, options));
+    const hasWorker = isLater || (await checkForWorker(context, pawl, tool, options));
     const session = await openSession(context, pawl, options.session);
     const callOptions: CallOptions = {
       namespace: tool.namespace,
@@ -74,66 +74,66 @@ export async function runCall(context: CliContext, asked: string, options: CallC
     };
     const json = options.json ?? false;
     if (isLater) {
-      const known = await submitLater(context, pawl, session, { tool: tool.name, params, options: callOptions, json });
-      return known === undefined ? EXIT_CODES.success.code : showEnd(context, known, json);
+      const result = await submitLater(context, pawl, session, { tool: tool.name, params, options: callOptions, json });
+      return result === undefined ? EXIT_CODES.success.code : showResult(context, result, json);
     }
     if (context.err.isTTY) showProgress(context, session);
-    const stopLooking = sayWhenAlone(context, pawl, tool);
-    const result = await callAndListen(context, pawl, session, () =>
+    const stopPolling = reportWorkerLoss(context, pawl, tool);
+    const result = await submitAndWait(context, pawl, session, () =>
       session.submit(tool.name, params, callOptions),
-    ).finally(stopLooking);
-    if (result === 'left') return EXIT_CODES.failed.code;
-    return showEnd(context, result, json);
+    ).finally(stopPolling);
+    if (result === 'detached') return EXIT_CODES.failed.code;
+    return showResult(context, result, json);
   });
 }
 
-function showEnd(context: CliContext, result: ToolResultEnvelope, json: boolean): number {
+function showResult(context: CliContext, result: ToolResultEnvelope, json: boolean): number {
   show(context, result, json);
   return exitCodeOfResult(result);
 }
 
-/** Says how to start a worker if none runs the tool. Throws if the tool is unknown. */
-async function lookForWorker(
+/** Explains how to start a worker if none runs the tool. */
+async function checkForWorker(
   context: CliContext,
   pawl: Pawl,
   tool: ToolReference,
   { timeout }: CallCommandOptions,
 ): Promise<boolean> {
-  const { isPublished, tier, workers } = await whoPublishes(pawl, tool);
+  const { isPublished, tier, workers } = await findPublishers(pawl, tool);
   if (isPublished) return true;
   if (tier !== undefined) {
     const limit = duration(timeout ?? NO_WORKER_MS);
-    say(context, `no worker that has ${tool.name} is running: ${howToStart(tier)}; waiting for one, at most ${limit}`);
+    say(context, `no worker that has ${tool.name} is running: ${startHint(tier)}; waiting for one, at most ${limit}`);
     return false;
   }
   if (workers.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
   return false;
 }
 
-/** Says once that the last worker with the tool has left while the call waits. */
-function sayWhenAlone(context: CliContext, pawl: Pawl, tool: ToolReference): () => void {
+/** Reports once that the last worker with the tool has ended while the call waits. */
+function reportWorkerLoss(context: CliContext, pawl: Pawl, tool: ToolReference): () => void {
   let wasPublished = false;
   const timer = setInterval(async () => {
     // While Redis is out of reach, the workers are not known.
-    const found = await whoPublishes(pawl, tool).catch(() => undefined);
-    if (found === undefined) return;
-    if (wasPublished && !found.isPublished && found.tier !== undefined)
+    const publishers = await findPublishers(pawl, tool).catch(() => undefined);
+    if (publishers === undefined) return;
+    if (wasPublished && !publishers.isPublished && publishers.tier !== undefined)
       say(
         context,
-        `no worker that has ${tool.name} is running any more: ${howToStart(found.tier)}; Ctrl-C cancels the call`,
+        `no worker that has ${tool.name} is running any more: ${startHint(publishers.tier)}; Ctrl-C cancels the call`,
       );
-    wasPublished = found.isPublished;
-  }, LOOK_EVERY_MS);
+    wasPublished = publishers.isPublished;
+  }, POLL_MS);
   return () => clearInterval(timer);
 }
 
-async function whoPublishes(pawl: Pawl, { namespace, name }: ToolReference) {
+async function findPublishers(pawl: Pawl, { namespace, name }: ToolReference) {
   const { tools, workers } = await pawl.catalogue();
   const published = tools.filter((tool) => tool.name === name && tool.namespace === namespace);
   return { isPublished: published.some((tool) => tool.workers > 0), tier: published[0]?.tier, workers };
 }
 
-function howToStart(tier: Tier): string {
+function startHint(tier: Tier): string {
   return `start one with 'pawl up' or 'pawl worker --tiers ${tier}'`;
 }
 
@@ -141,8 +141,8 @@ function howToStart(tier: Tier): string {
  * The session of `--session`, opened if there is none. Without the option, calls from this folder share a session, so that a
  * `--key` means the same call next time.
  */
-async function openSession(context: CliContext, pawl: Pawl, asked: string | undefined): Promise<Session> {
-  const sessionKey = asked ?? sessionOfFolder(context.cwd);
+async function openSession(context: CliContext, pawl: Pawl, requestedKey: string | undefined): Promise<Session> {
+  const sessionKey = requestedKey ?? sessionOfFolder(context.cwd);
   try {
     return await pawl.session(sessionKey);
   } catch (error) {
@@ -152,7 +152,7 @@ async function openSession(context: CliContext, pawl: Pawl, asked: string | unde
   try {
     return await pawl.openSession({ kind: 'main', sessionKey, actorId: actorId(), workspaceRoot, channel: CONSOLE });
   } catch (error) {
-    // Another process has opened the session meanwhile.
+    // Another process has just opened the session.
     if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
     return pawl.session(sessionKey).catch(() => {
       throw error;
@@ -188,47 +188,47 @@ function showProgress(context: CliContext, session: Session): void {
 }
 
 /** Waits for the call's end, and asks for its approval if it needs one. The first Ctrl-C cancels the call, the second leaves it. */
-async function callAndListen(
+async function submitAndWait(
   context: CliContext,
   pawl: Pawl,
   session: Session,
   submit: () => Promise<Submission>,
-): Promise<ToolResultEnvelope | 'left'> {
-  const left = Promise.withResolvers<'left'>();
-  const accepted = Promise.withResolvers<string>();
-  session.events.on('queued', ({ callId }) => accepted.resolve(callId));
+): Promise<ToolResultEnvelope | 'detached'> {
+  const detached = Promise.withResolvers<'detached'>();
+  const queuedCallId = Promise.withResolvers<string>();
+  session.events.on('queued', ({ callId }) => queuedCallId.resolve(callId));
   const cancel = async () => {
-    const callId = await accepted.promise;
+    const callId = await queuedCallId.promise;
     say(context, `cancelling ${callId}; once more leaves it`);
-    sayCancellation(context, await session.cancel(callId));
+    reportSettlement(context, await session.cancel(callId));
   };
   // Interrupts are counted here, because the prompt reports Ctrl-C itself and not as a signal.
   let interrupts = 0;
   const interrupt = () => {
     interrupts += 1;
-    if (interrupts > 1) left.resolve('left');
+    if (interrupts > 1) detached.resolve('detached');
     else cancel().catch((error: Error) => say(context, error.message));
   };
-  const ignore = context.onInterrupt(interrupt);
-  const over = new AbortController();
+  const stopListening = context.onInterrupt(interrupt);
+  const callEnd = new AbortController();
   session.events.on('approval-requested', ({ approvalId }) => {
-    const asking = { signal: over.signal, interrupt };
-    askAtConsole(context, pawl, approvalId, asking).catch((error: Error) => say(context, error.message));
+    const questionOptions = { signal: callEnd.signal, interrupt };
+    askAtConsole(context, pawl, approvalId, questionOptions).catch((error: Error) => say(context, error.message));
   });
   try {
-    const ended = submit().then((submission) => submission.result);
-    const result = await Promise.race([ended, left.promise]);
-    if (result === 'left') say(context, `left; the call goes on: see 'pawl calls ls'`);
+    const pendingResult = submit().then((submission) => submission.result);
+    const result = await Promise.race([pendingResult, detached.promise]);
+    if (result === 'detached') say(context, `left; the call goes on: see 'pawl calls ls'`);
     // The promise that lost the race may still fail when the connection closes.
-    ended.catch(() => {});
+    pendingResult.catch(() => {});
     return result;
   } finally {
-    over.abort();
-    ignore();
+    callEnd.abort();
+    stopListening();
   }
 }
 
-function sayCancellation(context: CliContext, { settlement }: Cancellation): void {
+function reportSettlement(context: CliContext, { settlement }: Cancellation): void {
   say(context, SETTLEMENT_SENTENCES[settlement]);
 }
 
@@ -254,7 +254,7 @@ function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean):
   // The message lists the issues already.
   if (issues.length === 0 && retryAfterMs !== undefined) say(context, `try again in ${duration(retryAfterMs)}`);
   if (code === 'SIGNATURE_INVALID') say(context, `'pawl doctor' says which processes hold other signing keys`);
-  if (code === 'LOOP_DETECTED') say(context, 'or name a call that is meant with --key');
+  if (code === 'LOOP_DETECTED') say(context, 'or give an intended repetition a --key of its own');
   if (result.attempts > 1) say(context, `after ${plural(result.attempts, 'attempt')}`);
   if (callId !== undefined) for (const line of resolutionSteps(result.error, callId)) say(context, line);
 }

@@ -50,7 +50,7 @@ export async function listCalls(context: CliContext, options: ListCallsOptions):
       print(context, prettyJson({ calls: calls.map(callSummary), ...(complete ? {} : { truncated: true }) }));
     else if (calls.length === 0) say(context, isAll ? 'there are no calls' : 'there are no such calls');
     else print(context, table(calls, CALL_COLUMNS));
-    if (!complete) say(context, 'older calls were not looked at');
+    if (!complete) say(context, 'older calls were not searched');
   });
 }
 
@@ -92,7 +92,7 @@ export async function resolveCall(
   const { all, reason } = options;
   if (callId === undefined) {
     if (all !== true) throw usageError('Give the ID of a call, or --all with a --reason.');
-    if (reason === undefined) throw usageError('--all takes a --reason, which stands in the audit trail.');
+    if (reason === undefined) throw usageError('--all needs a --reason, which is recorded in the audit trail.');
     return resolveAll(context, resolution, { ...options, reason });
   }
   if (all === true) throw usageError('Give the ID of a call or --all, not both.');

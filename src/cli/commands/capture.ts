@@ -21,7 +21,7 @@ const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 
 export async function captureSession(context: CliContext, key: string, options: CaptureOptions): Promise<number> {
   const { limit, out = '.' } = options;
-  const name = options.name ?? nameFor(key);
+  const name = options.name ?? defaultName(key);
   if (!NAME.test(name)) throw usageError(`--name must be letters, digits, _, . and -; got ${jsonLine(name)}.`);
   return withPawl(context, async (pawl) => {
     const { record } = await pawl.session(key);
@@ -53,14 +53,14 @@ async function callsOf(pawl: Pawl, sessionKey: string, limit: number): Promise<r
   return read
     .filter((record) => record !== undefined)
     .sort((one, other) => one.createdAtMs - other.createdAtMs)
-    .map(captured);
+    .map(toCapturedCall);
 }
 
 function ignoreExpired(error: unknown): undefined {
   if (!(error instanceof PawlError) || error.code !== 'CALL_NOT_COMPENSABLE') throw error;
 }
 
-function captured({ callId, request, outcome }: CallRecord): CapturedCall {
+function toCapturedCall({ callId, request, outcome }: CallRecord): CapturedCall {
   const { toolNamespace: namespace, toolName: name, payload } = request.envelope;
   return { tool: { namespace, name, tier: partitionFor(callId).tier }, params: payload.params, outcome };
 }
@@ -76,7 +76,7 @@ async function writeNew(path: string, text: string): Promise<void> {
   }
 }
 
-function nameFor(sessionKey: string): string {
+function defaultName(sessionKey: string): string {
   return (
     sessionKey
       .replace(/[^A-Za-z0-9_.-]+/g, '-')

@@ -11,9 +11,9 @@ import { type CliContext, print, say, usageError, withPawl } from '../context.ts
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { type Column, moment, plural, prettyJson, table } from '../print.ts';
 
-/** A redrive is looked at this often while its command waits. */
-const LOOK_MS = 1_000;
-const LISTED_SKIPPED = 20;
+/** The interval at which a waiting command reads the progress of its redrive. */
+const POLL_MS = 1_000;
+const MAX_LISTED_SKIPPED = 20;
 
 export interface FilterOptions {
   readonly tool?: string;
@@ -67,7 +67,10 @@ export async function listDeadLetters(
       print(context, table(deadLetters, COLUMNS));
       const { counts } = page;
       if (counts !== undefined)
-        say(context, `${plural(counts.total, 'dead letter')}: ${listed(counts.codes)} · ${listed(counts.tools)}`);
+        say(
+          context,
+          `${plural(counts.total, 'dead letter')}: ${countsText(counts.codes)} · ${countsText(counts.tools)}`,
+        );
       if (page.next !== undefined) say(context, `more with --next ${page.next}`);
     }
   });
@@ -79,13 +82,13 @@ export async function redrive(context: CliContext, ids: readonly string[], optio
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const { perSecond, dryRun, reason } = options;
-    let answer = await pawl.deadLetters.redrive({ ...selection, perSecond, dryRun, reason });
-    for (const { redriveId } = answer; redriveId !== undefined && answer.state === 'running'; ) {
-      say(context, `${answer.started + answer.skipped.length} of ${answer.matched}…`);
-      const { matched, started, skipped, state } = await pawl.deadLetters.progress(redriveId, { waitMs: LOOK_MS });
-      answer = { matched, started, skipped, redriveId, state };
+    let result = await pawl.deadLetters.redrive({ ...selection, perSecond, dryRun, reason });
+    for (const { redriveId } = result; redriveId !== undefined && result.state === 'running'; ) {
+      say(context, `${result.started + result.skipped.length} of ${result.matched}…`);
+      const { matched, started, skipped, state } = await pawl.deadLetters.progress(redriveId, { waitMs: POLL_MS });
+      result = { matched, started, skipped, redriveId, state };
     }
-    report(context, answer, dryRun === true ? 'would be redriven' : 'redriven', options);
+    report(context, result, dryRun === true ? 'would be redriven' : 'redriven', options);
   });
 }
 
@@ -93,8 +96,8 @@ export async function discard(context: CliContext, ids: readonly string[], optio
   const selection = selectionOf(ids, options);
   return withPawl(context, async (pawl) => {
     const { dryRun, reason } = options;
-    const answer = await pawl.deadLetters.discard({ ...selection, dryRun, reason });
-    report(context, answer, dryRun === true ? 'would be discarded' : 'discarded', options);
+    const result = await pawl.deadLetters.discard({ ...selection, dryRun, reason });
+    report(context, result, dryRun === true ? 'would be discarded' : 'discarded', options);
   });
 }
 
@@ -119,7 +122,7 @@ export async function stopRedrive(
   });
 }
 
-/** Resolves all calls in doubt that a filter lets pass, in as many requests as that takes. */
+/** Resolves all calls in doubt that match a filter, in as many requests as needed. */
 export async function resolveAll(
   context: CliContext,
   resolution: Resolution,
@@ -128,42 +131,42 @@ export async function resolveAll(
   const filter = filterOf(options);
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
-    const answer = await resolvedInTurns(pawl, { ...resolution, reason: options.reason }, filter, options.dryRun);
+    const result = await resolveInBatches(pawl, { ...resolution, reason: options.reason }, filter, options.dryRun);
     const as = `${options.dryRun === true ? 'would be resolved' : 'resolved'} as ${resolution.as}`;
-    report(context, answer, as, options);
+    report(context, result, as, options);
   });
 }
 
-async function resolvedInTurns(
+async function resolveInBatches(
   pawl: Pawl,
   resolution: Resolution & { readonly reason: string },
   filter: DeadLetterFilter,
   dryRun: boolean | undefined,
 ): Promise<BulkAnswer> {
-  const all = { matched: 0, started: 0, skipped: [] as BulkAnswer['skipped'] };
+  const total = { matched: 0, started: 0, skipped: [] as BulkAnswer['skipped'] };
   for (;;) {
     const { matched, started, skipped } = await pawl.calls.resolveMany({ ...resolution, filter, dryRun });
-    all.matched = all.started + matched;
-    all.started += started;
-    all.skipped = skipped;
-    if (dryRun === true || started === 0 || started + skipped.length >= matched) return all;
+    total.matched = total.started + matched;
+    total.started += started;
+    total.skipped = skipped;
+    if (dryRun === true || started === 0 || started + skipped.length >= matched) return total;
   }
 }
 
-function report(context: CliContext, answer: BulkAnswer, verb: string, { dryRun, json }: BulkOptions): void {
+function report(context: CliContext, result: BulkAnswer, verb: string, { dryRun, json }: BulkOptions): void {
   if (json === true) {
-    print(context, prettyJson(answer));
+    print(context, prettyJson(result));
     return;
   }
-  const { matched, started, skipped } = answer;
-  const done = dryRun === true ? matched - skipped.length : started;
-  print(context, `${done} of ${plural(matched, 'call')} ${verb}, ${skipped.length} skipped`);
-  for (const { callId, code } of skipped.slice(0, LISTED_SKIPPED)) print(context, `  ${callId}  ${code}`);
-  if (skipped.length > LISTED_SKIPPED)
-    print(context, `  and ${skipped.length - LISTED_SKIPPED} more: --json lists them`);
+  const { matched, started, skipped } = result;
+  const doneCount = dryRun === true ? matched - skipped.length : started;
+  print(context, `${doneCount} of ${plural(matched, 'call')} ${verb}, ${skipped.length} skipped`);
+  for (const { callId, code } of skipped.slice(0, MAX_LISTED_SKIPPED)) print(context, `  ${callId}  ${code}`);
+  if (skipped.length > MAX_LISTED_SKIPPED)
+    print(context, `  and ${skipped.length - MAX_LISTED_SKIPPED} more: --json lists them`);
 }
 
-/** A command without IDs and filter would concern all dead letters: that has to be said. */
+/** A command without IDs and filter would select all dead letters, so it needs an explicit `--all`. */
 function selectionOf(ids: readonly string[], options: BulkOptions) {
   const filter = filterOf(options);
   const isFiltered = Object.keys(filter).length > 0;
@@ -181,15 +184,15 @@ function filterOf({ tool, code, session, circuit, since, until }: FilterOptions)
     code,
     session,
     circuit,
-    sinceMs: momentOf('--since', since),
-    untilMs: momentOf('--until', until),
+    sinceMs: parseTime('--since', since),
+    untilMs: parseTime('--until', until),
   });
 }
 
-function momentOf(option: string, text: string | undefined): number | undefined {
+function parseTime(option: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
-  const ago = /^(\d{1,6})(s|m|h|d)$/.exec(text);
-  if (ago !== null) return Date.now() - Number(ago[1]) * UNITS[ago[2] as keyof typeof UNITS];
+  const age = /^(\d{1,6})(s|m|h|d)$/.exec(text);
+  if (age !== null) return Date.now() - Number(age[1]) * UNITS[age[2] as keyof typeof UNITS];
   const parsed = sinceSchema.safeParse(text);
   if (parsed.success) return parsed.data;
   throw usageError(`${option} ${parsed.error.issues[0]?.message}, or an age such as 90m; got ${JSON.stringify(text)}.`);
@@ -197,7 +200,7 @@ function momentOf(option: string, text: string | undefined): number | undefined 
 
 const UNITS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 
-function listed(counts: Readonly<Record<string, number>>): string {
+function countsText(counts: Readonly<Record<string, number>>): string {
   return Object.entries(counts)
     .sort(([, one], [, other]) => other - one)
     .map(([name, count]) => `${count} ${name}`)

@@ -27,7 +27,7 @@ import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { prettyJson, table } from '../print.ts';
 
-const LOOK_TIMEOUT_MS = 60_000;
+const LIST_TIMEOUT_MS = 60_000;
 
 export interface McpImportRequest {
   readonly registry: Registry;
@@ -65,11 +65,11 @@ export async function importServer(request: McpImportRequest): Promise<ImportOut
   );
   const connection = request.connection ?? connectionOf(existing);
   if (connection === undefined)
-    throw usageError(`No MCP server ${server} was imported yet: say how it is reached, by -- COMMAND… or --url URL.`);
-  const reached = connections.to(server, connection);
-  const definitions = await reached.definitions(AbortSignal.timeout(LOOK_TIMEOUT_MS));
-  const resources = await reached.hasResources();
-  const version = await reached.version();
+    throw usageError(`No MCP server ${server} was imported yet: give its address, by -- COMMAND… or --url URL.`);
+  const connected = connections.to(server, connection);
+  const definitions = await connected.definitions(AbortSignal.timeout(LIST_TIMEOUT_MS));
+  const resources = await connected.hasResources();
+  const version = await connected.version();
   const plan = await planImport({
     server,
     version,
@@ -142,12 +142,14 @@ async function declareResources(
   server: string,
   connection: McpConnectionOptions | undefined,
 ): Promise<void> {
-  const before = await registry.read('list_mcp_resources');
-  const known =
-    isDeclaredTool(before) && before.kind === 'mcp' && 'servers' in before.routing ? before.routing.servers : {};
-  const { [server]: _, ...rest } = known;
+  const existingRecord = await registry.read('list_mcp_resources');
+  const existingServers =
+    isDeclaredTool(existingRecord) && existingRecord.kind === 'mcp' && 'servers' in existingRecord.routing
+      ? existingRecord.routing.servers
+      : {};
+  const { [server]: _, ...rest } = existingServers;
   const servers = connection === undefined ? rest : { ...rest, [server]: connection };
-  if (JSON.stringify(servers) === JSON.stringify(known)) return;
+  if (JSON.stringify(servers) === JSON.stringify(existingServers)) return;
   for (const [tool, spec] of Object.entries(resourceTools(servers))) {
     if (Object.keys(servers).length > 0) await registry.put(tool, spec, { by: 'import-mcp', imported: true });
     else if ((await registry.read(tool)) !== undefined) await registry.remove(tool, { by: 'import-mcp' });
@@ -195,7 +197,7 @@ export async function importMcp(
         policy: { ...options, tier: tierFrom(options.tier) },
         accept: options.accept ?? false,
       }).catch((error: unknown) => {
-        hintAtRelative(context, command);
+        warnAboutRelativePath(context, command);
         throw error;
       });
       print(context, options.json === true ? prettyJson(outcome) : summaryOf(outcome));
@@ -203,7 +205,7 @@ export async function importMcp(
       if (outcome.state === 'declared') return EXIT_CODES.success.code;
       say(
         context,
-        `${server} is not what was accepted: nothing was changed. To accept it: pawl tools import-mcp ${server} --accept`,
+        `${server} differs from what was accepted: nothing was changed. To accept it: pawl tools import-mcp ${server} --accept`,
       );
       return EXIT_CODES.failed.code;
     } finally {
@@ -212,9 +214,9 @@ export async function importMcp(
   });
 }
 
-/** Warns of relative paths: the program runs in a folder of its own, maybe on another machine, where they lead nowhere. */
-function hintAtRelative(context: CliContext, command: readonly string[]): void {
-  const relative = command.find((part) => !isAbsolute(part) && existsSync(resolve(context.cwd, part)));
+/** Warns of relative paths: the program runs in a folder of its own, maybe on another machine, where they do not exist. */
+function warnAboutRelativePath(context: CliContext, command: readonly string[]): void {
+  const relative = command.find((argument) => !isAbsolute(argument) && existsSync(resolve(context.cwd, argument)));
   if (relative === undefined) return;
   say(
     context,

@@ -43,7 +43,7 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
   });
   workers.onStopping = (workerIds) => markStopped(pawl.backend, workerIds);
   const stopRequested = Promise.withResolvers<void>();
-  const ignore = context.onInterrupt((times) => {
+  const stopListening = context.onInterrupt((times) => {
     if (times > 1) context.endNow(EXIT_CODES.failed.code);
     stopRequested.resolve();
   });
@@ -54,7 +54,7 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
       transport: new StdioConnection({
         input: context.input,
         output: context.out,
-        patienceMs: settings.drainMs,
+        answerLimitMs: settings.drainMs,
         onEnd: stopRequested.resolve,
       }),
       onerror: (error) => log.debug({ event: 'mcp', error: error.message }, 'an MCP request failed'),
@@ -63,7 +63,7 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
     await server.close();
     return EXIT_CODES.success.code;
   } finally {
-    ignore();
+    stopListening();
     if (options.workers > 0) {
       say(context, 'draining the workers');
       await workers.drain();

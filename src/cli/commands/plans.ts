@@ -80,20 +80,20 @@ export async function planCommand(
     const { record: session } = await pawl.session(options.session);
     if (options.dryRun === true) {
       const checked = await pawl.plans.check({ session, plan });
-      const marked = checked.order.map(
+      const orderLines = checked.order.map(
         (name) => `${name}${checked.needsApproval?.includes(name) ? ' (needs approval)' : ''}`,
       );
-      print(context, options.json === true ? prettyJson(checked) : marked.join('\n'));
+      print(context, options.json === true ? prettyJson(checked) : orderLines.join('\n'));
       return;
     }
     await requireTrustedKeys(context, pawl);
     const { planId, approvalId } = await pawl.plans.create({ session, plan });
-    const began = approvalId === undefined ? 'has begun' : `waits for the approval ${approvalId}`;
-    say(context, `the plan ${planId} ${began}; it goes on when this command ends`);
-    const ended = await pawl.plans.ended(planId);
-    printPlan(context, ended, options);
-    if (ended.state === 'done') return EXIT_CODES.success.code;
-    return ended.approval?.state === 'refused' ? EXIT_CODES.denied.code : EXIT_CODES.failed.code;
+    const status = approvalId === undefined ? 'has begun' : `waits for the approval ${approvalId}`;
+    say(context, `the plan ${planId} ${status}; it continues when this command ends`);
+    const finished = await pawl.plans.ended(planId);
+    printPlan(context, finished, options);
+    if (finished.state === 'done') return EXIT_CODES.success.code;
+    return finished.approval?.state === 'refused' ? EXIT_CODES.denied.code : EXIT_CODES.failed.code;
   });
 }
 

@@ -11,7 +11,7 @@ import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { readParams } from '../params.ts';
 import { prettyJson, table } from '../print.ts';
-import { namedTool } from './call.ts';
+import { toolReference } from './call.ts';
 
 export interface ExplainOptions {
   readonly session?: string;
@@ -24,7 +24,7 @@ export interface ExplainOptions {
 export async function explainPolicy(context: CliContext, tool: string, options: ExplainOptions): Promise<number> {
   const params = options.params === undefined ? undefined : await readParams(context, options.params);
   return withPawl(context, async (pawl) => {
-    const { result, channel } = await verdictOn(pawl, tool, params, options);
+    const { result, channel } = await evaluateCall(pawl, tool, params, options);
     if (options.json === true) print(context, prettyJson({ tool, ...result, channel }));
     else {
       print(context, shownLine(`${result.decision}: ${result.reason} (${result.rule})`));
@@ -37,18 +37,18 @@ export async function explainPolicy(context: CliContext, tool: string, options: 
           { title: 'REASON', text: ({ reason }) => reason },
         ]),
       );
-      if (result.decision === 'ask' && channel === 'none') say(context, explainNoChannel(options.session));
+      if (result.decision === 'ask' && channel === 'none') say(context, noChannelHint(options.session));
     }
   });
 }
 
-async function verdictOn(
+async function evaluateCall(
   pawl: Pawl,
   toolName: string,
   params: Readonly<Record<string, unknown>> | undefined,
   { session: sessionKey, namespace: namespaceOption, taint = [] }: ExplainOptions,
 ): Promise<{ readonly result: PolicyResult; readonly channel: string }> {
-  const { namespace, name } = namedTool(toolName, namespaceOption);
+  const { namespace, name } = toolReference(toolName, namespaceOption);
   const { tools } = await pawl.catalogue();
   const tool = tools.find((each) => each.name === name && each.namespace === namespace);
   if (tool === undefined) throw usageError(`There is no tool ${JSON.stringify(toolName)}; 'pawl tools' lists them.`);
@@ -70,7 +70,7 @@ async function verdictOn(
   return { result, channel };
 }
 
-function explainNoChannel(session: string | undefined): string {
+function noChannelHint(session: string | undefined): string {
   return session === undefined
     ? `that is for a session with a channel: without one no person can be asked, and the call is denied; ${GIVE_A_CHANNEL}`
     : `no person can be asked: neither this session nor one above it has a channel to a person, so the call is denied; ${GIVE_A_CHANNEL}`;

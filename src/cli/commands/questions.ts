@@ -16,7 +16,7 @@ const COLUMNS: readonly Column<QuestionRecord>[] = [
   { title: 'SESSION', text: ({ session }) => session },
   { title: 'LEFT', text: ({ expiresAtMs }) => duration(Math.max(0, expiresAtMs - Date.now())) },
   { title: 'QUESTION', text: ({ text }) => startOf(text, 120) },
-  { title: 'ANSWERS', text: answers },
+  { title: 'ANSWERS', text: answersText },
 ];
 
 interface JsonOption {
@@ -31,7 +31,7 @@ export async function listQuestions(
     const questions = await pawl.questions.list(options.limit);
     if (options.json === true) print(context, prettyJson({ questions }));
     else if (questions.length > 0) print(context, table(questions, COLUMNS));
-    else say(context, 'nothing is asked');
+    else say(context, 'there are no questions');
   });
 }
 
@@ -53,7 +53,7 @@ async function reply(context: CliContext, id: string, answer: Reply, { json }: J
   });
 }
 
-function answers({ options = [], freeText }: QuestionRecord): string {
+function answersText({ options = [], freeText }: QuestionRecord): string {
   const values = options.map(({ value }) => value);
   return startOf([...values, ...(freeText ? ['any text'] : [])].join(', '), 80);
 }

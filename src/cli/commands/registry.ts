@@ -11,7 +11,7 @@ import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { plural, prettyJson, table } from '../print.ts';
 
-const byMe = () => ({ by: operatorName() });
+const changeOptions = () => ({ by: operatorName() });
 
 /** Declares the tools of a file: one declaration, a list of named ones, or the output of `import-openapi --dry-run --json`. */
 export async function addTools(
@@ -27,7 +27,8 @@ export async function addTools(
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const records: RegistryRecord[] = [];
-    for (const { named, spec } of declared) records.push((await pawl.registry.put(named, spec, byMe())).record);
+    for (const { qualified, spec } of declared)
+      records.push((await pawl.registry.put(qualified, spec, changeOptions())).record);
     show(context, records, options.json);
   });
 }
@@ -39,23 +40,27 @@ function declarationsIn(content: unknown): readonly unknown[] {
 }
 
 /** Checks a declaration. All are checked before the first one is written, so that a file is declared wholly or not at all. */
-function declarationOf(entry: unknown, where: string, name: string | undefined): { named: string; spec: DeclaredTool } {
+function declarationOf(
+  entry: unknown,
+  location: string,
+  name: string | undefined,
+): { qualified: string; spec: DeclaredTool } {
   if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
-    throw usageError(`${where} must be an object, a tool's declaration; got ${JSON.stringify(entry) ?? 'nothing'}.`);
+    throw usageError(`${location} must be an object, a tool's declaration; got ${JSON.stringify(entry) ?? 'nothing'}.`);
   const { name: entryName, namespace, ...spec } = entry as Readonly<Record<string, unknown>>;
   for (const [field, value] of Object.entries({ name: entryName, namespace }))
     if (value !== undefined && typeof value !== 'string')
-      throw usageError(`${where}: ${field} must be text; got ${JSON.stringify(value)}.`);
-  const named =
+      throw usageError(`${location}: ${field} must be text; got ${JSON.stringify(value)}.`);
+  const qualified =
     name ?? (namespace === undefined ? entryName : entryName === undefined ? undefined : `${namespace}.${entryName}`);
-  if (named === undefined) throw usageError(`${where} has no name; add "name", or give --name.`);
-  return { named: named as string, spec: spec as DeclaredTool };
+  if (qualified === undefined) throw usageError(`${location} has no name; add "name", or give --name.`);
+  return { qualified: qualified as string, spec: spec as DeclaredTool };
 }
 
 export async function removeTool(context: CliContext, name: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
-    await pawl.registry.remove(name, byMe());
+    await pawl.registry.remove(name, changeOptions());
     if (options.json === true) print(context, prettyJson({ removed: name }));
     else say(context, `${name} was removed`);
   });
@@ -69,7 +74,7 @@ export async function switchTool(
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
-    const record = await pawl.registry.patch(name, { enabled }, byMe());
+    const record = await pawl.registry.patch(name, { enabled }, changeOptions());
     if (options.json === true) print(context, prettyJson(record));
     else say(context, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
   });
@@ -98,7 +103,7 @@ export async function importOpenApiFile(
     ...rest,
     ...(tag === undefined ? {} : { tags: tag }),
     ...(operation === undefined ? {} : { operations: operation }),
-    secrets: Object.fromEntries(secret.map(secretOf)),
+    secrets: Object.fromEntries(secret.map(parseSecret)),
   });
   for (const { operation: operationName, reason } of imported.skipped)
     say(context, `left out: ${operationName}: ${reason}`);
@@ -124,7 +129,7 @@ export async function importOpenApiFile(
     await requireTrustedKeys(context, pawl);
     const records: RegistryRecord[] = [];
     for (const { name, spec } of imported.tools)
-      records.push((await pawl.registry.put(name, spec, { ...byMe(), imported: true })).record);
+      records.push((await pawl.registry.put(name, spec, { ...changeOptions(), imported: true })).record);
     if (asJson === true) print(context, prettyJson({ tools: records, skipped: imported.skipped, changed }));
     else show(context, records);
     say(context, `${plural(records.length, 'tool')} in the namespace ${imported.namespace}`);
@@ -132,7 +137,7 @@ export async function importOpenApiFile(
 }
 
 /** `SCHEME=env:NAME`, `SCHEME=file:/path` or `SCHEME=exec:/program`. */
-function secretOf(text: string): [string, SecretSource] {
+function parseSecret(text: string): [string, SecretSource] {
   const [, scheme, kind, value] = /^([^=]+)=(env|file|exec):(.+)$/.exec(text) ?? [];
   if (scheme === undefined || value === undefined)
     throw usageError(

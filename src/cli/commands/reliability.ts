@@ -48,7 +48,7 @@ export async function flushCalls(
   }: { call?: string; session?: string; tool?: string; all?: boolean; json?: boolean },
 ): Promise<number> {
   if (all !== true && call === undefined && session === undefined && tool === undefined)
-    throw usageError('Say what to forget: --call ID, --session KEY, --tool NAME, or --all.');
+    throw usageError('Give the calls to remove: --call ID, --session KEY, --tool NAME, or --all.');
   if (all === true && (call !== undefined || session !== undefined || tool !== undefined))
     throw usageError('--all goes without --call, --session and --tool.');
   if (call !== undefined && (session !== undefined || tool !== undefined))
@@ -79,10 +79,10 @@ async function show(context: CliContext, pawl: Pawl, asJson: boolean): Promise<n
   print(context, table(state.tools, COLUMNS));
   const { all, tools } = state.words;
   const switches = Object.entries({ ...(all === undefined ? {} : { 'all tools': all }), ...tools });
-  for (const [about, { enabled, atMs, reason }] of switches)
+  for (const [subject, { enabled, atMs, reason }] of switches)
     say(
       context,
-      `${about}: ${enabled ? 'enabled' : 'disabled'} by an operator at ${moment(atMs)}${reason === undefined ? '' : ` (${reason})`}`,
+      `${subject}: ${enabled ? 'enabled' : 'disabled'} by an operator at ${moment(atMs)}${reason === undefined ? '' : ` (${reason})`}`,
     );
   for (const { kind, tool, count } of state.shadow)
     say(context, `shadow: ${tool} would have been ${kind} ${count} ${count === 1 ? 'time' : 'times'}`);

@@ -1,4 +1,4 @@
-/** `pawl schedules`: lists, shows, writes and changes calls that are made again and again. */
+/** `pawl schedules`: lists, shows, writes and changes schedules. */
 import type { PutSchedule } from '../../producer/schedules/schedule-service.ts';
 import type { OccurrenceView, ScheduleView } from '../../producer/schedules/schedule-view.ts';
 import type { MissedRule, Overlap } from '../../shared/schedules/schedule-rules.ts';
@@ -9,7 +9,7 @@ import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { readParams } from '../params.ts';
 import { type Column, fieldLines, moment, prettyJson, table } from '../print.ts';
 
-const byMe = () => ({ by: operatorName() });
+const changeOptions = () => ({ by: operatorName() });
 
 const COLUMNS: readonly Column<ScheduleView>[] = [
   { title: 'SCHEDULE', text: ({ id }) => id },
@@ -63,7 +63,7 @@ export async function putSchedule(context: CliContext, id: string, options: PutS
     await requireTrustedKeys(context, pawl);
     const interval = every !== undefined && /^\d+$/.test(every) ? Number(every) : every;
     const schedule = defined<PutSchedule>({ ...fields, id, params: parsedParams, every: interval });
-    const view = await pawl.schedules.put(schedule, byMe());
+    const view = await pawl.schedules.put(schedule, changeOptions());
     if (json !== true) say(context, `${id} ${view.revision === 1 ? 'is new' : `was replaced (${view.revision})`}`);
     show(context, view, { json: json === true });
   });
@@ -77,7 +77,7 @@ export async function changeSchedule(
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
-    const view = await pawl.schedules[action](id, { ...byMe(), ...(reason === undefined ? {} : { reason }) });
+    const view = await pawl.schedules[action](id, { ...changeOptions(), ...(reason === undefined ? {} : { reason }) });
     if (json === true) print(context, prettyJson(view));
     else if ('callId' in view) print(context, shownLine(String(view.callId)));
     else
@@ -88,9 +88,9 @@ export async function changeSchedule(
 export async function removeSchedule(context: CliContext, id: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
-    await pawl.schedules.remove(id, byMe());
+    await pawl.schedules.remove(id, changeOptions());
     if (options.json === true) print(context, prettyJson({ removed: id }));
-    else print(context, shownLine(`${id} is removed; calls that it made go on`));
+    else print(context, shownLine(`${id} is removed; its calls continue`));
   });
 }
 
@@ -110,7 +110,7 @@ function show(context: CliContext, view: ScheduleView, { json = false }: { json?
     return;
   }
   const { recent, next, counts, params, last: _, createdAtMs, updatedAtMs, pausedAtMs, ...fields } = view;
-  const described = {
+  const visibleFields = {
     ...fields,
     params: JSON.stringify(params),
     counts: Object.entries(counts)
@@ -121,7 +121,7 @@ function show(context: CliContext, view: ScheduleView, { json = false }: { json?
     created: moment(createdAtMs),
     updated: moment(updatedAtMs),
   };
-  const lines = Object.entries(described).map(([name, value]) => [name, String(value ?? '')] as const);
+  const lines = Object.entries(visibleFields).map(([name, value]) => [name, String(value ?? '')] as const);
   print(context, fieldLines(lines).join('\n'));
   if (recent.length > 0) print(context, `\n${table(recent, EVENT_COLUMNS)}`);
 }

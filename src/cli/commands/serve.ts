@@ -21,7 +21,7 @@ export async function runServe(context: CliContext, options: ServeCommandOptions
     ...(host === undefined ? {} : { httpHost: host }),
   });
   const stopRequested = Promise.withResolvers<void>();
-  const ignore = context.onInterrupt(
+  const stopListening = context.onInterrupt(
     (times) => {
       if (times > 1) context.endNow(EXIT_CODES.failed.code);
       stopRequested.resolve();
@@ -44,6 +44,6 @@ export async function runServe(context: CliContext, options: ServeCommandOptions
     }
     return EXIT_CODES.success.code;
   } finally {
-    ignore();
+    stopListening();
   }
 }

@@ -81,13 +81,13 @@ export async function listSessions(context: CliContext, options: { limit: number
 export async function showSession(context: CliContext, key: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { record } = await pawl.session(key);
-    const described = { ...record, ...(await spentBy(pawl, record)) };
+    const sessionView = { ...record, ...(await spentBy(pawl, record)) };
     const calls = await pawl.calls.list({ sessionKey: key, limit: CALLS_SHOWN });
     if (options.json === true) {
-      print(context, prettyJson({ ...described, calls: calls.map(callSummary) }));
+      print(context, prettyJson({ ...sessionView, calls: calls.map(callSummary) }));
       return;
     }
-    const fields = Object.entries({ ...described, createdAtMs: undefined, opened: moment(record.createdAtMs) });
+    const fields = Object.entries({ ...sessionView, createdAtMs: undefined, opened: moment(record.createdAtMs) });
     const texts = fields.map(
       ([name, value]) => [name, typeof value === 'string' ? value : (JSON.stringify(value) ?? '')] as const,
     );

@@ -27,14 +27,14 @@ export async function listShards(context: CliContext, options: { json?: boolean 
 export async function setShards(
   context: CliContext,
   tierName: string,
-  number: string,
+  count: string,
   options: { json?: boolean },
 ): Promise<number> {
   const tier = TIERS.find((candidate) => candidate === tierName);
   if (tier === undefined)
     throw usageError(`There is no tier ${JSON.stringify(tierName)}; tiers are ${TIERS.join(', ')}.`);
-  const shards = shardCountSchema.safeParse(Number(number));
-  if (!shards.success) throw usageError(`A tier has 1 to ${MAX_SHARDS} shards; got ${JSON.stringify(number)}.`);
+  const shards = shardCountSchema.safeParse(Number(count));
+  if (!shards.success) throw usageError(`A tier has 1 to ${MAX_SHARDS} shards; got ${JSON.stringify(count)}.`);
   return withPawl(context, async (pawl) => {
     await pawl.shards.set(tier, shards.data);
     show(
@@ -42,7 +42,7 @@ export async function setShards(
       (await pawl.shards.list()).filter((shard) => shard.tier === tier),
       options.json ?? false,
     );
-    say(context, 'new sessions are spread so from now on; every other session stays where it is');
+    say(context, 'this applies to new sessions; every other session stays in its shard');
   });
 }
 

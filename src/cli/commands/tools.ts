@@ -18,7 +18,7 @@ const COLUMNS: readonly Column<SwitchedTool>[] = [
   { title: 'DESCRIPTION', text: ({ description }) => firstSentence(description) },
 ];
 
-const HOW_TO_SWITCH_ON = {
+const SWITCH_ON_HINTS = {
   registry: (name: string) => `its calls are refused until 'pawl tools enable ${name}'`,
   configuration: (name: string) => `tools.${name}.enabled is false in pawl.config`,
 } as const;
@@ -52,7 +52,7 @@ export async function showTool(context: CliContext, name: string, options: { jso
     if (matches.length === 0) throw unknownTool(name, tools);
     const [newest] = matches.sort((a, b) => b.workers - a.workers || b.seenAtMs - a.seenAtMs);
     if (newest === undefined) throw unknownTool(name, tools);
-    print(context, options.json === true ? prettyJson(switchedToolView(newest)) : description(newest));
+    print(context, options.json === true ? prettyJson(switchedToolView(newest)) : describeTool(newest));
   });
 }
 
@@ -67,7 +67,7 @@ function unknownTool(name: string, tools: readonly SwitchedTool[]): PawlError {
   return new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}. ${hint}`);
 }
 
-function description(tool: SwitchedTool): string {
+function describeTool(tool: SwitchedTool): string {
   const hints = Object.entries(tool.annotations).filter(([, value]) => value === true);
   return [
     `${qualifiedName(tool)} ${tool.version}`,
@@ -76,7 +76,7 @@ function description(tool: SwitchedTool): string {
     `  effects   ${tool.effects}`,
     `  time      ${tool.timeoutMs} ms for an attempt`,
     `  workers   ${tool.workers}`,
-    ...(tool.off === undefined ? [] : [`  switch    off: ${HOW_TO_SWITCH_ON[tool.off](shortName(tool))}`]),
+    ...(tool.off === undefined ? [] : [`  switch    off: ${SWITCH_ON_HINTS[tool.off](shortName(tool))}`]),
     ...(hints.length === 0 ? [] : [`  hints     ${hints.map(([hint]) => hint).join(', ')}`]),
     'parameters',
     prettyJson(tool.inputSchema),

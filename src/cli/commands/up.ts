@@ -25,8 +25,8 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
   const workers = workerProcesses(context, options, settings);
   const stopRequested = Promise.withResolvers<'asked'>();
   const onInterrupt = (times: number) =>
-    times === 1 ? stopRequested.resolve('asked') : endSoon(context, workers, times);
-  const ignore = context.onInterrupt(onInterrupt, { hangUp: true });
+    times === 1 ? stopRequested.resolve('asked') : endEarly(context, workers, times);
+  const stopListening = context.onInterrupt(onInterrupt, { hangUp: true });
   try {
     // The process is ready when calls are accepted, which is after the workers have published their tools.
     let starting = true;
@@ -60,7 +60,7 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
     }
     return EXIT_CODES.success.code;
   } finally {
-    ignore();
+    stopListening();
   }
 }
 
@@ -79,7 +79,7 @@ function workerProcesses(
 }
 
 /** The second interrupt interrupts the running calls, the third one kills the workers. */
-function endSoon(context: CliContext, workers: WorkerProcesses, times: number): void {
+function endEarly(context: CliContext, workers: WorkerProcesses, times: number): void {
   if (times > 2) {
     workers.kill();
     context.endNow(EXIT_CODES.failed.code);
@@ -94,12 +94,12 @@ function watchTools(context: CliContext, files: readonly string[], workers: Work
     say(context, `${relative(context.cwd, path)} was edited: workers start again with it`);
     workers.reload();
   });
-  const follow = () => {
+  const watchAll = () => {
     for (const path of files) watcher.add(resolve(context.cwd, path));
     for (const { sources } of workers.ready) for (const path of sources) watcher.add(path);
   };
-  workers.onReady = follow;
-  follow();
+  workers.onReady = watchAll;
+  watchAll();
   return watcher;
 }
 

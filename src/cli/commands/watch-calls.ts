@@ -16,34 +16,34 @@ export interface WatchCallsOptions {
   readonly json?: boolean;
 }
 
-const LOOK_EVERY_MS = 500;
+const POLL_MS = 500;
 const CLEAR_BELOW = '\u001b[J';
 const HIDE_CURSOR = '\u001b[?25l';
 const SHOW_CURSOR = '\u001b[?25h';
 
 export async function watchCalls(context: CliContext, options: WatchCallsOptions): Promise<number> {
   const stop = new AbortController();
-  const ignore = context.onInterrupt(() => stop.abort());
+  const stopListening = context.onInterrupt(() => stop.abort());
   const live = context.out.isTTY && options.json !== true;
   try {
     await withPawl(context, async (pawl) => {
       const { limit, session } = options;
       const newest = (limit: number) =>
         pawl.calls.list({ limit, ...(session === undefined ? {} : { sessionKey: session }) });
-      const changes = new Changes(newest, (callId) => pawl.read(callId), limit);
+      const changes = new CallChanges(newest, (callId) => pawl.read(callId), limit);
       let show = live ? liveTable(context) : lines(context, options.json ?? false);
-      let away = false;
-      const look = async () => {
+      let isAway = false;
+      const poll = async () => {
         try {
-          const calls = live ? await newest(limit) : await changes.look();
-          if (away) say(context, 'Redis answers again');
-          away = false;
+          const calls = live ? await newest(limit) : await changes.read();
+          if (isAway) say(context, 'Redis answers again');
+          isAway = false;
           show(calls);
         } catch (error) {
           // The command keeps watching while Redis is away, so that the operator sees the end of an incident.
           if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
-          if (!away) say(context, `${error.message.replace(/\.$/, '')}; looking again and again`);
-          away = true;
+          if (!isAway) say(context, `${error.message.replace(/\.$/, '')}; trying again`);
+          isAway = true;
           // The next table is drawn below this message.
           if (live) show = liveTable(context);
         }
@@ -51,29 +51,29 @@ export async function watchCalls(context: CliContext, options: WatchCallsOptions
       if (live) context.out.write(HIDE_CURSOR);
       else if (options.json !== true) say(context, 'watching; Ctrl-C ends');
       while (!stop.signal.aborted) {
-        await look();
-        await sleep(LOOK_EVERY_MS, undefined, { signal: stop.signal }).catch(() => {});
+        await poll();
+        await sleep(POLL_MS, undefined, { signal: stop.signal }).catch(() => {});
       }
     });
   } finally {
     if (live) context.out.write(SHOW_CURSOR);
-    ignore();
+    stopListening();
   }
   return EXIT_CODES.success.code;
 }
 
 /** Draws each table over the previous one. */
 function liveTable(context: CliContext): (calls: readonly CallRecord[]) => void {
-  let drawn = 0;
+  let drawnLines = 0;
   return (calls) => {
     const { rows = 24, columns = 80 } = context.out;
     const lines = table(calls, CALL_COLUMNS).split('\n');
-    const shown = lines.slice(0, Math.max(1, rows - 2)).map((line) => startOf(line, columns - 1));
+    const visibleLines = lines.slice(0, Math.max(1, rows - 2)).map((line) => startOf(line, columns - 1));
     const running = calls.filter(({ state }) => state === 'inflight').length;
-    shown.push(`${plural(calls.length, 'call')}, ${running} in flight; Ctrl-C ends`);
-    const up = drawn === 0 ? '' : `\u001b[${drawn}A\r`;
-    context.out.write(`${up}${CLEAR_BELOW}${shown.join('\n')}\n`);
-    drawn = shown.length;
+    visibleLines.push(`${plural(calls.length, 'call')}, ${running} in flight; Ctrl-C ends`);
+    const moveUp = drawnLines === 0 ? '' : `\u001b[${drawnLines}A\r`;
+    context.out.write(`${moveUp}${CLEAR_BELOW}${visibleLines.join('\n')}\n`);
+    drawnLines = visibleLines.length;
   };
 }
 
@@ -83,12 +83,12 @@ function lines(context: CliContext, asJson: boolean): (calls: readonly CallRecor
   };
 }
 
-/** So many of the open calls that are no longer among the newest are read each time, in rotation. */
-const FOLLOWED_AT_ONCE = 500;
+/** The limit of open calls outside the newest that are read each time, in rotation. */
+const MAX_POLLED = 500;
 const MAX_NEW = 5_000;
 
-/** Finds the calls that are new or have changed since the last look, however many newer ones there are. */
-export class Changes {
+/** Finds the calls that are new or have changed since the last read, however many newer ones there are. */
+export class CallChanges {
   readonly #newest: (limit: number) => Promise<readonly CallRecord[]>;
   readonly #read: (callId: string) => Promise<CallRecord | undefined>;
   readonly #limit: number;
@@ -106,23 +106,23 @@ export class Changes {
   }
 
   /** The new and changed calls, the oldest first. */
-  async look(): Promise<readonly CallRecord[]> {
+  async read(): Promise<readonly CallRecord[]> {
     const reported = this.#reported ?? new Map<string, CallRecord>();
-    const newest = this.#reported === undefined ? await this.#newest(this.#limit) : await this.#sinceLast(reported);
+    const newest = this.#reported === undefined ? await this.#newest(this.#limit) : await this.#newSince(reported);
     const listed = new Set(newest.map(({ callId }) => callId));
     const unlisted = [...reported.values()].filter(({ callId, state }) => state === 'inflight' && !listed.has(callId));
-    const [looked, waiting] = [unlisted.slice(0, FOLLOWED_AT_ONCE), unlisted.slice(FOLLOWED_AT_ONCE)];
-    const read = await Promise.all(looked.map(({ callId }) => this.#read(callId)));
-    const shown = [...read.filter((call) => call !== undefined), ...newest.toReversed()];
-    this.#reported = new Map([...waiting, ...shown].map((call) => [call.callId, call]));
-    return shown.filter((call) => {
-      const before = reported.get(call.callId);
-      return before === undefined || before.version !== call.version || before.phase !== call.phase;
+    const [polled, deferred] = [unlisted.slice(0, MAX_POLLED), unlisted.slice(MAX_POLLED)];
+    const read = await Promise.all(polled.map(({ callId }) => this.#read(callId)));
+    const current = [...read.filter((call) => call !== undefined), ...newest.toReversed()];
+    this.#reported = new Map([...deferred, ...current].map((call) => [call.callId, call]));
+    return current.filter((call) => {
+      const previous = reported.get(call.callId);
+      return previous === undefined || previous.version !== call.version || previous.phase !== call.phase;
     });
   }
 
   /** The newest calls, back to one that was reported before. */
-  async #sinceLast(reported: ReadonlyMap<string, CallRecord>): Promise<readonly CallRecord[]> {
+  async #newSince(reported: ReadonlyMap<string, CallRecord>): Promise<readonly CallRecord[]> {
     for (let limit = this.#limit; ; limit = Math.min(4 * limit, MAX_NEW)) {
       const calls = await this.#newest(limit);
       const isComplete = calls.length < limit || calls.some(({ callId }) => reported.has(callId));

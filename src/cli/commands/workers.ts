@@ -42,6 +42,6 @@ export async function drainWorker(context: CliContext, id: string, options: { js
     }
     await pawl.workers.drain(id);
     if (options.json === true) print(context, prettyJson({ id, asked: 'drain' }));
-    else print(context, `${id} was asked to take no further calls, and to end when those that it runs have`);
+    else print(context, `${id} was asked to accept no further calls, finish its running ones, and end`);
   });
 }

@@ -35,7 +35,7 @@ export async function checkFleet(redis: Redis, settings: Settings): Promise<read
   const [{ workers, tools }, states, ownAheadMs] = await Promise.all([
     new Catalogue(redis, prefix).read(),
     readTierStates(redis, prefix, shards),
-    aheadOf(redis),
+    readClockAhead(redis),
   ]);
   return [
     signatureFinding(settings, workers),
@@ -94,37 +94,37 @@ export function workersFinding(
     waiting: states[index]?.waiting ?? 0,
   }));
   const message = perTier.map((each) => `${each.tier} ${each.workers}`).join(', ');
-  const without = perTier.filter((each) => each.workers === 0);
-  if (without.length === 0) return { check, state: 'ok', message };
-  const start =
+  const unserved = perTier.filter((each) => each.workers === 0);
+  if (unserved.length === 0) return { check, state: 'ok', message };
+  const startCommand =
     workers.length === 0
       ? `'pawl up' or 'pawl worker'`
-      : `'pawl worker --tiers ${without.map(({ tier }) => tier).join(',')}'`;
-  const fix = `start one with ${start}`;
-  const stuck = without.filter(({ waiting }) => waiting > 0);
-  if (stuck.length === 0)
+      : `'pawl worker --tiers ${unserved.map(({ tier }) => tier).join(',')}'`;
+  const fix = `start one with ${startCommand}`;
+  const blocked = unserved.filter(({ waiting }) => waiting > 0);
+  if (blocked.length === 0)
     return { check, state: 'warn', message: `${message}: calls of a tier without a worker wait`, fix };
-  const waits = stuck.map(({ tier, waiting }) => `${plural(waiting, 'call')} of the tier ${tier}`).join(', ');
-  return { check, state: 'fail', message: `${waits} wait, and no worker serves them (${message})`, fix };
+  const waitTexts = blocked.map(({ tier, waiting }) => `${plural(waiting, 'call')} of the tier ${tier}`).join(', ');
+  return { check, state: 'fail', message: `${waitTexts} wait, and no worker serves them (${message})`, fix };
 }
 
 /** Calls that an operator has to look at. */
 export function callsFindings(states: readonly Pick<ShardState, 'inDoubt' | 'stale'>[]): readonly Finding[] {
   const sum = (name: 'inDoubt' | 'stale') => states.reduce((total, state) => total + state[name], 0);
   const [inDoubt, stale] = [sum('inDoubt'), sum('stale')];
-  const troubles = [
+  const problems = [
     {
       calls: inDoubt,
-      message: `of ${plural(inDoubt, 'call')} it is not known whether the effect happened`,
+      message: `${plural(inDoubt, 'call')} in doubt: the effect may have happened`,
       fix: `'pawl calls ls --state unresolved' lists them; find out, then 'pawl calls resolve'`,
     },
     {
       calls: stale,
-      message: `${plural(stale, 'call')} lost the worker that ran ${stale === 1 ? 'it' : 'them'}, and none has taken over yet`,
-      fix: `'pawl calls ls --state running' lists what runs, 'pawl workers' who is left`,
+      message: `${plural(stale, 'call')} lost the worker that ran ${stale === 1 ? 'it' : 'them'}, and no other has recovered ${stale === 1 ? 'it' : 'them'} yet`,
+      fix: `'pawl calls ls --state running' lists the running calls, 'pawl workers' the running workers`,
     },
   ];
-  return troubles
+  return problems
     .filter(({ calls }) => calls > 0)
     .map(({ message, fix }) => ({ check: 'calls', state: 'warn', message, fix }));
 }
@@ -135,15 +135,15 @@ export function shardsFindings(layout: ShardLayout, configured: Settings['shards
   const message = TIERS.filter((tier) => layout[tier].made > 1)
     .map((tier) => `${tier} ${layout[tier].current}`)
     .join(', ');
-  const other = TIERS.filter(
+  const differing = TIERS.filter(
     (tier) => layout[tier].isSet && (configured[tier] ?? layout[tier].current) !== layout[tier].current,
   );
-  if (other.length > 0)
+  if (differing.length > 0)
     return [
       {
         check,
         state: 'warn',
-        message: `the fleet's layout is not the configured one: ${other.map((tier) => `${tier} has ${layout[tier].current}, not ${configured[tier]}`).join(', ')}`,
+        message: `the fleet's layout is not the configured one: ${differing.map((tier) => `${tier} has ${layout[tier].current}, not ${configured[tier]}`).join(', ')}`,
         fix: `'pawl shards set TIER NUMBER', or correct PAWL_SHARDS`,
       },
     ];
@@ -161,7 +161,7 @@ async function limitFindings(
   const toolNames = new Set(tools.flatMap((tool) => [tool.name, qualifiedName(tool)]));
   const unknown = limited.filter((name) => !toolNames.has(name));
   const published = new Map(tools.map((tool) => [qualifiedName(tool), tool]));
-  const named = [
+  const namedLimits = [
     ...[...published].flatMap(([title, tool]) =>
       toolLimit(tool, toolPolicy(settings, tool).limits).map((limit) => ({ title, limit })),
     ),
@@ -171,8 +171,8 @@ async function limitFindings(
         tenantLimits(settings.tenants, tenant).map((limit) => ({ title: `tenant ${tenant}`, limit })),
       ),
   ];
-  const stand = await Promise.all(
-    named.map(async ({ title, limit }) => {
+  const limitTexts = await Promise.all(
+    namedLimits.map(async ({ title, limit }) => {
       const { running, waiting, waitingToStart } = await limits.standing(limit);
       const limitText =
         limit.concurrency === undefined ? '' : `${running} of ${limit.concurrency} run, ${waiting} wait`;
@@ -182,7 +182,7 @@ async function limitFindings(
     }),
   );
   return [
-    ...(stand.length === 0 ? [] : [{ check, state: 'ok' as const, message: stand.join('; ') }]),
+    ...(limitTexts.length === 0 ? [] : [{ check, state: 'ok' as const, message: limitTexts.join('; ') }]),
     ...unknown.map((name) => ({
       check,
       state: 'warn' as const,
@@ -206,11 +206,11 @@ export function signatureFinding(
     return {
       check,
       state: 'fail',
-      message: `other signing keys than here (${named(ownKeys)}): ${untrusting.map((worker) => `${worker.host} pid ${worker.pid} (${named(worker.signing ?? [])})`).join(', ')}; what one side signs, the other refuses as SIGNATURE_INVALID`,
-      fix: 'give all processes the same PAWL_SIGNING_KEYS, and start those again that had others',
+      message: `other signing keys than here (${keysText(ownKeys)}): ${untrusting.map((worker) => `${worker.host} pid ${worker.pid} (${keysText(worker.signing ?? [])})`).join(', ')}; each side refuses the signatures of the other as SIGNATURE_INVALID`,
+      fix: 'give all processes the same PAWL_SIGNING_KEYS, and restart those that had others',
     };
   if (signingKeys.length > 0)
-    return { check, state: 'ok', message: `calls are signed with PAWL_SIGNING_KEYS (${named(ownKeys)})` };
+    return { check, state: 'ok', message: `calls are signed with PAWL_SIGNING_KEYS (${keysText(ownKeys)})` };
   return {
     check,
     state: 'warn',
@@ -220,7 +220,7 @@ export function signatureFinding(
 }
 
 /** The names of keys, with their fingerprints if two keys have the same name. */
-function named(fingerprints: readonly string[]): string {
+function keysText(fingerprints: readonly string[]): string {
   return fingerprints.length === 0 ? 'none' : fingerprints.join(', ');
 }
 
@@ -229,12 +229,12 @@ export function clockFinding(
   ownAheadMs: number,
 ): Finding {
   const check = 'clocks';
-  const wrong = [
+  const skewed = [
     { name: 'this machine', aheadMs: ownAheadMs },
     ...workers.map(({ host, pid, clockAheadMs = 0 }) => ({ name: `${host} pid ${pid}`, aheadMs: clockAheadMs })),
   ].filter(({ aheadMs }) => Math.abs(aheadMs) > CLOCK_TOLERANCE_MS);
-  if (wrong.length === 0) return { check, state: 'ok', message: 'this machine and the workers agree with Redis' };
-  const clockTexts = wrong.map(({ name, aheadMs }) => {
+  if (skewed.length === 0) return { check, state: 'ok', message: 'this machine and the workers agree with Redis' };
+  const clockTexts = skewed.map(({ name, aheadMs }) => {
     const seconds = (Math.abs(aheadMs) / 1_000).toFixed(1);
     return `${name} is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} Redis`;
   });
@@ -242,14 +242,14 @@ export function clockFinding(
     check,
     state: 'warn',
     message: `${clockTexts.join(', ')}: times in logs and traces are wrong by that much (calls go by Redis' clock)`,
-    fix: 'mend the time service (NTP) of that machine, or of the one that Redis runs on',
+    fix: 'fix the time service (NTP) of that machine, or of the machine of Redis',
   };
 }
 
-async function aheadOf(redis: Redis): Promise<number> {
+async function readClockAhead(redis: Redis): Promise<number> {
   const clock = new FollowedClock();
-  const askedAtMs = clock.monotonic();
+  const requestedAtMs = clock.monotonic();
   const [seconds, microseconds] = await redis.time();
-  clock.learn(Number(seconds) * 1_000 + Number(microseconds) / 1_000, clock.monotonic() - askedAtMs);
+  clock.learn(Number(seconds) * 1_000 + Number(microseconds) / 1_000, clock.monotonic() - requestedAtMs);
   return clock.ownAheadMs;
 }

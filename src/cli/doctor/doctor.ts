@@ -1,4 +1,4 @@
-/** `pawl doctor`: checks whether Pawl can work here, and says how to mend what it cannot use. */
+/** `pawl doctor`: checks whether Pawl can work here, and explains how to fix each problem. */
 import { access, constants, mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
@@ -31,15 +31,15 @@ import type { Finding } from './finding.ts';
 import { checkPackages } from './optional-packages.ts';
 
 const CONNECT_TIMEOUT_MS = 3_000;
-const ASK_TIMEOUT_MS = 1_000;
-const OLDEST_NODE = [22, 22] as const;
+const REQUEST_TIMEOUT_MS = 1_000;
+const MIN_NODE = [22, 22] as const;
 const MARKS: Readonly<Record<Finding['state'], string>> = { ok: 'ok  ', warn: 'note', fail: 'FAIL' };
 
 export async function runDoctor(context: CliContext, options: { json?: boolean }): Promise<number> {
   const findings: Finding[] = [];
-  const add = (...found: readonly Finding[]) => {
-    findings.push(...found);
-    if (options.json !== true) for (const finding of found) print(context, lineOf(finding));
+  const add = (...newFindings: readonly Finding[]) => {
+    findings.push(...newFindings);
+    if (options.json !== true) for (const finding of newFindings) print(context, lineOf(finding));
   };
   add(checkNode(process.versions.node));
   const settings = await checkConfiguration(add);
@@ -65,9 +65,9 @@ function lineOf({ check, state, message, fix }: Finding): string {
 export function checkNode(version: string): Finding {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const check = 'node';
-  if (major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1]))
+  if (major > MIN_NODE[0] || (major === MIN_NODE[0] && minor >= MIN_NODE[1]))
     return { check, state: 'ok', message: `Node ${version} (${process.execPath})` };
-  const message = `Node ${version} is too old: Pawl needs ${OLDEST_NODE.join('.')} or later`;
+  const message = `Node ${version} is too old: Pawl needs ${MIN_NODE.join('.')} or later`;
   return { check, state: 'fail', message, fix: 'install a newer Node: https://nodejs.org' };
 }
 
@@ -132,10 +132,10 @@ async function checkRedis(
     ));
     const server = await inspectServer(redis);
     await checkRights(redis, settings.prefix, true);
-    const found =
+    const source =
       embedded === undefined ? `REDIS_URL=${withoutPassword(url)}` : `embedded, ${lines[0] ?? 'running already'}`;
     const nodes = isClustered(redis) ? `, a cluster with ${plural(serversOf(redis).length, 'master')}` : '';
-    add({ check, state: 'ok', message: `version ${server.version} (${found}${nodes})` });
+    add({ check, state: 'ok', message: `version ${server.version} (${source}${nodes})` });
     const faults = serverFaults(server, baseTools, settings);
     add(evictionFinding(server, faults), persistenceFinding(server, faults, settings));
     add(...(await checkFleet(redis, settings)));
@@ -143,8 +143,8 @@ async function checkRedis(
     await redis.set(new FleetKeys(settings.prefix).trial, '1', 'PX', 1_000);
     return false;
   } catch (error) {
-    const known = startError(error, settings.prefix);
-    const message = known instanceof Error ? known.message : String(known);
+    const translated = startError(error, settings.prefix);
+    const message = translated instanceof Error ? translated.message : String(translated);
     const url = settings.redisUrl;
     add({
       check,
@@ -167,7 +167,7 @@ async function checkRedis(
 }
 
 /** A server with too many clients closes the connection, and its error message may get lost. */
-const CLOSES_AT_ONCE =
+const CLOSED_CONNECTION_FIX =
   'if that Redis has as many clients as maxclients allows, raise it; if it speaks TLS alone, use rediss://';
 
 /** The fix for an error message of Redis, or about it. */
@@ -178,15 +178,15 @@ function fixOf(message: string, prefix: string): string {
     OOM: 'raise maxmemory, or shorten ttl in pawl.config.json',
     MISCONF: 'make room on the disk of Redis, and look into its log',
     READONLY: 'let REDIS_URL name the master',
-    maxclients: CLOSES_AT_ONCE,
-    ECONNRESET: CLOSES_AT_ONCE,
-    EPIPE: CLOSES_AT_ONCE,
+    maxclients: CLOSED_CONNECTION_FIX,
+    ECONNRESET: CLOSED_CONNECTION_FIX,
+    EPIPE: CLOSED_CONNECTION_FIX,
     NOAUTH: 'name the user and the password in REDIS_URL: redis://user:password@host:6379',
     WRONGPASS: 'correct the user and the password in REDIS_URL',
     NOREPLICAS: 'start the replicas of that Redis, or lower min-replicas-to-write',
   };
-  const said = Object.entries(fixes).find(([word]) => message.includes(word));
-  return said?.[1] ?? 'start that Redis, correct REDIS_URL, or unset it to use the embedded one';
+  const matchingFix = Object.entries(fixes).find(([word]) => message.includes(word));
+  return matchingFix?.[1] ?? 'start that Redis, correct REDIS_URL, or unset it to use the embedded one';
 }
 
 function evictionFinding(server: ServerFacts, faults: readonly ServerFault[]): Finding {
@@ -194,13 +194,13 @@ function evictionFinding(server: ServerFacts, faults: readonly ServerFault[]): F
   const fault = faults.find(({ setting }) => setting === 'maxmemory-policy');
   if (fault !== undefined) return { check, state: 'fail', message: fault.message, fix: fault.fix };
   if (server.evictionPolicy !== undefined)
-    return { check, state: 'ok', message: 'Redis forgets nothing by itself (noeviction)' };
+    return { check, state: 'ok', message: 'Redis evicts no records (noeviction)' };
   return {
     check,
     state: 'warn',
     message:
       'Redis does not say whether it evicts records when its memory is full: calls could be forgotten and run twice',
-    fix: 'see to it that maxmemory-policy is noeviction',
+    fix: 'set maxmemory-policy to noeviction',
   };
 }
 
@@ -250,7 +250,7 @@ export async function checkPort(host: string, port: number): Promise<Finding> {
 
 async function isPawl(address: string): Promise<boolean> {
   try {
-    const answer = await fetch(`http://${address}/openapi.json`, { signal: AbortSignal.timeout(ASK_TIMEOUT_MS) });
+    const answer = await fetch(`http://${address}/openapi.json`, { signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) });
     const text = await answer.text();
     return answer.status === 401 ? /"UNAUTHENTICATED"/.test(text) : /"title":\s*"Pawl/i.test(text);
   } catch {

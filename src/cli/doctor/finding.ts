@@ -4,6 +4,6 @@ export interface Finding {
   /** `warn`: usable, but worth knowing. */
   readonly state: 'ok' | 'warn' | 'fail';
   readonly message: string;
-  /** The instruction to mend it. */
+  /** The instruction to fix it. */
   readonly fix?: string;
 }

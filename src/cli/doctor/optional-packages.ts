@@ -7,23 +7,23 @@ import { installCommand, OPTIONAL_FEATURES, type OptionalFeatureName } from '../
 import type { Finding } from './finding.ts';
 
 /** Settings that turn on a feature which cannot do without its packages. */
-const TURNED_ON_BY: Partial<Record<OptionalFeatureName, (settings: Settings) => boolean>> = {
+const ENABLED_BY: Partial<Record<OptionalFeatureName, (settings: Settings) => boolean>> = {
   traces: ({ otlpEndpoint }) => otlpEndpoint !== undefined,
   largeMemory: ({ memory }) => (memory.store ?? (memory.uri === undefined ? 'sqlite' : 'lancedb')) === 'lancedb',
 };
 
-/** Fails where the settings need packages that are missing; packages that nothing needs yet are worth a note. */
+/** Fails where the settings need packages that are missing; other missing packages are a note. */
 export function checkPackages(
   settings: Settings | undefined,
   notInstalled: (packages: readonly string[]) => readonly string[] = packagesNotInstalled,
 ): Finding {
   const check = 'packages';
-  const lacking = Object.entries(OPTIONAL_FEATURES).flatMap(([name, feature]) => {
+  const incomplete = Object.entries(OPTIONAL_FEATURES).flatMap(([name, feature]) => {
     const missing = notInstalled(feature.packages);
-    const isOn = settings !== undefined && TURNED_ON_BY[name as OptionalFeatureName]?.(settings) === true;
+    const isOn = settings !== undefined && ENABLED_BY[name as OptionalFeatureName]?.(settings) === true;
     return missing.length === 0 ? [] : [{ ...feature, missing, isOn }];
   });
-  const needed = lacking.filter(({ isOn }) => isOn);
+  const needed = incomplete.filter(({ isOn }) => isOn);
   if (needed.length > 0)
     return {
       check,
@@ -31,12 +31,12 @@ export function checkPackages(
       message: needed.map(({ what, missing }) => `${what} is set, and needs ${missing.join(', ')}`).join('; '),
       fix: installCommand(needed.flatMap(({ missing }) => missing)),
     };
-  if (lacking.length === 0) return { check, state: 'ok', message: 'all optional packages are installed' };
+  if (incomplete.length === 0) return { check, state: 'ok', message: 'all optional packages are installed' };
   return {
     check,
     state: 'warn',
-    message: `not installed: ${lacking.map(({ what, without, missing }) => `${missing.join(', ')} (${what}; without: ${without})`).join('; ')}`,
-    fix: `install those that you use: ${installCommand(lacking.flatMap(({ missing }) => missing))}`,
+    message: `not installed: ${incomplete.map(({ what, without, missing }) => `${missing.join(', ')} (${what}; without: ${without})`).join('; ')}`,
+    fix: `install those that you use: ${installCommand(incomplete.flatMap(({ missing }) => missing))}`,
   };
 }
 

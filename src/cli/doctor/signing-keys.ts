@@ -11,9 +11,9 @@ import { plural } from '../print.ts';
 export async function requireTrustedKeys(context: CliContext, pawl: Pawl): Promise<void> {
   const { workers, untrusting } = await countUntrusting(pawl);
   if (untrusting === 0) return;
-  const all = untrusting === workers;
-  const subject = all ? 'the workers of this fleet' : `${untrusting} of ${plural(workers, 'worker')}`;
-  const message = `The signing keys here are not those of ${subject}, who would refuse what this command says. Set PAWL_SIGNING_KEYS as they have it; 'pawl doctor' tells the keys apart.`;
-  if (all) throw usageError(message);
+  const isWholeFleet = untrusting === workers;
+  const subject = isWholeFleet ? 'the workers of this fleet' : `${untrusting} of ${plural(workers, 'worker')}`;
+  const message = `The signing keys here are not those of ${subject}, which would refuse this command's record. Set PAWL_SIGNING_KEYS as on the workers; 'pawl doctor' compares the keys.`;
+  if (isWholeFleet) throw usageError(message);
   say(context, message);
 }

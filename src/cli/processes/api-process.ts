@@ -47,9 +47,9 @@ export interface ApiProcessOptions {
 }
 
 const READY_TIMEOUT_MS = 15_000;
-/** The offer of the page ends this long after the process was killed. */
-const PAGE_OFFERED_MS = 60_000;
-const ASK_EVERY_MS = 50;
+/** The page stops being the default channel this long after the process was killed. */
+const PAGE_LEASE_MS = 60_000;
+const POLL_MS = 50;
 
 /** Opens the producer and the server. Throws `CONFIGURATION` for an address that cannot be used, `BACKEND_UNAVAILABLE`. */
 export async function openApiProcess(settings: Settings, options: ApiProcessOptions = {}): Promise<ApiProcess> {
@@ -62,7 +62,7 @@ export async function openApiProcess(settings: Settings, options: ApiProcessOpti
   });
   const fleet = new FleetView(pawl);
   const board = openPawlBoard(pawl, settings, log);
-  const closeInner = async () => {
+  const closeEndpoints = async () => {
     await endpoint?.close();
     await board.close();
   };
@@ -71,7 +71,7 @@ export async function openApiProcess(settings: Settings, options: ApiProcessOpti
     board: board.router,
     version: PAWL_VERSION,
   }).catch(async (error: unknown) => {
-    await closeInner();
+    await closeEndpoints();
     await pawl.close();
     throw error;
   });
@@ -92,7 +92,7 @@ export async function openApiProcess(settings: Settings, options: ApiProcessOpti
   const addresses = addressesOf(server, settings);
   return {
     addresses,
-    ready: () => untilReady(server.url),
+    ready: () => waitUntilReady(server.url),
     describe: () => describeAddresses(addresses),
     stopping: (workerIds) => markStopped(pawl.backend, workerIds),
     drain: () => {
@@ -104,7 +104,7 @@ export async function openApiProcess(settings: Settings, options: ApiProcessOpti
       draining = true;
       await server.close();
       await withdrawPage();
-      await closeInner();
+      await closeEndpoints();
       await audit.close();
       await pawl.close();
     },
@@ -158,30 +158,33 @@ async function openProducer(
   }
 }
 
-async function untilReady(url: string): Promise<void> {
+async function waitUntilReady(url: string): Promise<void> {
   const deadlineMs = performance.now() + READY_TIMEOUT_MS;
-  let last = 'no answer';
+  let lastFailure = 'no answer';
   while (performance.now() < deadlineMs) {
     try {
       const answer = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(READY_TIMEOUT_MS) });
       await answer.body?.cancel();
       if (answer.status === 200) return;
-      last = `status ${answer.status}`;
+      lastFailure = `status ${answer.status}`;
     } catch (error) {
-      last = error instanceof Error ? error.message : String(error);
+      lastFailure = error instanceof Error ? error.message : String(error);
     }
-    await sleep(ASK_EVERY_MS);
+    await sleep(POLL_MS);
   }
-  throw new PawlError('BACKEND_UNAVAILABLE', `The server was not ready within ${READY_TIMEOUT_MS} ms (${last}).`);
+  throw new PawlError(
+    'BACKEND_UNAVAILABLE',
+    `The server was not ready within ${READY_TIMEOUT_MS} ms (${lastFailure}).`,
+  );
 }
 
 /** Makes the operator's page the channel of sessions that name none, until the returned function is called. */
 async function offerPage(pawl: Pawl, log: Logger): Promise<() => Promise<void>> {
   const { sessions } = pawl.backend;
-  const failed = (error: unknown) => log.warn({ error }, 'the operator’s page could not be offered as a channel');
-  const offer = (forMs: number) => sessions.offerChannel('operator', forMs).catch(failed);
-  await offer(PAGE_OFFERED_MS);
-  const timer = setInterval(() => void offer(PAGE_OFFERED_MS), PAGE_OFFERED_MS / 3).unref();
+  const logFailure = (error: unknown) => log.warn({ error }, 'the operator’s page could not be offered as a channel');
+  const offer = (forMs: number) => sessions.offerChannel('operator', forMs).catch(logFailure);
+  await offer(PAGE_LEASE_MS);
+  const timer = setInterval(() => void offer(PAGE_LEASE_MS), PAGE_LEASE_MS / 3).unref();
   return () => {
     clearInterval(timer);
     return offer(0);

@@ -48,21 +48,21 @@ export function openBoard(options: BoardOptions, load: typeof boardLibraries = b
     });
     return boardWith(libraries, options);
   };
-  let opened: Promise<OpenBoard> | undefined = open();
-  opened.catch(() => {});
+  let boardPromise: Promise<OpenBoard> | undefined = open();
+  boardPromise.catch(() => {});
   return {
     router: (request, response, next) => {
-      opened ??= open();
-      opened.then(
+      boardPromise ??= open();
+      boardPromise.then(
         ({ router }) => router(request, response, next),
         (error: unknown) => {
           // Packages that are installed later are found by the next request.
-          opened = undefined;
+          boardPromise = undefined;
           next(error);
         },
       );
     },
-    close: async () => (await opened?.catch(() => undefined))?.close(),
+    close: async () => (await boardPromise?.catch(() => undefined))?.close(),
   };
 }
 
@@ -79,7 +79,7 @@ function boardWith(
 ): OpenBoard {
   const { settings, shards } = options;
   const queues = new Map<string, Queue>();
-  const opened = () =>
+  const openNewQueues = () =>
     shards
       .partitions()
       .map((partition) => new PartitionKeys(settings.prefix, partition))
@@ -92,7 +92,7 @@ function boardWith(
   const adapter = new ExpressAdapter();
   adapter.setBasePath(options.basePath);
   const board = createBullBoard({
-    queues: opened(),
+    queues: openNewQueues(),
     serverAdapter: adapter,
     options: {
       uiConfig: {
@@ -100,11 +100,13 @@ function boardWith(
         hideDocsLink: true,
         sortQueues: false,
       },
-      handlerHooks: { after: (_context, result) => ({ ...result, body: redacted(result.body) as typeof result.body }) },
+      handlerHooks: {
+        after: (_context, result) => ({ ...result, body: redactValue(result.body) as typeof result.body }),
+      },
     },
   });
   const stop = shards.onChange(() => {
-    for (const queue of opened()) board.addQueue(queue);
+    for (const queue of openNewQueues()) board.addQueue(queue);
   });
   // The board's own handler would send the error's message, which may name hosts.
   adapter.setErrorHandler((error) => {
@@ -129,9 +131,13 @@ function boardWith(
 }
 
 function openQueue(keys: PartitionKeys, { settings, redis, redisUrl, log }: BoardOptions): Queue {
-  const about = { url: redisUrl, name: `${settings.prefix}:board:${keys.queue}`, mode: 'fail-fast' } as const;
+  const connectionTarget = {
+    url: redisUrl,
+    name: `${settings.prefix}:board:${keys.queue}`,
+    mode: 'fail-fast',
+  } as const;
   const queue = new Queue(keys.queue, {
-    connection: nodeOptions(about, () => slotOf(redis, keys.calls)?.node) as ConnectionOptions,
+    connection: nodeOptions(connectionTarget, () => slotOf(redis, keys.calls)?.node) as ConnectionOptions,
     prefix: keys.base,
     // A read-only queue must not change the length of the event stream.
     skipMetasUpdate: true,
@@ -153,15 +159,15 @@ function pick(value: unknown, names: readonly string[]): object {
 }
 
 /** A failure's code without its message, which may quote parameters. Stacks are removed. */
-function redacted(value: unknown): unknown {
+function redactValue(value: unknown): unknown {
   if (typeof value === 'string') return redact(value);
-  if (Array.isArray(value)) return value.map(redacted);
+  if (Array.isArray(value)) return value.map(redactValue);
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.entries(value).map(([name, member]) => {
       if (name === 'stacktrace') return [name, []];
       if (name === 'failedReason' || name === 'deferredFailure') return [name, codeOf(member)];
-      return [name, redacted(member)];
+      return [name, redactValue(member)];
     }),
   );
 }

@@ -39,8 +39,8 @@ export async function openProcessEndpoint(
     else response.status(503).set('Retry-After', '1').json({ status: 'not ready', reason: 'starting' });
   });
   // Metrics of the process itself: event loop, memory, processor, descriptors.
-  const ofNode = new Registry();
-  collectDefaultMetrics({ register: ofNode });
+  const nodeMetrics = new Registry();
+  collectDefaultMetrics({ register: nodeMetrics });
   const { promise: listening, resolve, reject } = Promise.withResolvers<void>();
   const binding = watchdog === undefined ? ([metricsPort, metricsHost] as const) : ([0, '127.0.0.1'] as const);
   const server = app.listen(...binding, (error) => (error === undefined ? resolve() : reject(error)));
@@ -64,7 +64,7 @@ export async function openProcessEndpoint(
       mountHealth(app, watched);
       app.get('/metrics', async (_request, response) => {
         const { contentType, text } = await watched.metrics();
-        response.type(contentType).send(text + (await ofNode.metrics()));
+        response.type(contentType).send(text + (await nodeMetrics.metrics()));
       });
       isWatched = true;
     },

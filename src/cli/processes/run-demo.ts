@@ -21,7 +21,9 @@ interface Demo {
 export async function runDemo(context: CliContext, { json = false }: { readonly json?: boolean }): Promise<number> {
   const { out, environment } = context;
   const stop = new AbortController();
-  const ignore = context.onInterrupt((times) => (times === 1 ? stop.abort() : context.endNow(EXIT_CODES.failed.code)));
+  const stopListening = context.onInterrupt((times) =>
+    times === 1 ? stop.abort() : context.endNow(EXIT_CODES.failed.code),
+  );
   const demo: Demo = await import(DEMO.href);
-  return demo.runDemo({ json, out, environment, signal: stop.signal }).finally(ignore);
+  return demo.runDemo({ json, out, environment, signal: stop.signal }).finally(stopListening);
 }

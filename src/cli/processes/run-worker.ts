@@ -11,9 +11,9 @@ import { type CliContext, print, say, usageError, withRedisHint } from '../conte
 import { EXIT_CODES } from '../exit-codes.ts';
 import { jsonLine, plural } from '../print.ts';
 import { openProcessEndpoint, type ProcessEndpoint } from './health-endpoint.ts';
-import { keepCode } from './kept-code.ts';
-import { loadToolFiles, refuseUnknownCode, type ToolFiles, toolsOf } from './tool-files.ts';
-import { silenceOf, startWatchdog } from './watchdog.ts';
+import { protectToolCode } from './protect-tool-code.ts';
+import { forbidUnknownCode, loadToolFiles, type ToolFiles, toolsOf } from './tool-files.ts';
+import { silenceLimits, startWatchdog } from './watchdog.ts';
 
 export interface WorkerCommandOptions {
   readonly tiers?: string;
@@ -37,15 +37,15 @@ export interface WorkerReady {
 }
 
 /** An interrupted tool has 2 s to clean up, and its outcome must still be written. */
-const HURRY_MS = 3_000;
+const INTERRUPT_LIMIT_MS = 3_000;
 
 export async function runWorker(context: CliContext, options: WorkerCommandOptions): Promise<number> {
   const settings = await loadSettings();
   const tiers = options.tiers === undefined ? TIERS : parseTiers(options.tiers);
   if (tiers.length === 0) throw usageError(`--tiers needs at least one of ${TIERS.join(', ')}.`);
   const log = createLogger(settings);
-  const end = watchForTheEnd(context, log, settings.drainMs);
-  const { beatMs } = silenceOf(settings.lockDurationMs);
+  const end = watchForEnd(context, log, settings.drainMs);
+  const { beatMs } = silenceLimits(settings.lockDurationMs);
   // A thread takes time to start, so without an endpoint the watchdog starts while the worker connects.
   let watchdog = settings.metricsPort === undefined ? undefined : startWatchdog(settings.lockDurationMs);
   let beat: NodeJS.Timeout | undefined;
@@ -54,7 +54,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   try {
     const { files, tools } = await loadTools(context, options, settings, tiers);
     endpoint = await openProcessEndpoint(settings, watchdog);
-    // The first call may hold up the process before it is ready.
+    // The first call may block the process before it is ready.
     watchdog ??= startWatchdog(settings.lockDurationMs);
     watchdog.begin();
     context.supervisor?.send({ event: 'beat' });
@@ -100,11 +100,11 @@ async function loadTools(
 ): Promise<{ readonly files: ToolFiles; readonly tools: readonly AnyTool[] }> {
   const files = await loadToolFiles(paths ?? [], context.cwd);
   const fileTools = await toolsOf(files);
-  keepCode(paths ?? [], [...files.sources, ...(files.guessed ?? [])], settings, context.cwd);
+  protectToolCode(paths ?? [], [...files.sources, ...(files.inexactImports ?? [])], settings, context.cwd);
   // In a checkout, Pawl itself lies in the workspace.
   await protectOwnCode(context.cwd);
-  if (paths !== undefined) refuseUnknownCode(settings.workspaceRoot ?? context.cwd);
-  sayWhatIsLeftOut(context, fileTools, tiers);
+  if (paths !== undefined) forbidUnknownCode(settings.workspaceRoot ?? context.cwd);
+  reportSkippedTools(context, fileTools, tiers);
   return { files, tools: [...baseTools, ...fileTools] };
 }
 
@@ -133,7 +133,7 @@ async function start(settings: Settings, options: StartWorkerOptions): Promise<T
   }
 }
 
-function sayWhatIsLeftOut(context: CliContext, tools: readonly AnyTool[], tiers: readonly Tier[]): void {
+function reportSkippedTools(context: CliContext, tools: readonly AnyTool[], tiers: readonly Tier[]): void {
   for (const tool of tools) {
     if (tiers.includes(tool.tier)) continue;
     say(
@@ -148,54 +148,57 @@ function readyLine({ pid, tiers, tools }: WorkerReady): string {
 }
 
 /** Ends the worker on a signal, or when `pawl up` ends. Either may come before the worker has started; it then ends right after. */
-function watchForTheEnd(context: CliContext, log: Logger, drainMs: number) {
+function watchForEnd(context: CliContext, log: Logger, drainMs: number) {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
   let worker: ToolWorker | undefined;
   let drainReason: string | undefined;
-  let late: NodeJS.Timeout | undefined;
+  let graceTimer: NodeJS.Timeout | undefined;
   let interrupted = false;
 
-  const drain = (because: string) => {
+  const drain = (reason: string) => {
     if (drainReason !== undefined) return;
-    drainReason = because;
-    if (worker !== undefined) begin(worker, because);
+    drainReason = reason;
+    if (worker !== undefined) startDrain(worker, reason);
   };
-  const begin = (started: ToolWorker, because: string) => {
-    log.info({ event: 'worker_draining', running: started.running }, `draining: ${because}`);
-    late = setTimeout(() => {
+  const startDrain = (started: ToolWorker, reason: string) => {
+    log.info({ event: 'worker_draining', running: started.running }, `draining: ${reason}`);
+    graceTimer = setTimeout(() => {
       interrupted = true;
       log.warn({ event: 'worker_interrupts', running: started.running }, 'the grace period is over');
     }, drainMs);
     started.close(drainMs).then(() => resolve(interrupted ? EXIT_CODES.failed.code : EXIT_CODES.success.code), reject);
   };
-  const hurry = (started: ToolWorker) => {
+  const interruptCalls = (started: ToolWorker) => {
     interrupted = true;
-    log.warn({ event: 'worker_interrupts', running: started.running }, 'asked twice to end: interrupting what runs');
+    log.warn(
+      { event: 'worker_interrupts', running: started.running },
+      'second request to end: interrupting the running calls',
+    );
     started.interrupt();
-    clearTimeout(late);
-    late = setTimeout(() => context.endNow(EXIT_CODES.failed.code), HURRY_MS);
+    clearTimeout(graceTimer);
+    graceTimer = setTimeout(() => context.endNow(EXIT_CODES.failed.code), INTERRUPT_LIMIT_MS);
   };
-  const hurryOrExit = () => {
-    if (worker !== undefined && drainReason !== undefined && !interrupted) hurry(worker);
+  const interruptOrExit = () => {
+    if (worker !== undefined && drainReason !== undefined && !interrupted) interruptCalls(worker);
     else context.endNow(EXIT_CODES.failed.code);
   };
-  const ignore = context.onInterrupt((times, signal) => (times === 1 ? drain(signal) : hurryOrExit()), {
+  const stopListening = context.onInterrupt((times, signal) => (times === 1 ? drain(signal) : interruptOrExit()), {
     hangUp: true,
   });
   context.supervisor?.onOrder((order) => {
-    if (order === 'hurry') hurryOrExit();
+    if (order === 'hurry') interruptOrExit();
     else drain(order === 'gone' ? 'the process that started this worker is gone' : 'its supervisor ends');
   });
   return {
     code: promise,
     drain,
-    started(starting: ToolWorker) {
-      worker = starting;
-      if (drainReason !== undefined) begin(starting, drainReason);
+    started(startedWorker: ToolWorker) {
+      worker = startedWorker;
+      if (drainReason !== undefined) startDrain(startedWorker, drainReason);
     },
     stop() {
-      clearTimeout(late);
-      ignore();
+      clearTimeout(graceTimer);
+      stopListening();
     },
   };
 }

@@ -11,7 +11,7 @@ export interface StdioConnectionOptions {
   readonly input: NodeJS.ReadStream;
   readonly output: NodeJS.WriteStream;
   /** The connection stays open for this long after the end of the input, so that requests can be answered. */
-  readonly patienceMs: number;
+  readonly answerLimitMs: number;
   readonly onEnd: () => void;
 }
 
@@ -37,7 +37,7 @@ export class StdioConnection extends StdioServerTransport {
 
   override async send(message: Message): Promise<void> {
     await super.send(message);
-    if (!('method' in message)) this.#noteAnswered(message.id);
+    if (!('method' in message)) this.#markAnswered(message.id);
   }
 
   override async close(): Promise<void> {
@@ -49,7 +49,7 @@ export class StdioConnection extends StdioServerTransport {
   override _onstdinclose = (): void => {
     if (this.#inputEnded) return;
     this.#inputEnded = true;
-    this.#stopWaiting = backgroundSchedule(() => void this.close(), this.#options.patienceMs);
+    this.#stopWaiting = backgroundSchedule(() => void this.close(), this.#options.answerLimitMs);
     this.#closeOnceAnswered();
   };
 
@@ -57,10 +57,10 @@ export class StdioConnection extends StdioServerTransport {
     if (!('method' in message)) return;
     // A subscription is answered when it ends.
     if ('id' in message && message.method !== 'subscriptions/listen') this.#unanswered.add(message.id);
-    if (message.method === 'notifications/cancelled') this.#noteAnswered(message.params?.['requestId']);
+    if (message.method === 'notifications/cancelled') this.#markAnswered(message.params?.['requestId']);
   }
 
-  #noteAnswered(id: unknown): void {
+  #markAnswered(id: unknown): void {
     this.#unanswered.delete(id);
     this.#closeOnceAnswered();
   }

@@ -29,16 +29,15 @@ export interface ToolFiles {
   /** The files and their imports, except packages. */
   readonly sources: readonly string[];
   /** The absolute paths of imports that name no exact file. */
-  readonly guessed?: readonly string[];
+  readonly inexactImports?: readonly string[];
 }
 
 /**
- * Loads the files. Throws `CONFIGURATION` for a file that is missing, does not run or exports nothing usable; the message says where
- * and why.
+ * Loads the files. Throws `CONFIGURATION` for a file that is missing, does not run or exports nothing usable.
  */
 export async function loadToolFiles(files: readonly string[], cwd: string): Promise<ToolFiles> {
-  if (files.length === 0) return { tools: [], toolsets: [], hooks: [], sources: [], guessed: [] };
-  const { loaded, guessed } = lendOwnLibraries();
+  if (files.length === 0) return { tools: [], toolsets: [], hooks: [], sources: [], inexactImports: [] };
+  const { loaded, inexactImports } = resolveFromOwnLibraries();
   const exports = new Set<AnyTool | Toolset | Hook>();
   for (const file of files) {
     const path = resolve(cwd, file);
@@ -46,26 +45,26 @@ export async function loadToolFiles(files: readonly string[], cwd: string): Prom
     if (!statSync(path).isFile()) throw usageError(`The tools file ${file} is not a file.`);
     const exported = await importFile(path, file, cwd, loaded);
     const definitions = Object.values(exported).flatMap((value) => [...toolsIn(value), ...hooksIn(value)]);
-    if (definitions.length === 0) throw usageError(noTool(file, exported));
+    if (definitions.length === 0) throw usageError(noToolMessage(file, exported));
     for (const each of definitions) exports.add(each);
   }
-  const all = [...exports];
+  const definitions = [...exports];
   return {
-    tools: all.filter(isTool),
-    toolsets: all.filter(isToolset) as unknown as readonly Toolset<AnyTool>[],
-    hooks: all.filter(isHook),
+    tools: definitions.filter(isTool),
+    toolsets: definitions.filter(isToolset) as unknown as readonly Toolset<AnyTool>[],
+    hooks: definitions.filter(isHook),
     sources: [...new Set(loaded)].map((url) => fileURLToPath(url)).filter((path) => !path.startsWith(OWN_FOLDER)),
-    guessed: [...guessed],
+    inexactImports: [...inexactImports],
   };
 }
 
 /** The tools of the files, those of their toolsets included. Throws `CONFIGURATION`. */
 export async function toolsOf({ tools, toolsets }: ToolFiles): Promise<readonly AnyTool[]> {
   const resolved = await resolveToolsets(toolsets, { published: [] });
-  const stranger = resolved.find((tool) => !isTool(tool));
-  if (stranger !== undefined)
+  const invalid = resolved.find((tool) => !isTool(tool));
+  if (invalid !== undefined)
     throw usageError(
-      `A toolset must find what defineTool({ … }) returns; it found ${startOf(JSON.stringify(stranger), 100)}.`,
+      `A toolset must find what defineTool({ … }) returns; it found ${startOf(JSON.stringify(invalid), 100)}.`,
     );
   return [...tools, ...resolved];
 }
@@ -79,14 +78,14 @@ export async function toolsetsOf({
 }: ToolFiles): Promise<readonly Toolset<PublishedTool>[] | undefined> {
   if (sets.length === 0) return undefined;
   const ownNames = new Set((await resolveToolsets(sets, { published: [] })).map(qualifiedName));
-  const find = sets as unknown as readonly Toolset<PublishedTool>[];
-  const shown = toolset<PublishedTool>('of the tools files', async (request) => {
-    const foundNames = new Set((await resolveToolsets(find, request)).map(qualifiedName));
+  const fileToolsets = sets as unknown as readonly Toolset<PublishedTool>[];
+  const visibleTools = toolset<PublishedTool>('of the tools files', async (request) => {
+    const foundNames = new Set((await resolveToolsets(fileToolsets, request)).map(qualifiedName));
     return request.published.filter(
       (published) => !ownNames.has(qualifiedName(published)) || foundNames.has(qualifiedName(published)),
     );
   });
-  return [shown];
+  return [visibleTools];
 }
 
 function hooksIn(value: unknown): readonly Hook[] {
@@ -103,7 +102,7 @@ function toolsIn(value: unknown, depth = 0): readonly (AnyTool | Toolset)[] {
   return 'tools' in value ? toolsIn(value.tools, depth + 1) : [];
 }
 
-function noTool(file: string, exported: Readonly<Record<string, unknown>>): string {
+function noToolMessage(file: string, exported: Readonly<Record<string, unknown>>): string {
   // An empty file counts as CommonJS, whose `module.exports` begins as {}.
   const isEmpty = (value: unknown) =>
     typeof value === 'object' && value !== null && !isPromise(value) && Object.keys(value).length === 0;
@@ -137,80 +136,84 @@ async function importFile(
  * From now on, files of the workspace that were not protected at the start are not loaded, because a call may have made them. Static
  * imports were found before.
  */
-export function refuseUnknownCode(workspace: string): void {
-  knownIn = realpathSync(workspace);
+export function forbidUnknownCode(workspace: string): void {
+  guardedWorkspace = realpathSync(workspace);
 }
 
-let knownIn: string | undefined;
+let guardedWorkspace: string | undefined;
 
-function refuseUnknown(url: string): void {
-  if (knownIn === undefined || !url.startsWith('file:')) return;
+function checkKnownCode(url: string): void {
+  if (guardedWorkspace === undefined || !url.startsWith('file:')) return;
   const path = fileURLToPath(url);
-  if (liesIn(knownIn, path) && !isProtectedCode(path))
+  if (liesIn(guardedWorkspace, path) && !isProtectedCode(path))
     throw new PawlError(
       'CONFIGURATION',
-      `${path} was not loaded: it lies in the workspace, where calls can write, and nothing told of it when the worker started. Import it with a specifier that is written out, or keep it outside of the workspace.`,
+      `${path} was not loaded: it lies in the workspace, where calls can write, and no static import named it when the worker started. Import it with a literal specifier, or keep it outside of the workspace.`,
     );
 }
 
 const OWN_FOLDER = fileURLToPath(new URL('../..', import.meta.url));
-const OWN_PLACE = import.meta.url;
-const requireHere = createRequire(OWN_PLACE);
+const OWN_MODULE = import.meta.url;
+const requireHere = createRequire(OWN_MODULE);
 /** The codes of `import` and `require` for a missing module. */
 const NOT_FOUND: readonly (string | undefined)[] = ['ERR_MODULE_NOT_FOUND', 'MODULE_NOT_FOUND'];
 
-interface Installed {
+interface LoadedFiles {
   readonly loaded: readonly string[];
-  readonly guessed: ReadonlySet<string>;
+  readonly inexactImports: ReadonlySet<string>;
 }
 
-let installed: Installed | undefined;
+let loadedFiles: LoadedFiles | undefined;
 
 /**
  * From now on, `pawl` resolves to this Pawl in this process: a second copy beside a tools file would throw errors of classes that this
  * one does not know. Other libraries are looked up beside the file, and then beside Pawl.
  */
-function lendOwnLibraries(): Installed {
-  if (installed !== undefined) return installed;
+function resolveFromOwnLibraries(): LoadedFiles {
+  if (loadedFiles !== undefined) return loadedFiles;
   const loaded: string[] = [];
-  const guessed = new Set<string>();
+  const inexactImports = new Set<string>();
   nodeModule.registerHooks({
     resolve(specifier, context, nextResolve) {
       // The lookup comes from `requireHere`.
-      if (context.parentURL === OWN_PLACE) return nextResolve(specifier, context);
+      if (context.parentURL === OWN_MODULE) return nextResolve(specifier, context);
       // `require` resolves beside the requiring file, whatever parent it is given.
-      const own = () =>
+      const resolveFromPawl = () =>
         context.conditions.includes('require')
           ? nextResolve(requireHere.resolve(specifier), context)
-          : nextResolve(specifier, { ...context, parentURL: OWN_PLACE });
-      if (specifier === 'pawl' || specifier.startsWith('pawl/')) return own();
+          : nextResolve(specifier, { ...context, parentURL: OWN_MODULE });
+      if (specifier === 'pawl' || specifier.startsWith('pawl/')) return resolveFromPawl();
       try {
         const resolved = nextResolve(specifier, context);
-        const asked = askedFor(specifier, context.parentURL);
-        if (asked !== undefined && !resolved.url.startsWith('node:') && pathToFileURL(asked).href !== resolved.url)
-          guessed.add(asked);
+        const requestedPath = specifierPath(specifier, context.parentURL);
+        if (
+          requestedPath !== undefined &&
+          !resolved.url.startsWith('node:') &&
+          pathToFileURL(requestedPath).href !== resolved.url
+        )
+          inexactImports.add(requestedPath);
         return resolved;
       } catch (error) {
         if (!isBare(specifier) || !NOT_FOUND.includes((error as NodeJS.ErrnoException).code)) throw error;
         try {
-          return own();
+          return resolveFromPawl();
         } catch {
           throw error;
         }
       }
     },
     load(url, context, nextLoad) {
-      refuseUnknown(url);
+      checkKnownCode(url);
       if (url.startsWith('file:') && !url.includes('/node_modules/')) loaded.push(url);
       return nextLoad(url, context);
     },
   });
-  installed = { loaded, guessed };
-  return installed;
+  loadedFiles = { loaded, inexactImports };
+  return loadedFiles;
 }
 
 /** The path that a specifier names, without resolving it. */
-function askedFor(specifier: string, parentUrl: string | undefined): string | undefined {
+function specifierPath(specifier: string, parentUrl: string | undefined): string | undefined {
   if (isBare(specifier) || parentUrl?.startsWith('file:') !== true || parentUrl.includes('/node_modules/'))
     return undefined;
   try {

@@ -10,8 +10,8 @@ import { isMainThread, parentPort, workerData } from 'node:worker_threads';
 export interface WatchdogData {
   /** The main thread increments the first number whenever its event loop turns. The second number is 1 while it is watched. */
   readonly beats: SharedArrayBuffer;
-  readonly everyMs: number;
-  /** `/healthz` fails after so much silence. */
+  readonly checkEveryMs: number;
+  /** `/healthz` fails after this much silence. */
   readonly stalledAfterMs: number;
   readonly killedAfterMs: number;
 }
@@ -23,7 +23,7 @@ export interface WatchdogListen {
   readonly mainPort: number;
 }
 
-export type WatchdogListens = { readonly port: number } | { readonly error: string };
+export type WatchdogAnswer = { readonly port: number } | { readonly error: string };
 
 /** An import would load the WebSocket of node:http as well, which costs a worker's start 40 ms. */
 const { createServer, request } = process.getBuiltinModule('node:http');
@@ -35,30 +35,30 @@ const ALIVE = JSON.stringify({ status: 'ok' });
 
 if (!isMainThread && parentPort !== null) watch(workerData as WatchdogData);
 
-function watch({ beats, everyMs, stalledAfterMs, killedAfterMs }: WatchdogData): void {
-  const numbers = new Int32Array(beats);
-  let last = 0;
+function watch({ beats, checkEveryMs, stalledAfterMs, killedAfterMs }: WatchdogData): void {
+  const counters = new Int32Array(beats);
+  let previousBeat = 0;
   let silentMs = 0;
   // Silence is counted in checks, so that a sleeping machine or a stopped process does not count as silent.
   setInterval(() => {
-    const beat = Atomics.load(numbers, 0);
-    const isSilent = beat === last && Atomics.load(numbers, 1) === 1;
-    silentMs = isSilent ? silentMs + everyMs : 0;
-    last = beat;
+    const beat = Atomics.load(counters, 0);
+    const isSilent = beat === previousBeat && Atomics.load(counters, 1) === 1;
+    silentMs = isSilent ? silentMs + checkEveryMs : 0;
+    previousBeat = beat;
     if (silentMs >= killedAfterMs) kill(silentMs);
-  }, everyMs);
+  }, checkEveryMs);
   parentPort?.once('message', (listen: WatchdogListen) => {
     const server = createServer((incoming, response) => {
-      const isWatched = Atomics.load(numbers, 1) === 1;
+      const isWatched = Atomics.load(counters, 1) === 1;
       if (silentMs >= stalledAfterMs)
         refuse(response, `a tool has held the event loop for ${Math.round(silentMs / 1_000)} s`);
       else if (isWatched && isLiveness(incoming)) response.setHeader('content-type', 'application/json').end(ALIVE);
-      else skipWorker(incoming, response, listen.mainPort);
+      else forwardRequest(incoming, response, listen.mainPort);
     });
-    server.on('error', ({ message }) => parentPort?.postMessage({ error: message } satisfies WatchdogListens));
+    server.on('error', ({ message }) => parentPort?.postMessage({ error: message } satisfies WatchdogAnswer));
     server.listen(listen.port, listen.host, () => {
       const { port } = server.address() as AddressInfo;
-      parentPort?.postMessage({ port } satisfies WatchdogListens);
+      parentPort?.postMessage({ port } satisfies WatchdogAnswer);
     });
   });
 }
@@ -68,7 +68,7 @@ function isLiveness({ method, url }: IncomingMessage): boolean {
   return (method === 'GET' || method === 'HEAD') && url?.split('?')[0] === '/healthz';
 }
 
-function skipWorker(incoming: IncomingMessage, response: ServerResponse, port: number): void {
+function forwardRequest(incoming: IncomingMessage, response: ServerResponse, port: number): void {
   const { method, url: path, headers } = incoming;
   const outgoing = request({ host: '127.0.0.1', port, method, path, headers, timeout: ANSWER_LIMIT_MS }, (answer) => {
     response.writeHead(answer.statusCode ?? 502, answer.headers);

@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { url as inspectorUrl } from 'node:inspector';
 import { Worker } from 'node:worker_threads';
-import type { WatchdogData, WatchdogListen, WatchdogListens } from './watchdog-thread.ts';
+import type { WatchdogAnswer, WatchdogData, WatchdogListen } from './watchdog-thread.ts';
 
 /** The thread's own file, which this process does not load. */
 const THREAD = new URL(
@@ -13,16 +13,16 @@ const THREAD = new URL(
   import.meta.url,
 );
 
-/** After so many leases without a heartbeat, other workers have recovered all calls of the process. */
+/** After this many leases without a heartbeat, other workers have recovered all calls of the process. */
 const SILENT_LEASES = 2;
 /** A busy machine may delay a process for this long. */
-const SHORTEST_SILENCE_MS = 5_000;
-/** So many heartbeats are expected within a silence that ends the process. */
+const MIN_SILENCE_MS = 5_000;
+/** The number of heartbeats within the silence that ends the process. */
 const BEATS = 10;
 
 /** The silence after which a worker process is killed, and the interval of its heartbeats. */
-export function silenceOf(leaseMs: number): { readonly limitMs: number; readonly beatMs: number } {
-  const limitMs = Math.max(SILENT_LEASES * leaseMs, SHORTEST_SILENCE_MS);
+export function silenceLimits(leaseMs: number): { readonly limitMs: number; readonly beatMs: number } {
+  const limitMs = Math.max(SILENT_LEASES * leaseMs, MIN_SILENCE_MS);
   return { limitMs, beatMs: limitMs / BEATS };
 }
 
@@ -35,23 +35,23 @@ export interface Watchdog {
 }
 
 export function startWatchdog(leaseMs: number): Watchdog {
-  const { limitMs, beatMs } = silenceOf(leaseMs);
+  const { limitMs, beatMs } = silenceLimits(leaseMs);
   const beats = new SharedArrayBuffer(8);
-  const numbers = new Int32Array(beats);
-  const workerData: WatchdogData = { beats, everyMs: beatMs, stalledAfterMs: limitMs / 2, killedAfterMs: limitMs };
+  const counters = new Int32Array(beats);
+  const workerData: WatchdogData = { beats, checkEveryMs: beatMs, stalledAfterMs: limitMs / 2, killedAfterMs: limitMs };
   const thread = new Worker(THREAD, { workerData, name: 'watchdog' });
   thread.unref();
-  const timer = setInterval(() => Atomics.add(numbers, 0, 1), beatMs / 2).unref();
+  const timer = setInterval(() => Atomics.add(counters, 0, 1), beatMs / 2).unref();
   return {
     listen: async (listen) => {
       thread.ref();
       thread.postMessage(listen);
-      const [answer] = (await once(thread, 'message')) as [WatchdogListens];
+      const [answer] = (await once(thread, 'message')) as [WatchdogAnswer];
       thread.unref();
       if ('error' in answer) throw new Error(answer.error);
       return answer.port;
     },
-    begin: () => void Atomics.store(numbers, 1, inspectorUrl() === undefined ? 1 : 0),
+    begin: () => void Atomics.store(counters, 1, inspectorUrl() === undefined ? 1 : 0),
     stop: async () => {
       clearInterval(timer);
       await thread.terminate();

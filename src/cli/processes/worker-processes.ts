@@ -12,16 +12,16 @@ import { type CliContext, type SupervisorOrder, say } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { duration } from '../print.ts';
 import type { WorkerReady } from './run-worker.ts';
-import { silenceOf } from './watchdog.ts';
+import { silenceLimits } from './watchdog.ts';
 
-const FIRST_DELAY_MS = 250;
-const LONGEST_DELAY_MS = 10_000;
+const INITIAL_DELAY_MS = 250;
+const MAX_DELAY_MS = 10_000;
 /** A worker that lived for this long died of a new cause, so it restarts without a delay. */
 const HEALTHY_AFTER_MS = 30_000;
 /** The time beyond the workers' own grace period. */
 const DRAIN_MARGIN_MS = 8_000;
 /** An interrupted worker needs this long to end its running calls. */
-const HURRY_MS = 4_000;
+const INTERRUPT_LIMIT_MS = 4_000;
 
 export interface WorkerProcessesOptions {
   readonly count: number;
@@ -35,7 +35,7 @@ export interface WorkerProcessesOptions {
   readonly metricsPort: number | undefined;
 }
 
-interface Seat {
+interface ManagedWorker {
   readonly number: number;
   readonly child: ChildProcess;
   readonly startedAtMs: number;
@@ -44,15 +44,15 @@ interface Seat {
   silentMs: number | undefined;
 }
 
-type Ended = (seat: Seat, code: number | null, signal: NodeJS.Signals | null) => void;
+type OnEnded = (worker: ManagedWorker, code: number | null, signal: NodeJS.Signals | null) => void;
 
 export class WorkerProcesses {
   readonly #context: CliContext;
   readonly #options: WorkerProcessesOptions;
-  readonly #seats = new Set<Seat>();
+  readonly #workers = new Set<ManagedWorker>();
   readonly #restarts = new Map<NodeJS.Timeout, () => void>();
   /** Workers that were asked to end because their tools changed. */
-  readonly #outdated = new Set<Seat>();
+  readonly #outdated = new Set<ManagedWorker>();
   /** Called whenever a worker has loaded its tools. */
   onReady: () => void = () => {};
   /** Called with the IDs of the workers that are about to be stopped. A worker that does not drain is killed in the end. */
@@ -64,18 +64,18 @@ export class WorkerProcesses {
   constructor(context: CliContext, options: WorkerProcessesOptions) {
     this.#context = context;
     this.#options = options;
-    const { limitMs, beatMs } = silenceOf(options.leaseMs);
+    const { limitMs, beatMs } = silenceLimits(options.leaseMs);
     this.#watch = setInterval(() => this.#killSilent(limitMs, beatMs), beatMs).unref();
   }
 
   /** Silence is counted in checks, so that a pause of this process itself does not count as a worker's silence. */
   #killSilent(limitMs: number, beatMs: number): void {
-    for (const seat of this.#seats) {
-      if (seat.silentMs === undefined) continue;
-      seat.silentMs += beatMs;
-      if (seat.silentMs < limitMs || this.#ending) continue;
-      say(this.#context, `worker ${seat.child.pid} has been silent for ${duration(seat.silentMs)}: it is killed`);
-      seat.child.kill('SIGKILL');
+    for (const worker of this.#workers) {
+      if (worker.silentMs === undefined) continue;
+      worker.silentMs += beatMs;
+      if (worker.silentMs < limitMs || this.#ending) continue;
+      say(this.#context, `worker ${worker.child.pid} has been silent for ${duration(worker.silentMs)}: it is killed`);
+      worker.child.kill('SIGKILL');
     }
   }
 
@@ -84,34 +84,34 @@ export class WorkerProcesses {
    * `CONFIGURATION` or `BACKEND_UNAVAILABLE` then.
    */
   async start(): Promise<void> {
-    await this.#first();
-    const further = Array.from({ length: this.#options.count - 1 }, () => this.#first());
+    await this.#startFirst();
+    const further = Array.from({ length: this.#options.count - 1 }, () => this.#startFirst());
     await Promise.all(further);
   }
 
   get ready(): readonly WorkerReady[] {
-    return [...this.#seats].flatMap(({ ready }) => (ready === undefined ? [] : [ready]));
+    return [...this.#workers].flatMap(({ ready }) => (ready === undefined ? [] : [ready]));
   }
 
   /**
    * Starts a worker, which must become ready. It is replaced when a call ends it before: a call that waited since the last start may hold
    * up or kill each worker that runs it.
    */
-  #first(): Promise<void> {
+  #startFirst(): Promise<void> {
     return new Promise((resolve, reject) => {
-      const open = () => {
+      const launch = () => {
         if (this.#ending) return resolve();
-        this.#open(resolve, (seat, code, signal) => {
+        this.#spawn(resolve, (worker, code, signal) => {
           if (this.#ending) resolve();
-          else if (seat.silentMs !== undefined && signal !== null) this.#replace(seat, code, signal, open);
-          else reject(couldNotStart(code, signal));
+          else if (worker.silentMs !== undefined && signal !== null) this.#replace(worker, code, signal, launch);
+          else reject(startError(code, signal));
         });
       };
-      open();
+      launch();
     });
   }
 
-  #open(onReady: () => void, onFailedStart: Ended): void {
+  #spawn(onReady: () => void, onFailedStart: OnEnded): void {
     const { launcher, environment, cwd } = this.#context;
     const number = this.#freeNumber();
     const child = spawn(process.execPath, [...process.execArgv, launcher, 'worker', ...this.#options.args], {
@@ -121,19 +121,25 @@ export class WorkerProcesses {
       windowsHide: true,
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
-    const seat: Seat = { number, child, startedAtMs: performance.now(), ready: undefined, silentMs: undefined };
-    this.#seats.add(seat);
+    const worker: ManagedWorker = {
+      number,
+      child,
+      startedAtMs: performance.now(),
+      ready: undefined,
+      silentMs: undefined,
+    };
+    this.#workers.add(worker);
     child.on('message', (message) => {
-      seat.silentMs = 0;
-      if (!isReady(message) || seat.ready !== undefined) return;
-      seat.ready = message;
+      worker.silentMs = 0;
+      if (!isReady(message) || worker.ready !== undefined) return;
+      worker.ready = message;
       onReady();
       this.onReady();
     });
     const ended = (code: number | null, signal: NodeJS.Signals | null) => {
-      if (!this.#seats.delete(seat)) return;
-      if (seat.ready === undefined) onFailedStart(seat, code, signal);
-      else this.#replace(seat, code, signal);
+      if (!this.#workers.delete(worker)) return;
+      if (worker.ready === undefined) onFailedStart(worker, code, signal);
+      else this.#replace(worker, code, signal);
     };
     child.on('error', () => ended(null, null));
     child.on('exit', ended);
@@ -141,7 +147,7 @@ export class WorkerProcesses {
 
   /** The lowest free number, so that a replacement has the port of the worker that it replaces. */
   #freeNumber(): number {
-    const usedNumbers = new Set([...this.#seats].map(({ number }) => number));
+    const usedNumbers = new Set([...this.#workers].map(({ number }) => number));
     let number = 0;
     while (usedNumbers.has(number)) number += 1;
     return number;
@@ -157,7 +163,7 @@ export class WorkerProcesses {
   /** Drains each worker and starts another one in its place, which loads the tools again. */
   reload(): void {
     this.#failures = 0;
-    for (const seat of this.#seats) this.#outdated.add(seat);
+    for (const worker of this.#workers) this.#outdated.add(worker);
     this.#send('drain');
     // Workers whose restart was delayed, because the file was broken before, restart now.
     this.#restartNow();
@@ -166,39 +172,44 @@ export class WorkerProcesses {
   #restartNow(): void {
     const restarts = [...this.#restarts];
     this.#restarts.clear();
-    for (const [timer, open] of restarts) {
+    for (const [timer, launch] of restarts) {
       clearTimeout(timer);
-      open();
+      launch();
     }
   }
 
-  #openAgain(): void {
+  #restart(): void {
     if (this.#ending) return;
-    this.#open(
-      () => this.#sayReplaced(),
-      (seat, failedWith, by) => this.#replace(seat, failedWith, by),
+    this.#spawn(
+      () => this.#reportComplete(),
+      (worker, code, signal) => this.#replace(worker, code, signal),
     );
   }
 
-  #replace(seat: Seat, code: number | null, signal: NodeJS.Signals | null, open = () => this.#openAgain()): void {
+  #replace(
+    worker: ManagedWorker,
+    code: number | null,
+    signal: NodeJS.Signals | null,
+    launch = () => this.#restart(),
+  ): void {
     if (this.#ending) return;
-    if (this.#outdated.delete(seat)) {
-      open();
+    if (this.#outdated.delete(worker)) {
+      launch();
       return;
     }
-    if (performance.now() - seat.startedAtMs > HEALTHY_AFTER_MS) this.#failures = 0;
-    const delayMs = Math.min(FIRST_DELAY_MS * 2 ** this.#failures, LONGEST_DELAY_MS);
+    if (performance.now() - worker.startedAtMs > HEALTHY_AFTER_MS) this.#failures = 0;
+    const delayMs = Math.min(INITIAL_DELAY_MS * 2 ** this.#failures, MAX_DELAY_MS);
     this.#failures += 1;
     const ending = signal === null ? `with code ${code}` : `by ${signal}`;
-    say(this.#context, `worker ${seat.child.pid} ended ${ending}; another one starts in ${duration(delayMs)}`);
+    say(this.#context, `worker ${worker.child.pid} ended ${ending}; another one starts in ${duration(delayMs)}`);
     const timer = setTimeout(() => {
       this.#restarts.delete(timer);
-      open();
+      launch();
     }, delayMs);
-    this.#restarts.set(timer, open);
+    this.#restarts.set(timer, launch);
   }
 
-  #sayReplaced(): void {
+  #reportComplete(): void {
     const pids = this.ready.map(({ pid }) => pid).join(', ');
     say(this.#context, `workers are complete again: pids ${pids}`);
   }
@@ -215,18 +226,18 @@ export class WorkerProcesses {
   /** Interrupts the running calls, and kills the workers that do not end then. */
   async hurry(): Promise<void> {
     this.#send('hurry');
-    if (!(await this.#allExited(HURRY_MS))) this.kill();
+    if (!(await this.#allExited(INTERRUPT_LIMIT_MS))) this.kill();
   }
 
   kill(): void {
     this.#ending = true;
     clearInterval(this.#watch);
-    for (const { child } of this.#seats) child.kill('SIGKILL');
+    for (const { child } of this.#workers) child.kill('SIGKILL');
   }
 
   /** Sends over the channel, not by a signal: two quick signals may arrive as one, and a starting process would die of one. */
   #send(order: Exclude<SupervisorOrder, 'gone'>): void {
-    for (const { child } of this.#seats) if (child.connected) child.send(order, () => {});
+    for (const { child } of this.#workers) if (child.connected) child.send(order, () => {});
   }
 
   async #allExited(limitMs: number): Promise<boolean> {
@@ -234,8 +245,8 @@ export class WorkerProcesses {
     const limit = new Promise<false>((resolve) => {
       timer = setTimeout(() => resolve(false), limitMs);
     });
-    const all = Promise.all([...this.#seats].map(({ child }) => ended(child))).then(() => true as const);
-    const exited = await Promise.race([all, limit]);
+    const exits = Promise.all([...this.#workers].map(({ child }) => waitForExit(child))).then(() => true as const);
+    const exited = await Promise.race([exits, limit]);
     clearTimeout(timer);
     return exited;
   }
@@ -247,7 +258,7 @@ export function markStopped({ ledger, shards }: Pawl['backend'], workerIds: read
   for (const id of workerIds) ledger.markStopped(partitions, id).catch(() => {});
 }
 
-function ended(child: ChildProcess): Promise<void> {
+function waitForExit(child: ChildProcess): Promise<void> {
   return new Promise((resolve) => {
     if (child.exitCode !== null || child.signalCode !== null) resolve();
     else child.once('exit', () => resolve());
@@ -259,7 +270,7 @@ function isReady(message: unknown): message is WorkerReady {
 }
 
 /** The error of a worker that did not start; it has written the cause to standard error. */
-function couldNotStart(code: number | null, signal: NodeJS.Signals | null): PawlError {
+function startError(code: number | null, signal: NodeJS.Signals | null): PawlError {
   if (code === EXIT_CODES.redisOutOfReach.code)
     return new PawlError('BACKEND_UNAVAILABLE', 'The workers cannot reach Redis; nothing was started.');
   const ending = signal === null ? `code ${code}` : signal;

@@ -81,8 +81,8 @@ test('C24: pawl approvals remembered lists standing approvals, and forget revoke
   const { stdout } = await place.run(['approvals', 'remembered', 'trip']);
   expect(stdout).toMatch(new RegExp(`${id} +launch +same-parameters`));
   const forgotten = await place.run(['approvals', 'forget', 'trip', id]);
-  expect(forgotten).toMatchObject({ code: 0, stdout: expect.stringContaining('are asked about again') });
-  expect((await place.run(['approvals', 'remembered', 'trip'])).stderr).toContain('nothing is remembered');
+  expect(forgotten).toMatchObject({ code: 0, stdout: expect.stringContaining('need an approval again') });
+  expect((await place.run(['approvals', 'remembered', 'trip'])).stderr).toContain('there are no standing approvals');
   expect(await place.run(['approvals', 'forget', 'trip', id])).toMatchObject({
     code: 2,
     stderr: expect.stringContaining('remembers no approval'),

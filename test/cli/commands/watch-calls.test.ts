@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { Changes } from '../../../src/cli/commands/watch-calls.ts';
+import { CallChanges } from '../../../src/cli/commands/watch-calls.ts';
 import type { CallRecord } from '../../../src/shared/store/calls/call-record.ts';
 
 /** What a fleet knows of its calls, the newest last. */
@@ -16,8 +16,8 @@ function fleet() {
     asked.push(limit);
     return calls.toReversed().slice(0, limit);
   };
-  const changes = new Changes(newest, async (callId) => calls.find((each) => each.callId === callId), 2);
-  const look = async () => (await changes.look()).map(({ callId, state }) => `${callId} ${state}`);
+  const changes = new CallChanges(newest, async (callId) => calls.find((each) => each.callId === callId), 2);
+  const look = async () => (await changes.read()).map(({ callId, state }) => `${callId} ${state}`);
   return { set, look, asked };
 }
 

@@ -17,7 +17,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { keepCode } from '../../../src/cli/processes/kept-code.ts';
+import { protectToolCode } from '../../../src/cli/processes/protect-tool-code.ts';
 import { OWNER_FILES, readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
 import { detectIsolation, openProcesses } from '../../../src/workers/context/processes.ts';
 import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
@@ -359,7 +359,7 @@ describe('a protected name that is a link in the workspace', () => {
     files(root, { ...contents, 'tools.ts': source });
     symlinkSync(target, join(root, link));
     expect((await run(root, 'echo ran')).stdout).toBe('ran\n');
-    keepCode(['tools.ts'], [], {}, root);
+    protectToolCode(['tools.ts'], [], {}, root);
     await expect(run(root, `rm ${link}`)).rejects.toMatchObject({
       code: 'PERMISSION_DENIED',
       message: expect.stringContaining(`the link ${join(root, link)}, which a program could replace`),
@@ -383,7 +383,7 @@ describe('a protected name that is a link in the workspace', () => {
     const root = realpathSync(temporaryFolder());
     files(root, { 'tools.ts': "import 'dep';", 'node_modules/.store/dep/index.js': '' });
     symlinkSync('.store/dep', join(root, 'node_modules/dep'));
-    keepCode(['tools.ts'], [], {}, root);
+    protectToolCode(['tools.ts'], [], {}, root);
     protectCode(join(root, 'node_modules/dep'));
     expect((await run(root, 'rm -f node_modules/dep; echo ran')).stdout).toBe('ran\n');
     expect(readlinkSync(join(root, 'node_modules/dep'))).toBe('.store/dep');
@@ -409,6 +409,6 @@ test('a tools file is not reached through a link that calls can replace', () => 
   symlinkSync('real/tools.ts', join(root, 'tools.ts'));
   symlinkSync('real', join(root, 'linked'));
   for (const file of ['tools.ts', 'linked/tools.ts'])
-    expect(() => keepCode([file], [], {}, root), file).toThrow(/reached through the link/);
-  expect(() => keepCode(['real/tools.ts'], [], {}, root)).not.toThrow();
+    expect(() => protectToolCode([file], [], {}, root), file).toThrow(/reached through the link/);
+  expect(() => protectToolCode(['real/tools.ts'], [], {}, root)).not.toThrow();
 });

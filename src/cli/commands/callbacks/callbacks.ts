@@ -1,4 +1,4 @@
-/** `pawl callbacks`: the ends of calls that are posted to a URL. */
+/** `pawl callbacks`: lists callbacks, sends one again, and prints their secrets. */
 import type { CallbackView } from '../../../producer/callbacks/callback-service.ts';
 import type { CallbackState } from '../../../shared/callbacks/callback-state.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../../context.ts';

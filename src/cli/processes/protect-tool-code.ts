@@ -10,20 +10,20 @@ import { usageError } from '../context.ts';
  * Protects `files` by the paths that the operator named, and `sources` by the paths that were loaded. Throws `CONFIGURATION` for a path
  * through a link that calls could replace, because nothing can be mounted over a link.
  */
-export function keepCode(
+export function protectToolCode(
   files: readonly string[],
   sources: readonly string[],
   { workspaceRoot }: Pick<Settings, 'workspaceRoot'>,
   cwd: string,
 ): void {
-  const named = files.map((file) => resolve(cwd, file));
+  const namedFiles = files.map((file) => resolve(cwd, file));
   const root = realName(resolve(cwd, workspaceRoot ?? '.'));
-  for (const file of named) {
+  for (const file of namedFiles) {
     const link = linksOnPath(file).find((each) => liesIn(root, each));
     if (link !== undefined)
       throw usageError(
-        `The tools file ${file} is reached through the link ${link}, which lies in the workspace and which calls can replace: name the file that it leads to.`,
+        `The tools file ${file} is reached through the link ${link}, which lies in the workspace and which calls can replace: name the target of the link instead.`,
       );
   }
-  for (const name of codeNames([...named, ...sources])) protectCode(name);
+  for (const name of codeNames([...namedFiles, ...sources])) protectCode(name);
 }
