@@ -83,7 +83,7 @@ describe('pawl call', () => {
     for (let calls = 1; last.code === 0 && calls < 30; calls += 1)
       last = await place.run(['call', 'greet', '--params', '{"name":"Loop"}']);
     expect(last).toMatchObject({ code: 1, stderr: expect.stringContaining('LOOP_DETECTED') });
-    expect(last.stderr).toContain('pawl: or name a call that is meant with --key\n');
+    expect(last.stderr).toContain('pawl: or give an intended repetition a --key of its own\n');
     const meant = await place.run(['call', 'greet', '--params', '{"name":"Loop"}', '--key', fresh()]);
     expect(meant).toMatchObject({ code: 0, stdout: 'Hello, Loop!\n' });
   });
@@ -232,7 +232,7 @@ describe('pawl calls, tools and sessions', () => {
     const watch = place.start(['calls', 'watch', '--session', 'patient'], { REDIS_URL: wire.url });
     await watch.line('watching');
     wire.cut();
-    await watch.line('looking again');
+    await watch.line('trying again');
     wire.heal();
     await watch.line('Redis answers again');
     await place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--session', 'patient']);

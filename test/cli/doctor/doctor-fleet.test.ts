@@ -76,7 +76,7 @@ test('calls: calls in doubt and calls of dead workers are reported with the comm
   expect(callsFindings([quiet, busy])).toMatchObject([
     {
       state: 'warn',
-      message: expect.stringContaining('of 2 calls'),
+      message: expect.stringContaining('2 calls in doubt'),
       fix: expect.stringContaining('--state unresolved'),
     },
     { state: 'warn', message: expect.stringContaining('1 call lost'), fix: expect.stringContaining('--state running') },
