@@ -7,9 +7,9 @@
  */
 import type { CompletableCall } from '../producer/completions/completion-service.ts';
 import { partitionFor } from '../shared/calls/call-id.ts';
-import { leftInDoubt, type RecordLife } from '../shared/calls/call-state.ts';
+import { hasAttemptInDoubt, type RecordLifetime } from '../shared/calls/call-state.ts';
 import type { DedupeRecord, DedupeStore } from '../shared/calls/dedupe-store.ts';
-import { type Outcome, outcomeOf } from '../shared/calls/outcome.ts';
+import { decodeOutcome, type Outcome } from '../shared/calls/outcome.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import type { BeginAttempt, BeginResult } from '../shared/store/calls/begin-attempt.ts';
 import { type StoredRequest, withParams } from '../shared/store/calls/call-record.ts';
@@ -208,7 +208,7 @@ export class LocalLedger implements CallLedger {
   }
 
   async settle({ callId, fence, state, outcomeJson, attempts, sample, refill, ...life }: Settle): Promise<WriteAnswer> {
-    const outcome = outcomeOf(
+    const outcome = decodeOutcome(
       typeof outcomeJson === 'string' ? JSON.parse(outcomeJson) : await parsedParts(outcomeJson.parts),
     );
     return this.#locks.run(callId, async () => {
@@ -280,7 +280,7 @@ export class LocalLedger implements CallLedger {
         outcome: call.fence === 0 ? endings.beforeStart : endings.betweenAttempts,
         ttlMs: replayedMs(endings),
       };
-      const { outcome, ttlMs } = (leftInDoubt(call.attempts) ? endings.inDoubt : undefined) ?? regular;
+      const { outcome, ttlMs } = (hasAttemptInDoubt(call.attempts) ? endings.inDoubt : undefined) ?? regular;
       await this.#own.end(call, { state: endings.state, outcome, attempts: call.attempts, ttlMs });
       return { kind: 'cancelled', jobId: callId };
     });
@@ -368,7 +368,7 @@ function callView(record: DedupeRecord, own: OwnCall | undefined, readAtMs: numb
 }
 
 /** The TTL of a record: a store keeps it only until its key is free. */
-function replayedMs({ ttlMs, freeAfterMs = ttlMs }: RecordLife): number {
+function replayedMs({ ttlMs, freeAfterMs = ttlMs }: RecordLifetime): number {
   return freeAfterMs;
 }
 

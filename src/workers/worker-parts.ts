@@ -246,7 +246,7 @@ function composeQueues(
         executor,
         metrics,
         workers: () => heartbeat.workersOf(partition.tier),
-        isOnlyQueue: () => backend.shards.layout[partition.tier].made === 1,
+        isOnlyQueue: () => backend.shards.layout[partition.tier].highest === 1,
         unwanted: (toolName, namespace) => unwanted.outcomeOf(toolName, namespace),
         renew: (attempt) => leases.renew(attempt),
         onError,

@@ -14,7 +14,7 @@ import {
   type Decision,
 } from '../../src/shared/approvals/approval.ts';
 import { ApprovalHooks } from '../../src/shared/approvals/approval-hooks.ts';
-import { recovery } from '../../src/shared/calls/call-state.ts';
+import { decideRecovery } from '../../src/shared/calls/call-state.ts';
 import type { ToolCallEnvelope } from '../../src/shared/calls/envelope.ts';
 import { Hooks } from '../../src/shared/calls/hooks.ts';
 import { resolveSettings } from '../../src/shared/config/resolve-settings.ts';
@@ -340,7 +340,7 @@ class People {
       beganMonotonicMs: this.#time.monotonic(),
     } as unknown as Attempt;
     await this.#step(machine);
-    const plan = recovered ? recovery(tool.effects, call.lost > 2) : { kind: 'run-again' as const };
+    const plan = recovered ? decideRecovery(tool.effects, call.lost > 2) : { kind: 'run-again' as const };
     if (plan.kind === 'stop') return this.#settle(call, fence, 'failed', plan.code);
     if (handsBack === 'before') return this.#handBack(machine, gate, call, begun);
     let allowed: Readonly<Record<string, unknown>>;

@@ -16,8 +16,8 @@ vi.mock('../../src/shared/calls/call-state.ts', async (original) => {
   const real = await original<typeof call>();
   return {
     ...real,
-    recovery: (...args: Parameters<typeof real.recovery>) =>
-      broken.recovery ? { kind: 'run-again' } : real.recovery(...args),
+    recovery: (...args: Parameters<typeof real.decideRecovery>) =>
+      broken.recovery ? { kind: 'run-again' } : real.decideRecovery(...args),
   };
 });
 

@@ -1,6 +1,6 @@
 /** The commands `call` and `calls`. Each loads the module of its work when it runs. */
 import { type Command, Option } from 'commander';
-import { SOUGHT_STATES } from '../../shared/calls/call-state.ts';
+import { SEARCHABLE_STATES } from '../../shared/calls/call-state.ts';
 import {
   type Action,
   command,
@@ -64,7 +64,7 @@ function readingCommands(calls: Command, runs: Action): void {
     .option('--session <key>', 'only calls of one session')
     .option('--tool <name>', 'only calls of tools whose name contains this')
     .addOption(
-      new Option('--state <state>', 'only calls in this state; unresolved: calls in doubt').choices(SOUGHT_STATES),
+      new Option('--state <state>', 'only calls in this state; unresolved: calls in doubt').choices(SEARCHABLE_STATES),
     );
   jsonOption(limitOption(ls)).action(runs(callsModule, 'listCalls'));
   const show = command(calls, 'show', 'show the history of a call', ['pawl calls show r0.…']).argument('<id>');

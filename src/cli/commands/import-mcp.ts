@@ -76,8 +76,8 @@ export async function importServer(request: McpImportRequest): Promise<ImportOut
     connection,
     definitions,
     policy,
-    known: existing,
-    whyInvalid: invalidReason,
+    existing,
+    invalidReason,
   });
   const drifted = plan.drifted && !request.accept;
   const refused = [...plan.refused];

@@ -5,7 +5,7 @@ import { toolPolicyOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluate } from '../../shared/policy/policy.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { taintOf } from '../../shared/policy/taint.ts';
-import { GIVE_A_CHANNEL, OPEN_STATE } from '../../shared/sessions/session.ts';
+import { CHANNEL_ADVICE, OPEN_STATE } from '../../shared/sessions/session.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { shownLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
@@ -72,6 +72,6 @@ async function evaluateCall(
 
 function noChannelHint(session: string | undefined): string {
   return session === undefined
-    ? `that is for a session with a channel: without one no person can be asked, and the call is denied; ${GIVE_A_CHANNEL}`
-    : `no person can be asked: neither this session nor one above it has a channel to a person, so the call is denied; ${GIVE_A_CHANNEL}`;
+    ? `that is for a session with a channel: without one no person can be asked, and the call is denied; ${CHANNEL_ADVICE}`
+    : `no person can be asked: neither this session nor one above it has a channel to a person, so the call is denied; ${CHANNEL_ADVICE}`;
 }

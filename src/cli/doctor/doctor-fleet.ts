@@ -132,7 +132,7 @@ export function callsFindings(states: readonly Pick<ShardState, 'inDoubt' | 'sta
 /** The layout of the shards. A change by an operator overrides the configuration. */
 export function shardsFindings(layout: ShardLayout, configured: Settings['shards']): readonly Finding[] {
   const check = 'shards';
-  const message = TIERS.filter((tier) => layout[tier].made > 1)
+  const message = TIERS.filter((tier) => layout[tier].highest > 1)
     .map((tier) => `${tier} ${layout[tier].current}`)
     .join(', ');
   const differing = TIERS.filter(

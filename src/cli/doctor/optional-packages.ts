@@ -28,14 +28,14 @@ export function checkPackages(
     return {
       check,
       state: 'fail',
-      message: needed.map(({ what, missing }) => `${what} is set, and needs ${missing.join(', ')}`).join('; '),
+      message: needed.map(({ purpose, missing }) => `${purpose} is set, and needs ${missing.join(', ')}`).join('; '),
       fix: installCommand(needed.flatMap(({ missing }) => missing)),
     };
   if (incomplete.length === 0) return { check, state: 'ok', message: 'all optional packages are installed' };
   return {
     check,
     state: 'warn',
-    message: `not installed: ${incomplete.map(({ what, without, missing }) => `${missing.join(', ')} (${what}; without: ${without})`).join('; ')}`,
+    message: `not installed: ${incomplete.map(({ purpose, whenMissing, missing }) => `${missing.join(', ')} (${purpose}; without: ${whenMissing})`).join('; ')}`,
     fix: `install those that you use: ${installCommand(incomplete.flatMap(({ missing }) => missing))}`,
   };
 }

@@ -7,8 +7,8 @@ import {
   retryRequest,
 } from '../../shared/approvals/approval.ts';
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
-import { PLAN_TOOL, planOf, requestOfNode } from '../../shared/approvals/plan-approval.ts';
-import { compensated } from '../../shared/calls/compensation.ts';
+import { PLAN_TOOL, plannedNodeRequest, planOf } from '../../shared/approvals/plan-approval.ts';
+import { compensatedCallId } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -17,7 +17,7 @@ import { denied } from '../../shared/policy/policy.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { taintOf } from '../../shared/policy/taint.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
-import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
+import { CHANNEL_ADVICE, type SessionRecord } from '../../shared/sessions/session.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { ApprovalRecords } from '../../shared/store/ports.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
@@ -130,7 +130,7 @@ function unreachable(
 ): PawlError {
   return denied(
     tool,
-    `${reason}, and neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`,
+    `${reason}, and neither this session nor one above it has a channel to a person: ${CHANNEL_ADVICE}`,
     rule,
   );
 }
@@ -140,7 +140,7 @@ function requestFor(call: CallToApprove, route: ApprovalRoute, createdAtMs: numb
   const { params } = envelope.payload;
   const { justification } = params;
   const paramsDigest = digest(canonicalJson(params));
-  const undoneCallId = compensated(envelope);
+  const undoneCallId = compensatedCallId(envelope);
   return {
     id: approvalId(callId, generation),
     callId,
@@ -177,7 +177,7 @@ function nodeRequest(
   if (node === undefined) return undefined;
   const { namespace, tool: name, version, definition, tier, effects } = node;
   const tool = { name, namespace, version, definition, tier, effects, annotations: {} };
-  return requestOfNode(plan, { callId, tool, params: envelope.payload.params });
+  return plannedNodeRequest(plan, { callId, tool, params: envelope.payload.params });
 }
 
 function toolOf({

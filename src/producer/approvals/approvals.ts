@@ -5,8 +5,8 @@ import {
   type ApprovalRoute,
   type ApprovalState,
   approvedOutcome,
+  buildDecision,
   type Decision,
-  decisionOn,
   deniedOutcome,
   digestOf,
   expiredOutcome,
@@ -269,7 +269,7 @@ export class ApprovalService {
     checkDecision(options);
     const params = options.decision === 'approve' ? await this.#edits.check(request, options.params) : undefined;
     const { decision: verdict, digest: shownDigest, by, reason } = options;
-    const decision = decisionOn(
+    const decision = buildDecision(
       request,
       {
         decision: verdict,

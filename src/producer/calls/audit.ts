@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { AuditEvent, RecordAudit, SubmittedCall } from '../../shared/audit/audit-event.ts';
 import { finishCall } from '../../shared/audit/audit-record.ts';
-import { compensated } from '../../shared/calls/compensation.ts';
+import { compensatedCallId } from '../../shared/calls/compensation.ts';
 import { type DedupeMode, type ToolCallEnvelope, turnOf } from '../../shared/calls/envelope.ts';
 import { costUnitsOf } from '../../shared/limits/budget.ts';
 import { checkMembers } from '../../shared/schema/known-members.ts';
@@ -159,7 +159,7 @@ function submittedCall(envelope: ToolCallEnvelope, tool: ResolvedTool | undefine
     agentId: target.agentId,
     turnId: turnOf(envelope),
     correlationId: target.correlationId,
-    compensates: compensated(envelope),
+    compensates: compensatedCallId(envelope),
     idempotencyKey: payload.idempotencyKey,
     params: payload.params,
     ...(tool === undefined

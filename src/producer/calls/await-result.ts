@@ -1,6 +1,6 @@
 /** The last step of a submission: it waits for the result of a claimed call, or replays the outcome of a finished one. */
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { bringsTaint, envelopeOf } from '../../shared/calls/outcome.ts';
+import { envelopeOf, isTainted } from '../../shared/calls/outcome.ts';
 import type { FinishedCall } from '../../shared/store/calls/finished-call.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
@@ -67,7 +67,7 @@ export class ResultAwaiter {
   ): ToolResultEnvelope | Promise<ToolResultEnvelope> {
     const { taint, onEvent } = this.#deps;
     onEvent({ type: 'ended', envelope, published: tool, result });
-    if (taint === undefined || !bringsTaint(result, tool)) return result;
+    if (taint === undefined || !isTainted(result, tool)) return result;
     return taint(envelope.target.sessionKey, qualifiedName(tool)).then(() => result);
   }
 }

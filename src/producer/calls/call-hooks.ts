@@ -1,6 +1,6 @@
 /** The hooks of a producer around a call: before its submission and after its result. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
-import { compensated } from '../../shared/calls/compensation.ts';
+import { compensatedCallId } from '../../shared/calls/compensation.ts';
 import {
   parseEnvelope,
   type ResultError,
@@ -161,7 +161,7 @@ function applyChanges(
   }: BeforeCallAnswer & { readonly keyFrom?: string },
 ): ToolCallEnvelope {
   // A compensation keeps the parameters of the call that it undoes, which went through the hooks already.
-  const params = compensated(envelope) === undefined ? changedParams : undefined;
+  const params = compensatedCallId(envelope) === undefined ? changedParams : undefined;
   const hinted = Object.keys(hints).length > 0;
   const hasBaggage = Object.keys(carry).length > 0;
   if (params === undefined && idempotencyKey === undefined && !hinted && !hasBaggage) return envelope;

@@ -1,9 +1,9 @@
 /** Cancels a call in any state, and waits for its settlement. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
-import { isHarmless, lifeOfUnstarted, type Settlement } from '../../shared/calls/call-state.ts';
-import { compensated } from '../../shared/calls/compensation.ts';
+import { isHarmless, type Settlement, unstartedLifetime } from '../../shared/calls/call-state.ts';
+import { compensatedCallId } from '../../shared/calls/compensation.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { doubtful, envelopeOf, type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import { envelopeOf, markInDoubt, type Outcome, resultError } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
@@ -72,7 +72,7 @@ export function requestCancellation(
     state: 'cancelled',
     beforeStart: cancelledOutcome(record, 'cancelled-before-start'),
     betweenAttempts: cancelledOutcome(record, 'cancelled'),
-    ...lifeOfUnstarted(ttls, compensated({ control }) !== undefined),
+    ...unstartedLifetime(ttls, compensatedCallId({ control }) !== undefined),
     // A lost attempt may have had its effect, unless its tool has none.
     ...(partitionFor(record.callId).tier === 'read-only' || effectsOf(record) === 'none'
       ? {}
@@ -95,7 +95,7 @@ function cancelledOutcome(record: CallView, settlement: Settlement): Outcome {
     toolName: record.request.envelope.toolName,
     durationMs: record.readAtMs - record.createdAtMs,
     attempts: record.attempts.length,
-    error: settlement === 'unsettled' && !isHarmless(effectsOf(record)) ? doubtful(error) : error,
+    error: settlement === 'unsettled' && !isHarmless(effectsOf(record)) ? markInDoubt(error) : error,
     settlement,
   };
 }

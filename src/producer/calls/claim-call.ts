@@ -4,7 +4,7 @@
  */
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import { partitionFor } from '../../shared/calls/call-id.ts';
-import { startIsPast } from '../../shared/calls/start-time.ts';
+import { startInPast } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { budgetExhausted } from '../../shared/limits/budget.ts';
 import { overloaded } from '../../shared/queues/priority.ts';
@@ -138,11 +138,11 @@ export class CallClaimer {
       return overloaded(partition, admission.priority, answer.inflight);
     }
     if (answer.kind === 'lost') return new PawlError('RESULT_LOST', answer.message);
-    if (answer.kind === 'past') return startIsPast(call.start?.atMs ?? answer.nowMs, answer.nowMs);
+    if (answer.kind === 'past') return startInPast(call.start?.atMs ?? answer.nowMs, answer.nowMs);
     if (answer.kind === 'spent') {
       const { account, unit, spent, leftMs } = answer;
       const requested = unit === 'calls' ? 1 : unit === 'costUnits' ? (admission.spends?.costUnits ?? 1) : 0;
-      return budgetExhausted(account, unit, { spent, asked: requested, leftMs });
+      return budgetExhausted(account, unit, { spent, requested, leftMs });
     }
     const { callId, repetitions, retryAfterMs } = answer;
     this.#deps.onEvent({ type: 'loop', envelope, callId, action: 'refused', repetitions });

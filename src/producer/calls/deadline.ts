@@ -1,7 +1,7 @@
 /** Enforces a call's time limit for its caller: the caller gets an answer in time, in any case. */
-import { lifeOfFailure } from '../../shared/calls/call-state.ts';
+import { failedLifetime } from '../../shared/calls/call-state.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { doubtful, envelopeOf, type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import { envelopeOf, markInDoubt, type Outcome, resultError } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
@@ -84,7 +84,7 @@ async function cancelLate(
     state: 'failed',
     beforeStart: timeoutOutcome,
     betweenAttempts: timeoutOutcome,
-    ...lifeOfFailure(ttlsOf(settings, tool)),
+    ...failedLifetime(ttlsOf(settings, tool)),
     ...inDoubt(settings, tool),
     inboxId,
   });
@@ -134,7 +134,7 @@ function withDoubt(timeoutOutcome: Outcome, tool: ResolvedTool): Outcome {
   const isHarmless = tool.effects !== 'once' && tool.effects !== 'probe';
   return isHarmless || timeoutOutcome.error === undefined
     ? timeoutOutcome
-    : { ...timeoutOutcome, error: doubtful(timeoutOutcome.error) };
+    : { ...timeoutOutcome, error: markInDoubt(timeoutOutcome.error) };
 }
 
 /** If an attempt of a `once` or `probe` call may have had its effect, the outcome is unknown. */

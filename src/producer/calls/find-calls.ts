@@ -1,5 +1,5 @@
 /** Searches calls by their properties: scans the index of each partition from the newest call on, page by page. */
-import { PHASES, type SoughtState } from '../../shared/calls/call-state.ts';
+import { PHASES, type SearchableState } from '../../shared/calls/call-state.ts';
 import { isUnresolved } from '../../shared/calls/outcome.ts';
 import type { CallIndex, CallListOptions } from '../../shared/store/calls/call-index.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -9,7 +9,7 @@ import type { Partition } from '../../shared/store/redis/keys.ts';
 export interface CallFilter {
   /** A part of `namespace.name`. */
   readonly tool?: string | undefined;
-  readonly state?: SoughtState | undefined;
+  readonly state?: SearchableState | undefined;
 }
 
 export interface CallSearch extends CallFilter {

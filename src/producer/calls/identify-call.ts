@@ -23,7 +23,7 @@ export interface IdentifyDeps {
   readonly clock: Clock;
 }
 
-type CallRules = Pick<IdentityRules, 'shard' | 'independent' | 'apart'> & {
+type CallRules = Pick<IdentityRules, 'shard' | 'independent' | 'submissionId'> & {
   readonly needsApproval: boolean;
   readonly isDelayed: boolean;
 };
@@ -50,7 +50,7 @@ export class CallIdentifier {
     const identity =
       modes.dedupe === 'on'
         ? regular
-        : this.#identityOf(envelope, tool, digest, { ...rules, apart: uuidv7(this.#deps.clock) });
+        : this.#identityOf(envelope, tool, digest, { ...rules, submissionId: uuidv7(this.#deps.clock) });
     const admission = this.#admissionOf(call);
     return {
       envelope: admission.envelope,

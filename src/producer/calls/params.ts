@@ -2,8 +2,8 @@
 import { contractInvalid, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
-import { fitted, type Validator } from '../../shared/schema/validator.ts';
-import { whyTooMany } from '../../shared/schema/value-size.ts';
+import { fitToSchema, type Validator } from '../../shared/schema/validator.ts';
+import { sizeFault } from '../../shared/schema/value-size.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
@@ -34,7 +34,7 @@ export function jsonParams(params: unknown): Record<string, unknown> {
       { path: 'payload.params', message: `is ${text.length} characters long; at most ${MAX_PARAMS_BYTES} are allowed` },
     ]);
   // No schema accepts more, and copying so many members would block the event loop.
-  const tooMany = whyTooMany(params);
+  const tooMany = sizeFault(params);
   if (tooMany !== undefined)
     throw new PawlError('INVALID_PARAMS', `The parameters are not valid: the parameters: ${tooMany}.`, {
       issues: [{ path: '', message: tooMany }],
@@ -74,7 +74,7 @@ async function fitParams(
   found: ReturnType<Validator>,
 ): Promise<ToolCallEnvelope> {
   const { params } = envelope.payload;
-  const { value, issues: faults } = await fitted(tool.inputSchema, tool.validate, params, found);
+  const { value, issues: faults } = await fitToSchema(tool.inputSchema, tool.validate, params, found);
   if (faults.length === 0)
     return value === params
       ? envelope

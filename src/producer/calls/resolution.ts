@@ -1,5 +1,5 @@
 /** The outcome that an operator gives a call whose outcome is unknown. */
-import { lifeOfFailure } from '../../shared/calls/call-state.ts';
+import { failedLifetime } from '../../shared/calls/call-state.ts';
 import { type Outcome, resultError } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
@@ -33,6 +33,6 @@ export function resolveAs(
     return ledger.resolve(record.callId, 'done', outcome, ttls.doneMs);
   }
   const error = resultError(failureOf('TOOL_FAILED', 'Resolved by an operator: the effect did not happen.'), 'error');
-  const { ttlMs, freeAfterMs } = lifeOfFailure(ttls);
+  const { ttlMs, freeAfterMs } = failedLifetime(ttls);
   return ledger.resolve(record.callId, 'failed', { ...base, status: 'error', error }, ttlMs, freeAfterMs);
 }

@@ -2,7 +2,7 @@
  * The callers that wait for results. An event delivers a result early. Waiters also read the record after a gap in the events and
  * periodically, so no result depends on an event.
  */
-import { type Outcome, outcomeOf } from '../../shared/calls/outcome.ts';
+import { decodeOutcome, type Outcome } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { InboxEvent, SettledEvent } from '../../shared/store/queues/result-inbox.ts';
@@ -146,7 +146,7 @@ export class Results {
       return;
     }
     if (event.outcome === undefined) this.#fetch(event.callId, event);
-    else this.#settle(event.callId, outcomeOf(event.outcome));
+    else this.#settle(event.callId, decodeOutcome(event.outcome));
   }
 
   #settle(callId: string, outcome: Outcome): void {

@@ -1,6 +1,6 @@
 /** Lists the fleet's circuits, forces them open and resets them. */
 import { type Circuit, CLOSED_CIRCUIT, forcedOpen, reset } from '../../shared/circuits/circuit-breaker.ts';
-import { isOfTarget, toolOfCircuit } from '../../shared/circuits/circuit-key.ts';
+import { hasTarget, toolOfCircuit } from '../../shared/circuits/circuit-key.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger, CircuitRecords } from '../../shared/store/ports.ts';
 import { homePartition, type Partition } from '../../shared/store/redis/keys.ts';
@@ -148,7 +148,7 @@ function isSelected(
   if (select.key !== undefined) return key === select.key;
   if (select.tool === undefined) return action === 'reset';
   // The tool's own circuit holds for all of its targets when it is forced open.
-  if (action === 'force_open' && isOfTarget(key)) return false;
+  if (action === 'force_open' && hasTarget(key)) return false;
   const tool = toolOfCircuit(key);
   const [, tenantId] = key.split('@');
   const isOfTool =

@@ -1,6 +1,6 @@
 /** A producer's copy of the fleet's circuits. Changes are broadcast, so an open circuit refuses a call without a round trip to Redis. */
 import { type Circuit, FORCED_OPEN_RETRY_MS } from '../../shared/circuits/circuit-breaker.ts';
-import { isOfTarget } from '../../shared/circuits/circuit-key.ts';
+import { hasTarget } from '../../shared/circuits/circuit-key.ts';
 import type { CircuitBroadcast } from '../../shared/store/redis/circuit-messages.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Clock } from '../../shared/util/time.ts';
@@ -40,7 +40,7 @@ export class CircuitView {
       { partition, circuit, untilMonotonicMs: this.#clock.monotonic() + retryAfterMs },
     ]);
     // A circuit that is dropped here is still checked by the worker.
-    const oldest = this.#circuits.size > MAX_CIRCUITS ? [...this.#circuits.keys()].find(isOfTarget) : undefined;
+    const oldest = this.#circuits.size > MAX_CIRCUITS ? [...this.#circuits.keys()].find(hasTarget) : undefined;
     if (oldest !== undefined) this.#circuits.delete(oldest);
   }
 

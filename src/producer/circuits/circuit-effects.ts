@@ -3,7 +3,7 @@
  * forces open.
  */
 import { FORCED_BY_CONFIGURATION } from '../../shared/circuits/circuit-breaker.ts';
-import { isCircuitOf } from '../../shared/circuits/circuit-key.ts';
+import { mayUseCircuit } from '../../shared/circuits/circuit-key.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { SwitchCache } from '../../shared/config/switches.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
@@ -60,7 +60,7 @@ function enforcementOf(
   tools: readonly KnownTool[],
   switches: Pick<SwitchCache, 'modes'>,
 ): Enforcement {
-  const users = tools.filter((tool) => tool.tier === partition.tier && isCircuitOf(key, qualifiedName(tool)));
+  const users = tools.filter((tool) => tool.tier === partition.tier && mayUseCircuit(key, qualifiedName(tool)));
   // No worker publishes the tool any more: the effect is that on any tool of its tier.
   const affected = users.length > 0 ? users : [{ namespace: '', name: '', tier: partition.tier }];
   const modes = affected.map((tool) => switches.modes(tool));

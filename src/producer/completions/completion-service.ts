@@ -1,21 +1,21 @@
 /** Completes pending calls: checks the completion of an outside system against the call's tool, and writes the outcome once. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { AttemptRecord } from '../../shared/calls/call-state.ts';
-import { lifeOfFailure } from '../../shared/calls/call-state.ts';
+import { failedLifetime } from '../../shared/calls/call-state.ts';
 import {
-  type CompletedWith,
   type Completion,
   type CompletionResult,
   type CompletionTerms,
-  type ReadCompletion,
-  readCompletion,
+  type ParsedCompletion,
+  parseCompletion,
+  type ReportedOutcome,
 } from '../../shared/calls/completion.ts';
 import { type Outcome, outcomeText, resultError, retriedBy } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { clip, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsOfCall } from '../../shared/errors/redaction.ts';
-import { fitted, validatorOf } from '../../shared/schema/validator.ts';
+import { fitToSchema, validatorOf } from '../../shared/schema/validator.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CompletionEnd, CompletionEntry, CompletionRefusal } from '../../shared/store/completions/completions.ts';
 import { normalizeResult, resultMetadata } from '../../shared/tools/tool-result.ts';
@@ -75,7 +75,7 @@ export class CompletionService {
    */
   async complete(token: string, completion: Completion): Promise<CompletionAnswer> {
     try {
-      const parsed = readCompletion(completion);
+      const parsed = parseCompletion(completion);
       const entry = await this.#deps.records.find(token);
       const answer = await this.#apply(entry, parsed);
       this.#deps.onCompletion(resultOf(parsed));
@@ -86,7 +86,7 @@ export class CompletionService {
     }
   }
 
-  #apply(entry: CompletionEntry, parsed: ReadCompletion): Promise<CompletionAnswer> {
+  #apply(entry: CompletionEntry, parsed: ParsedCompletion): Promise<CompletionAnswer> {
     switch (parsed.kind) {
       case 'end':
         return this.#end(entry, parsed.end);
@@ -99,7 +99,7 @@ export class CompletionService {
 
   async #report(
     entry: CompletionEntry,
-    { progress, total, message }: Extract<ReadCompletion, { kind: 'progress' }>['report'],
+    { progress, total, message }: Extract<ParsedCompletion, { kind: 'progress' }>['report'],
   ): Promise<CompletionAnswer> {
     const event = {
       type: 'progress',
@@ -119,7 +119,7 @@ export class CompletionService {
     return { state: 'pending', ...(answer.expiresAtMs === undefined ? {} : { expiresAtMs: answer.expiresAtMs }) };
   }
 
-  async #end(entry: CompletionEntry, end: CompletedWith): Promise<CompletionAnswer> {
+  async #end(entry: CompletionEntry, end: ReportedOutcome): Promise<CompletionAnswer> {
     const { records, read } = this.#deps;
     const call = await read(entry.callId);
     if (call === undefined) throw refusalError('over');
@@ -146,7 +146,7 @@ export class CompletionService {
     const ttls = ttlsOf(settings, { namespace: envelope.toolNamespace, name: envelope.toolName });
     const { callId, fence, attempts } = call;
     const { error, status, attempts: number, durationMs } = outcome;
-    const life = error === undefined ? { ttlMs: ttls.doneMs } : lifeOfFailure(ttls);
+    const life = error === undefined ? { ttlMs: ttls.doneMs } : failedLifetime(ttls);
     const state = error === undefined ? 'done' : 'failed';
     const value =
       error === undefined
@@ -163,7 +163,7 @@ export class CompletionService {
   async #outcome(
     call: CompletableCall,
     terms: CompletionTerms,
-    end: CompletedWith,
+    end: ReportedOutcome,
   ): Promise<{ readonly outcome: Outcome; readonly text: string | LargeText }> {
     const { envelope } = call.request;
     const { attempts } = call;
@@ -222,7 +222,7 @@ export class CompletionService {
 /** Validates the output; null for an optional field is accepted. Throws `COMPLETION_INVALID`. */
 async function checkedOutput({ outputSchema }: CompletionTerms, output: unknown): Promise<unknown> {
   if (outputSchema === undefined) return output;
-  const { value, issues } = await fitted(outputSchema, validatorOf(outputSchema), output);
+  const { value, issues } = await fitToSchema(outputSchema, validatorOf(outputSchema), output);
   if (issues.length === 0) return value;
   const located = issues.map(({ path, message }) => ({ path: path === '' ? 'output' : `output.${path}`, message }));
   const listed = located.map(({ path, message }) => `${path}: ${message}`).join('; ');
@@ -231,7 +231,7 @@ async function checkedOutput({ outputSchema }: CompletionTerms, output: unknown)
   });
 }
 
-function resultOf(parsed: ReadCompletion): CompletionResult {
+function resultOf(parsed: ParsedCompletion): CompletionResult {
   if (parsed.kind === 'end') return parsed.end.status;
   return parsed.kind === 'progress' ? 'progress' : 'extended';
 }

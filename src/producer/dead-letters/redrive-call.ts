@@ -12,7 +12,7 @@ import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { reserve } from '../../shared/store/limits/budgets.ts';
 import { type RedriveAnswer, redriveCall } from '../../shared/store/redrives/redrive-call.ts';
 import type { RedrivenCall, RedriveOrder } from '../../shared/store/redrives/redrives.ts';
-import { runsCallsOf } from '../../shared/tools/versions.ts';
+import { isCompatibleVersion } from '../../shared/tools/versions.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';
 import type { CallAuthorizer } from '../calls/authorize-call.ts';
 import type { AuthorizedCall, IdentifiedCall } from '../calls/checked-call.ts';
@@ -103,7 +103,7 @@ export class CallRedriver {
     const isSame =
       tool.tier === partitionFor(callId).tier &&
       tool.effects === (request.tool.effects ?? tool.effects) &&
-      runsCallsOf(tool.version, request.tool.version);
+      isCompatibleVersion(tool.version, request.tool.version);
     if (!isSame) throw new PawlError('DEFINITION_CHANGED');
     const circuit = circuits.circuitOf(envelope, tool);
     if (circuits.refusal(tool, circuit) !== undefined) throw new PawlError('CIRCUIT_OPEN');

@@ -16,8 +16,8 @@ import {
   planSchema,
   withToolNames,
 } from '../../shared/groups/plan.ts';
-import { EXPLAINED, zodIssues } from '../../shared/schema/zod-issues.ts';
-import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
+import { WITH_RECEIVED, zodIssues } from '../../shared/schema/zod-issues.ts';
+import { CHANNEL_ADVICE, type SessionRecord } from '../../shared/sessions/session.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
 import type { GroupStore } from '../../shared/store/ports.ts';
@@ -85,9 +85,9 @@ export interface PlanServiceDeps {
 /** The number of calls of a `forEach` that are shown with their outputs. */
 const SHOWN_OUTPUTS = 5;
 
-/** Failures that are none of a single node. */
+/** Failures that concern more than one node. */
 const NOT_OF_A_NODE: ReadonlySet<string> = new Set(['BACKEND_UNAVAILABLE', 'SESSION_CLOSED']);
-const NO_CHANNEL = `neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`;
+const NO_CHANNEL = `neither this session nor one above it has a channel to a person: ${CHANNEL_ADVICE}`;
 
 export class PlanService {
   readonly #deps: PlanServiceDeps;
@@ -273,7 +273,7 @@ export class PlanService {
 type ParsedPlan = z.output<typeof planSchema>;
 
 function parsePlan(plan: unknown): ParsedPlan {
-  const parsed = planSchema.safeParse(withToolNames(plan), EXPLAINED);
+  const parsed = planSchema.safeParse(withToolNames(plan), WITH_RECEIVED);
   if (!parsed.success) throw invalidPlan(zodIssues(parsed.error));
   return parsed.data;
 }

@@ -1,6 +1,6 @@
 /** `session.batch`: builds the envelopes of its calls, and returns the results in their order. */
 import { contractInvalid, type ToolCallEnvelope, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { startingAt, startTimeOf } from '../../shared/calls/start-time.ts';
+import { startTimeOf, withStartTime } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { checkMembers } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
@@ -88,7 +88,7 @@ function entriesOf(session: BatchSession, calls: readonly unknown[]): BatchEntry
         throw contractInvalid([{ path: '', message: `must be { tool, params }; got ${typeof call}` }]);
       const { tool, params = {}, ...options } = call as AnyBatchCall;
       const start = startTimeOf(options, session.now());
-      const envelope = session.envelope(tool, params, startingAt(options, start));
+      const envelope = session.envelope(tool, params, withStartTime(options, start));
       forms.check(envelope, options);
       return { envelope, ...defined({ startAtMs: start?.atMs, callbackUrl: options.callbackUrl }) };
     } catch (error) {

@@ -7,8 +7,8 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { callbackUrlSchema } from '../../shared/callbacks/callback.ts';
-import { ASKABLE } from '../../shared/calls/elicitation.ts';
-import { keyOfHeader, traceparentIn } from '../../shared/calls/envelope.ts';
+import { CLIENT_REQUEST_KINDS } from '../../shared/calls/elicitation.ts';
+import { parseKeyHeader, validTraceparent } from '../../shared/calls/envelope.ts';
 import { type StartOptions, startTimeOf } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -43,7 +43,7 @@ export interface McpClient {
   readonly traceparent: string | undefined;
   readonly start: StartOptions;
   readonly callbackUrl: string | undefined;
-  readonly canAsk: readonly (typeof ASKABLE)[number][];
+  readonly canAsk: readonly (typeof CLIENT_REQUEST_KINDS)[number][];
   /** The client is on this machine, and the server runs without tokens. */
   readonly isLocal: boolean;
   /** The client accepts a task in place of a result. */
@@ -70,10 +70,10 @@ export function clientOf(
     sessionKey: readText(SESSION_META, 'pawl-session') ?? defaultSession,
     idempotencyKey: readKey(meta[KEY_META], ctx.http?.req?.headers.get('idempotency-key') ?? undefined),
     turnId: checkTurn(readText(TURN_META, 'pawl-turn')),
-    traceparent: traceparentIn(readText(TRACE_META, 'traceparent')),
+    traceparent: validTraceparent(readText(TRACE_META, 'traceparent')),
     start: readStart(meta),
     callbackUrl: readCallback(meta),
-    canAsk: ASKABLE.filter((kind) => capabilities[kind] !== undefined),
+    canAsk: CLIENT_REQUEST_KINDS.filter((kind) => capabilities[kind] !== undefined),
     isLocal: caller.id === 'local' || caller.id === 'stdio',
     supportsTasks: envelope !== undefined && capabilities.extensions?.[TASKS_EXTENSION] !== undefined,
   };
@@ -117,7 +117,7 @@ function readCallback({ [CALLBACK_META]: url }: Readonly<Record<string, unknown>
 function readKey(argument: unknown, header: string | undefined): string | undefined {
   if (argument !== undefined && typeof argument !== 'string')
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, `_meta["${KEY_META}"] must be a text.`);
-  const key = argument ?? (header === undefined ? undefined : keyOfHeader(header));
+  const key = argument ?? (header === undefined ? undefined : parseKeyHeader(header));
   return key === '' ? undefined : key;
 }
 

@@ -1,7 +1,7 @@
 /** Submits the call of an MCP request. */
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { idempotencyKeySchema } from '../../shared/calls/envelope.ts';
-import { startingAt, startTimeOf } from '../../shared/calls/start-time.ts';
+import { startTimeOf, withStartTime } from '../../shared/calls/start-time.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
@@ -50,7 +50,7 @@ export async function submitCall(
     ...(client.turnId === undefined ? {} : { turnId: client.turnId }),
     ...(client.traceparent === undefined ? {} : { traceparent: client.traceparent }),
   };
-  return pawl.submit(session.envelope(tool.name, params, startingAt(options, start)), {
+  return pawl.submit(session.envelope(tool.name, params, withStartTime(options, start)), {
     start,
     ...(client.caller.id === 'stdio' ? {} : submitterOf(client.caller)),
     ...(client.callbackUrl === undefined ? {} : { callbackUrl: client.callbackUrl }),

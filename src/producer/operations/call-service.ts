@@ -1,6 +1,6 @@
 /** `pawl.calls`: finds, follows and ends calls, and resolves those whose outcome is unknown. */
 import type { Readable } from 'node:stream';
-import { SOUGHT_STATES } from '../../shared/calls/call-state.ts';
+import { SEARCHABLE_STATES } from '../../shared/calls/call-state.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
 import { envelopeOf, isUnresolved } from '../../shared/calls/outcome.ts';
@@ -65,7 +65,7 @@ export class CallService {
   ): Promise<CallRecord[]> {
     checkMembers('options', options, ['tool', 'state', 'sessionKey', 'limit']);
     const { state } = options;
-    if (state !== undefined && !SOUGHT_STATES.includes(state)) throw unknownState(state);
+    if (state !== undefined && !SEARCHABLE_STATES.includes(state)) throw unknownState(state);
     const { ledger, shards } = this.#deps.backend;
     const search = { ...options, limit: options.limit ?? 50, isVisible: () => true };
     const { records } = await findCalls(shards.partitions(), ledger, search);
@@ -218,7 +218,7 @@ export class CallService {
 }
 
 function unknownState(state: unknown): PawlError {
-  const message = `must be one of ${SOUGHT_STATES.join(', ')}; got ${quoteValue(state)}`;
+  const message = `must be one of ${SEARCHABLE_STATES.join(', ')}; got ${quoteValue(state)}`;
   return new PawlError('CONTRACT_INVALID', `The state ${message}.`, { issues: [{ path: 'state', message }] });
 }
 

@@ -4,7 +4,7 @@
  */
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { durable } from '../../shared/config/durability.ts';
+import { isDurable } from '../../shared/config/durability.ts';
 import { scopeOf, ttlsOf } from '../../shared/config/tool-settings.ts';
 import { neededWorkers } from '../../shared/queues/scaling.ts';
 import type { Backend } from '../../shared/store/backend.ts';
@@ -147,7 +147,7 @@ export class FleetView {
   async #isDurable(): Promise<boolean> {
     const cached = this.#durable;
     if (cached !== undefined && performance.now() - cached.atMs < INSPECT_EVERY_MS) return cached.value;
-    const value = durable(await inspectServer(this.#source.backend.redis));
+    const value = isDurable(await inspectServer(this.#source.backend.redis));
     this.#durable = { value, atMs: performance.now() };
     return value;
   }

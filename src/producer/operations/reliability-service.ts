@@ -42,7 +42,7 @@ export class ReliabilityService {
     const [{ tools }, shadow] = await Promise.all([catalogue.all(), records.shadows(), this.catchUp()]);
     return {
       enabled: switches.enabled,
-      words: switches.words,
+      words: switches.switches,
       tools: tools.map((tool) => ({ tool: qualifiedName(tool), modes: switches.modes(tool) })),
       shadow,
     };

@@ -14,11 +14,11 @@ import { FAILURES } from '../../shared/errors/failure-codes.ts';
 import {
   dueAt,
   finished,
-  mayStartAgain,
+  mayRetryStart,
   nextStep,
   type OccurrenceCounts,
   type OccurrenceEvent,
-  stopped,
+  skipWaiting,
 } from '../../shared/schedules/progress.ts';
 import { occurrenceKey, type ScheduleRecord } from '../../shared/schedules/schedule.ts';
 import type { Backend } from '../../shared/store/backend.ts';
@@ -161,7 +161,7 @@ export class ScheduleRunner {
     const started = await startOccurrence(this.#deps, record, occurrenceKey(record.id, atMs), atMs);
     const isRetried = started.kind === 'refused' && isTransient(started.error);
     // The occurrence is tried again when the lease ends.
-    if (isRetried && mayStartAgain(record, starting, this.#deps.clock.now())) return;
+    if (isRetried && mayRetryStart(record, starting, this.#deps.clock.now())) return;
     await this.#finish(record, eventOf(atMs, started));
     if (started.kind === 'refused') {
       const { code } = started.error;
@@ -234,7 +234,7 @@ export class ScheduleRunner {
         current !== undefined && current.record.paused === undefined && current.record.sessionKey === record.sessionKey;
       if (current === undefined || !hasPaused) return undefined;
       const paused = { ...current.record, paused: { atMs: clock.now(), by, reason, itself: true as const } };
-      const progress = { ...stopped(current.progress, reason), change: current.progress.change + 1 };
+      const progress = { ...skipWaiting(current.progress, reason), change: current.progress.change + 1 };
       return { record: paused, progress, dueAtMs: dueAt(paused, progress, clock.now()) };
     });
     if (!hasPaused) return;

@@ -6,7 +6,7 @@ import {
   newProgress,
   resumed,
   type ScheduleProgress,
-  stopped,
+  skipWaiting,
   upcomingTimes,
   withEvent,
 } from '../../shared/schedules/progress.ts';
@@ -126,7 +126,7 @@ export class ScheduleService {
     return this.#change(id, 'paused', options, ({ record, progress }, nowMs) => {
       if (record.paused !== undefined && record.paused.itself !== true) return undefined;
       const paused = { atMs: nowMs, by, ...(reason === undefined ? {} : { reason }) };
-      return { record: { ...record, paused }, progress: stopped(progress, 'the schedule was paused') };
+      return { record: { ...record, paused }, progress: skipWaiting(progress, 'the schedule was paused') };
     });
   }
 

@@ -1,11 +1,11 @@
 /** The producer's session cache: a bounded number of records, which broadcasts keep up to date. */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import {
+  mergeTaint,
   OPEN_STATE,
   requireUsable,
   type SessionRecord,
   sessionClosed,
-  withTaintsOf,
 } from '../../shared/sessions/session.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { SessionCache } from '../../shared/store/sessions/session-cache.ts';
@@ -60,7 +60,7 @@ export class ProducerSessions extends SessionCache {
     const { shards: _, ...record } =
       lost === undefined
         ? await this.#mainSession(target)
-        : withTaintsOf({ ...lost, state: cached?.state ?? lost.state }, cached);
+        : mergeTaint({ ...lost, state: cached?.state ?? lost.state }, cached);
     const opened = await this.#deps.sessions.create(record);
     if (opened === undefined) return this.#findOrOpen(envelope, original);
     this.remember(opened);

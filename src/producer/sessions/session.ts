@@ -4,7 +4,7 @@ import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
-import { type StartTime, startingAt, startTimeOf } from '../../shared/calls/start-time.ts';
+import { type StartTime, startTimeOf, withStartTime } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { NewPlan } from '../../shared/groups/plan.ts';
 import { type DecodedCall, decodeCall, type ProviderCall } from '../../shared/model-tools/decode.ts';
@@ -188,7 +188,7 @@ export class Session {
     let start: StartTime | undefined;
     try {
       start = startTimeOf(options, this.#clock.now());
-      envelope = this.envelope(tool, params, startingAt(options, start));
+      envelope = this.envelope(tool, params, withStartTime(options, start));
       this.#forms.check(envelope, options);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;

@@ -10,7 +10,7 @@ import {
   type PutSkill,
   type SkillRecord,
   skillFileParts,
-  skillOfFile,
+  skillFromFile,
   skillRecord,
   triggeredBy,
 } from '../../shared/sessions/skill.ts';
@@ -150,5 +150,5 @@ async function skillFile(file: string): Promise<SkillRecord | undefined> {
     const [first = ''] = (error instanceof Error ? error.message : String(error)).split('\n');
     throw invalidSkillFile(file, `its front matter is not YAML: ${first}`);
   }
-  return skillOfFile(fields, instructions, { source: file, updatedAtMs: Math.round(info.mtimeMs) });
+  return skillFromFile(fields, instructions, { source: file, updatedAtMs: Math.round(info.mtimeMs) });
 }

@@ -8,7 +8,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { ownName } from '../../shared/model-tools/names.ts';
 import type { ToolPolicyRecord } from '../../shared/policy/policy-file.ts';
 import { nearest } from '../../shared/schema/schema-issues.ts';
-import { compiledWhenUsed, type Validator } from '../../shared/schema/validator.ts';
+import { lazyValidator, type Validator } from '../../shared/schema/validator.ts';
 import { declaredToolAsPublished, workersFor } from '../../shared/store/connectors/declared-offer.ts';
 import { DeclaredToolCopy, type DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';
 import {
@@ -79,7 +79,7 @@ export class ToolCatalogue {
     const validators = new Map<string, Validator>();
     // The newest version that a living worker runs comes last and wins.
     for (const published of [...content.tools].sort(byPreference)) {
-      const validate = this.#validators.get(published.definition) ?? compiledWhenUsed(published.inputSchema);
+      const validate = this.#validators.get(published.definition) ?? lazyValidator(published.inputSchema);
       validators.set(published.definition, validate);
       const unconfined = content.workers.some(
         (worker) => worker.unconfined?.includes(publishedToolId(published)) === true,
@@ -120,8 +120,7 @@ export class ToolCatalogue {
       return;
     }
     const declared = this.#declared.get(tool);
-    const validate =
-      declared?.definition === record.definition ? declared.validate : compiledWhenUsed(record.inputSchema);
+    const validate = declared?.definition === record.definition ? declared.validate : lazyValidator(record.inputSchema);
     this.#declared.set(tool, { ...declaredToolAsPublished(record), workers: 0, validate, spec: record });
   }
 

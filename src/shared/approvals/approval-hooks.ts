@@ -1,9 +1,7 @@
 /** Runs `onApproval` hooks: once for each transition of an approval, in the process that makes it. */
 import type { ApprovalEvent } from '../calls/hook-events.ts';
 import type { Hooks } from '../calls/hooks.ts';
-import type { ApprovalRequest, ApprovalState, Decision } from './approval.ts';
-
-type Ended = Exclude<ApprovalState, 'pending'>;
+import type { ApprovalEnd, ApprovalRequest, Decision } from './approval.ts';
 
 export class ApprovalHooks {
   readonly #hooks: Hooks;
@@ -20,32 +18,32 @@ export class ApprovalHooks {
 
   /** Runs before a person is asked. Throws `PERMISSION_DENIED` when a hook denies, `HOOK_FAILED` when a guarding hook fails. */
   async requested(request: ApprovalRequest, requestId: string): Promise<void> {
-    if (this.hasHooks) await this.#hooks.onApproval({ ...eventOf(request, requestId), state: 'requested' });
+    if (this.hasHooks) await this.#hooks.onApproval({ ...approvalEvent(request, requestId), state: 'requested' });
   }
 
   /** Runs after the approval has ended; no hook can change that. */
   async ended(
     { request, preview }: { readonly request: ApprovalRequest; readonly preview?: ApprovalEvent['preview'] },
-    state: Ended,
+    state: ApprovalEnd,
     decision?: Decision,
   ): Promise<void> {
     if (!this.hasHooks) return;
     const requestId = (await this.#requestIdOf(request.callId)) ?? '';
     const { by, reason, params = request.params } = decision ?? {};
     const event = {
-      ...eventOf(request, requestId),
+      ...approvalEvent(request, requestId),
       params,
       state,
       ...(preview === undefined ? {} : { preview }),
       ...(by === undefined ? {} : { decidedBy: by }),
       ...(reason === undefined ? {} : { reason }),
     };
-    // Hooks that fail are reported where they run.
+    // `Hooks` has reported a failure already.
     await this.#hooks.onApproval(event).catch(() => {});
   }
 }
 
-function eventOf(request: ApprovalRequest, requestId: string): Omit<ApprovalEvent, 'signal' | 'state'> {
+function approvalEvent(request: ApprovalRequest, requestId: string): Omit<ApprovalEvent, 'signal' | 'state'> {
   const { id, callId, tool, params, session, actorId, agentId, tenantId } = request;
   return {
     approvalId: id,

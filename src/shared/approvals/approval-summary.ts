@@ -18,7 +18,7 @@ export function briefRequest(request: ApprovalRequest, paramsJson: string): Appr
   };
 }
 
-export function briefPreview<Shown extends { readonly details?: string }>(preview: Shown): Shown {
+export function briefPreview<Preview extends { readonly details?: string }>(preview: Preview): Preview {
   const { details = '' } = preview;
   return details.length <= BRIEF_LENGTH ? preview : { ...preview, details: truncateText(details, BRIEF_LENGTH) };
 }

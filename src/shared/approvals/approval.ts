@@ -58,12 +58,12 @@ export interface ApprovalRequest {
     readonly actorId: string;
   };
   readonly tenantId?: string;
-  /** The actor that the caller names. The session's actor is the one that is known. */
+  /** The actor that the caller names, unverified; the session's actor is verified. */
   readonly actorId: string;
   readonly agentId?: string;
   /** The caller that submitted the call, where the front door knows it. */
   readonly submittedBy?: string;
-  /** The caller's own words: why it wants this. */
+  /** The reason that the caller gives. */
   readonly justification?: string;
   /** The sources outside of the fleet that the parameters may come from. */
   readonly taint: readonly string[];
@@ -149,11 +149,17 @@ const RETRY_REASON = 'it is to run again, and whether it took effect before is u
 /** The request for running a call again that is resolved as `retry`: an approval of its first run does not cover a second one. */
 export function retryRequest(
   request: ApprovalRequest,
-  again: Pick<ApprovalRequest, 'generation' | 'tool' | 'createdAtMs' | 'expiresAtMs'> & { readonly attempts: number },
+  nextRun: Pick<ApprovalRequest, 'generation' | 'tool' | 'createdAtMs' | 'expiresAtMs'> & { readonly attempts: number },
 ): ApprovalRequest {
-  const { attempts, ...life } = again;
+  const { attempts, ...nextFields } = nextRun;
   const reason = request.attemptsBefore === undefined ? `${RETRY_REASON}: ${request.reason}` : request.reason;
-  return { ...request, ...life, id: approvalId(request.callId, life.generation), reason, attemptsBefore: attempts };
+  return {
+    ...request,
+    ...nextFields,
+    id: approvalId(request.callId, nextFields.generation),
+    reason,
+    attemptsBefore: attempts,
+  };
 }
 
 const REDRIVE_REASON = 'it failed, and an operator runs it again';
@@ -161,11 +167,11 @@ const REDRIVE_REASON = 'it failed, and an operator runs it again';
 /** The request for running a failed call again that is redriven. Denied, the call has failed as before, without doubt. */
 export function redriveRequest(
   request: ApprovalRequest,
-  again: Pick<ApprovalRequest, 'generation' | 'tool' | 'createdAtMs' | 'expiresAtMs'>,
+  nextRun: Pick<ApprovalRequest, 'generation' | 'tool' | 'createdAtMs' | 'expiresAtMs'>,
 ): ApprovalRequest {
-  const { attemptsBefore: _, ...before } = request;
+  const { attemptsBefore: _, ...firstRun } = request;
   const reason = request.reason.startsWith(REDRIVE_REASON) ? request.reason : `${REDRIVE_REASON}: ${request.reason}`;
-  return { ...before, ...again, id: approvalId(request.callId, again.generation), reason };
+  return { ...firstRun, ...nextRun, id: approvalId(request.callId, nextRun.generation), reason };
 }
 
 export interface DecisionRequest {
@@ -178,19 +184,19 @@ export interface DecisionRequest {
 }
 
 /** Builds a decision. Throws `APPROVAL_STALE` for another digest, and `PERMISSION_DENIED` when the requester approves its own call. */
-export function decisionOn(request: ApprovalRequest, asked: DecisionRequest, nowMs: number): Decision {
+export function buildDecision(request: ApprovalRequest, input: DecisionRequest, nowMs: number): Decision {
   const expected = digestOf(request);
-  if (asked.digest !== expected)
+  if (input.digest !== expected)
     throw new PawlError(
       'APPROVAL_STALE',
-      `The decision names the digest ${JSON.stringify(startOf(asked.digest, 64))}, but approval ${request.id} has ${expected}: look at it again.`,
+      `The decision names the digest ${JSON.stringify(startOf(input.digest, 64))}, but approval ${request.id} has ${expected}: look at it again.`,
     );
-  if (asked.decision === 'approve' && isRequester(request, asked.by))
+  if (input.decision === 'approve' && isRequester(request, input.by))
     throw new PawlError(
       'PERMISSION_DENIED',
-      `${asked.by} requested this call and cannot approve it: another person must decide.`,
+      `${input.by} requested this call and cannot approve it: another person must decide.`,
     );
-  const { decision, by, reason, params, paramsDigest } = asked;
+  const { decision, by, reason, params, paramsDigest } = input;
   return {
     approvalId: request.id,
     decision,
@@ -210,7 +216,7 @@ export function isRequester(request: ApprovalRequest, by: string): boolean {
   return [actorId, session.actorId, agentId, submittedBy, session.key].includes(by);
 }
 
-/** The facts about a call that the worker knows by itself when it is about to run it. */
+/** The facts about a call that the worker determines itself before it runs the call. */
 export interface PendingRun {
   readonly callId: string;
   readonly tool: ApprovalRequest['tool'];
@@ -225,7 +231,7 @@ export interface PendingRun {
 
 /** The reason why a decision does not cover the call that is about to run; undefined when it does. */
 export function decisionMismatch(request: ApprovalRequest, decision: Decision, run: PendingRun): string | undefined {
-  const about: ApprovalRequest = {
+  const currentRequest: ApprovalRequest = {
     ...request,
     callId: run.callId,
     tool: run.tool,
@@ -236,7 +242,8 @@ export function decisionMismatch(request: ApprovalRequest, decision: Decision, r
   if (decision.decision !== 'approve') return 'it was denied';
   if (decision.approvalId !== request.id || request.callId !== run.callId) return 'it is about another call';
   if (request.tenantId !== run.tenantId) return 'it is about another tenant';
-  if (decision.digest !== digestOf(about)) return 'the call, its tool or its session has changed since it was shown';
+  if (decision.digest !== digestOf(currentRequest))
+    return 'the call, its tool or its session has changed since it was shown';
   if (decision.params === undefined && decision.paramsDigest !== run.paramsDigest)
     return 'it is about other parameters';
   if (isRequester(request, decision.by)) return 'its requester approved it';
@@ -244,7 +251,7 @@ export function decisionMismatch(request: ApprovalRequest, decision: Decision, r
   return undefined;
 }
 
-// Outcomes that a decision gives a call
+// The outcomes of decided calls
 
 /** The outcome of the call that waits for the approval of a plan, once the plan is approved. */
 export function approvedOutcome({ tool, createdAtMs }: ApprovalRequest, { by, decidedAtMs }: Decision): Outcome {
@@ -253,16 +260,19 @@ export function approvedOutcome({ tool, createdAtMs }: ApprovalRequest, { by, de
 }
 
 export function deniedOutcome(request: ApprovalRequest, by: string, reason: string | undefined): Outcome {
-  const why = reason === undefined || reason === '' ? '.' : `: ${shownLine(reason)}`;
-  return refusedOutcome(request, `${shownLine(by)} denied the ${request.plan === undefined ? 'call' : 'plan'}${why}`);
+  const suffix = reason === undefined || reason === '' ? '.' : `: ${shownLine(reason)}`;
+  return refusedOutcome(
+    request,
+    `${shownLine(by)} denied the ${request.plan === undefined ? 'call' : 'plan'}${suffix}`,
+  );
 }
 
 export function expiredOutcome(request: ApprovalRequest): Outcome {
   const { createdAtMs, startAtMs, expiresAtMs } = request;
   const limitMs = expiresAtMs - Math.max(createdAtMs, startAtMs ?? 0);
-  const since = startAtMs === undefined || startAtMs <= createdAtMs ? '' : ' of its start';
-  const what = request.plan === undefined ? 'call' : 'plan';
-  return refusedOutcome(request, `The ${what} was not approved within ${limitMs / 1_000} s${since}.`);
+  const startNote = startAtMs === undefined || startAtMs <= createdAtMs ? '' : ' of its start';
+  const subject = request.plan === undefined ? 'call' : 'plan';
+  return refusedOutcome(request, `The ${subject} was not approved within ${limitMs / 1_000} s${startNote}.`);
 }
 
 function refusedOutcome({ tool, attemptsBefore }: ApprovalRequest, message: string): Outcome {

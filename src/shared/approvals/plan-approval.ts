@@ -22,7 +22,7 @@ export interface ShownNode extends Omit<PlanNode, 'tool'> {
   readonly definition: string;
   readonly tier: Tier;
   readonly effects: Effects;
-  /** Why it needs the approval. A node without a reason runs without one. */
+  /** The reason for the approval. A node without one runs without an approval. */
   readonly needsApproval?: string;
   readonly unconfined?: true;
 }
@@ -35,8 +35,8 @@ export interface ShownPlan {
 }
 
 export function shownPlan(planId: string, { order, nodes, concurrency }: PlanDefinition): ShownPlan {
-  const shown = order.map((name) => [name, shownNode(nodes[name] as AcceptedNode)] as const);
-  return { planId, nodes: Object.fromEntries(shown), concurrency };
+  const entries = order.map((name) => [name, shownNode(nodes[name] as AcceptedNode)] as const);
+  return { planId, nodes: Object.fromEntries(entries), concurrency };
 }
 
 function shownNode({ name, asks, ...node }: AcceptedNode): ShownNode {
@@ -61,9 +61,12 @@ export function planPreview(request: Pick<ApprovalRequest, 'params'>): {
   readonly details: string;
 } {
   const nodes = Object.entries(planOf(request).nodes);
-  const asking = nodes.filter(([, { needsApproval }]) => needsApproval !== undefined).map(([name]) => name);
-  const some = asking.length > 5 ? `${asking.slice(0, 5).join(', ')} and ${asking.length - 5} more` : asking.join(', ');
-  const summary = `Run a plan of ${nodes.length} node${nodes.length === 1 ? '' : 's'}, of which ${asking.length} need${asking.length === 1 ? 's' : ''} this approval: ${some}`;
+  const needingApproval = nodes.filter(([, { needsApproval }]) => needsApproval !== undefined).map(([name]) => name);
+  const listedNames =
+    needingApproval.length > 5
+      ? `${needingApproval.slice(0, 5).join(', ')} and ${needingApproval.length - 5} more`
+      : needingApproval.join(', ');
+  const summary = `Run a plan of ${nodes.length} node${nodes.length === 1 ? '' : 's'}, of which ${needingApproval.length} need${needingApproval.length === 1 ? 's' : ''} this approval: ${listedNames}`;
   return { summary, details: nodes.map(([name, node], index) => nodeText(`${index + 1}. ${name}`, node)).join('\n') };
 }
 
@@ -95,7 +98,7 @@ export interface PlannedRun extends Omit<PendingRun, 'paramsDigest'> {
   readonly params: Readonly<Record<string, unknown>>;
   /** The call's idempotency key; for a call that undoes another one, that of the undone call. */
   readonly idempotencyKey: string | undefined;
-  /** The sources outside of the fleet for which policy asks. */
+  /** The taint sources for which policy requires an approval. */
   readonly askedForTaint?: readonly string[] | undefined;
   /** This worker has no sandbox for its programs. */
   readonly unconfined?: boolean | undefined;
@@ -108,7 +111,7 @@ export function isPlanAsShown({ params, paramsDigest }: Pick<ApprovalRequest, 'p
 }
 
 /** The reason why the decision on a plan, which is as it was shown, does not cover a call; undefined when it does. */
-export function plannedMismatch(request: ApprovalRequest, decision: Decision, run: PlannedRun): string | undefined {
+export function planMismatch(request: ApprovalRequest, decision: Decision, run: PlannedRun): string | undefined {
   const { session, tenantId, actorId, nowMs } = run;
   const { callId, tool, paramsDigest } = request;
   return (
@@ -144,8 +147,8 @@ function nodeMismatch(request: ApprovalRequest, run: PlannedRun): string | undef
   return undefined;
 }
 
-/** The node's own request, should one of its calls have to be decided on again. */
-export function requestOfNode(
+/** The request for one call of a node, for the case that it needs a decision of its own later. */
+export function plannedNodeRequest(
   { plan: _, ...request }: ApprovalRequest,
   call: Pick<ApprovalRequest, 'callId' | 'tool' | 'params'>,
 ): ApprovalRequest {

@@ -23,9 +23,9 @@ export interface ButtonDecision {
   readonly decision: 'approve' | 'deny';
 }
 
-/** Returns none without signing keys: a button that anyone can make would prove nothing. */
+/** Returns none without signing keys: a button that anyone can forge would prove nothing. */
 export function approvalButtons(request: ApprovalRequest, signatures: Signatures): readonly Button[] {
-  if (!signatures.present) return [];
+  if (!signatures.hasKeys) return [];
   const button = (decision: 'approve' | 'deny', text: string, style: Button['style']): Button[] => {
     const content = JSON.stringify([request.id, digestOf(request), decision, request.expiresAtMs]);
     const signature = signatures.sign('token', [], content);
@@ -40,7 +40,7 @@ export function approvalButtons(request: ApprovalRequest, signatures: Signatures
  */
 export function readButton(value: string, signatures: Signatures, nowMs: number): ButtonDecision {
   const [content = '', signature = ''] = value.split('.').map((part) => Buffer.from(part, 'base64url').toString());
-  if (!signatures.present || !signatures.matches('token', [], content, signature))
+  if (!signatures.hasKeys || !signatures.matches('token', [], content, signature))
     throw new PawlError('PERMISSION_DENIED', 'The button is not signed by this fleet.');
   const [approvalId, digest, decision, expiresAtMs] = tokenSchema.parse(JSON.parse(content));
   if (nowMs > expiresAtMs)

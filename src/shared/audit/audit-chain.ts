@@ -131,14 +131,14 @@ export class ChainCheck {
     }
     // No hash is known after a gap, so the record cannot be checked; the gap itself is reported.
     if (this.#previous !== undefined && !this.#link.isAudit(seq, this.#previous, text, seal))
-      this.#addUnproven(seq, this.#link.foreignKey(seal));
+      this.#addUnverified(seq, this.#link.foreignKey(seal));
     this.#previous = seal;
     this.#last = seq;
     this.#lastSeal = seal;
   }
 
   /** Reports consecutive records of one unknown key as one fault. */
-  #addUnproven(seq: number, key: string | undefined): void {
+  #addUnverified(seq: number, key: string | undefined): void {
     if (key === undefined) {
       this.#faults.push({ kind: 'edited', seq });
       return;
@@ -158,8 +158,8 @@ export class ChainCheck {
   end(head?: TrailHead): Verification {
     if (head !== undefined) {
       this.reaches(head.seq);
-      const replaced = head.seq < this.#last || (head.seq === this.#last && head.seal !== this.#lastSeal);
-      if (replaced) this.#faults.push({ kind: 'other-end', seq: this.#last });
+      const isReplaced = head.seq < this.#last || (head.seq === this.#last && head.seal !== this.#lastSeal);
+      if (isReplaced) this.#faults.push({ kind: 'other-end', seq: this.#last });
     }
     return { records: this.#records, first: this.#first, last: this.#last, faults: this.#faults };
   }

@@ -1,7 +1,7 @@
 /**
- * Everything that the audit trail records: who requested what, who decided, what ran and how it ended, what operators overrode, and what
- * was refused because it tried to get around these rules. Every part of Pawl reports to one `RecordAudit`; `audit-record.ts` turns events
- * into records without secrets, and `store/audit` keeps them.
+ * The events of the audit trail: requests, decisions, attempts and their ends, overrides by operators, and refused attempts to bypass the
+ * rules. Every part of Pawl reports to one `RecordAudit`; `audit-record.ts` turns events into records without secrets, and `store/audit`
+ * stores them.
  */
 import type { Tier } from '../tools/tool.ts';
 
@@ -186,7 +186,7 @@ export type AuditEvent =
       readonly state?: string;
       readonly because?: string | undefined;
     }
-  /** Something was unsigned, or was used before, and had no effect. */
+  /** A record or request was refused, because it was not signed or was used before. */
   | {
       readonly type: 'refused';
       readonly what:
@@ -240,7 +240,7 @@ export interface RegistryChange {
 
 export type AuditType = AuditEvent['type'];
 
-/** The types are the keys of a record, so that the compiler finds one that is missing. */
+/** The types are keys of a record, so that the compiler reports a missing one. */
 const TYPES: Readonly<Record<AuditType, true>> = {
   call: true,
   attempt: true,
@@ -281,8 +281,8 @@ const HUMAN_ACTIONS: ReadonlySet<AuditType> = new Set([
 ]);
 
 /**
- * Whether a person did this, or was asked to: the record is written before the action is visible to others. All other records follow a
- * moment later.
+ * Whether the event is an action of a person, or a request for one. Its record is written before the action is visible to others; all other
+ * records follow a moment later.
  */
 export function isHumanAction({ type }: AuditEvent): boolean {
   return HUMAN_ACTIONS.has(type);

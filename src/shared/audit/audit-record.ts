@@ -16,9 +16,9 @@ const MAX_DEPTH = 5;
 /** The longest text of all other fields. */
 const MAX_FIELD = 1_024;
 
-/** Cleaned short texts are cached, because the same few actors, agents and answers come with every call. */
-const MAX_KNOWN_WORDS = 1_000;
-const MAX_KNOWN_LENGTH = 64;
+/** Cleaned short texts are cached, because the same few actors, agents and answers are in every call's records. */
+const MAX_CACHED_TEXTS = 1_000;
+const MAX_CACHED_LENGTH = 64;
 
 /** The fields of a record. Those that are undefined are no part of its text. */
 export type AuditFields = Readonly<Record<string, unknown>>;
@@ -27,7 +27,7 @@ export type AuditFields = Readonly<Record<string, unknown>>;
 export class AuditFormatter {
   readonly #secrets: readonly string[];
   readonly #write: (record: AuditFields) => string;
-  readonly #words = new Map<string, string>();
+  readonly #cleanedTexts = new Map<string, string>();
 
   /** `write` makes the text of a record. Default: its JSON. */
   constructor(secrets: readonly string[], write: (record: AuditFields) => string = JSON.stringify) {
@@ -89,20 +89,20 @@ export class AuditFormatter {
   }
 
   #clean(text: string): string {
-    if (text.length > MAX_KNOWN_LENGTH) return cleanText(text, this.#secrets);
-    let clean = this.#words.get(text);
+    if (text.length > MAX_CACHED_LENGTH) return cleanText(text, this.#secrets);
+    let clean = this.#cleanedTexts.get(text);
     if (clean === undefined) {
       clean = cleanText(text, this.#secrets);
-      if (this.#words.size >= MAX_KNOWN_WORDS) this.#words.clear();
-      this.#words.set(text, clean);
+      if (this.#cleanedTexts.size >= MAX_CACHED_TEXTS) this.#cleanedTexts.clear();
+      this.#cleanedTexts.set(text, clean);
     }
     return clean;
   }
 }
 
 /** Appends the answer to the record of a submitted call that `startCall` began. */
-export function finishCall(started: string, callId: string, answer: 'claimed' | 'merged' | 'replayed'): string {
-  return `${started},"callId":${JSON.stringify(callId)},"answer":"${answer}"}`;
+export function finishCall(startedRecord: string, callId: string, answer: 'claimed' | 'merged' | 'replayed'): string {
+  return `${startedRecord},"callId":${JSON.stringify(callId)},"answer":"${answer}"}`;
 }
 
 /** Nanoseconds exceed the range of a JSON number, so they are text. */
@@ -139,18 +139,18 @@ function summarize(value: unknown, depth: number): unknown {
     const items = value.slice(0, MAX_ITEMS).map((item) => summarize(item, depth + 1));
     return value.length > MAX_ITEMS ? [...items, `(${value.length - MAX_ITEMS} more)`] : items;
   }
-  const shown: Record<string, unknown> = {};
+  const summary: Record<string, unknown> = {};
   let members = 0;
   for (const [key, member] of Object.entries(value)) {
     members += 1;
     if (members > MAX_MEMBERS) break;
-    shown[startOf(key, MAX_TEXT)] = summarize(member, depth + 1);
+    summary[startOf(key, MAX_TEXT)] = summarize(member, depth + 1);
   }
-  if (members > MAX_MEMBERS) shown['…'] = `(${Object.keys(value).length - MAX_MEMBERS} more)`;
-  return shown;
+  if (members > MAX_MEMBERS) summary['…'] = `(${Object.keys(value).length - MAX_MEMBERS} more)`;
+  return summary;
 }
 
-/** Fields that may contain words of people and tools. The other fields are names and digests of our own. */
+/** Fields that may contain text of people and tools. The other fields are Pawl's own names and digests. */
 const FREE_TEXT_FIELDS = [
   'reason',
   'question',
@@ -164,8 +164,8 @@ const FREE_TEXT_FIELDS = [
   'turnId',
 ];
 
-function cleanText(text: string, known: readonly string[]): string {
+function cleanText(text: string, secrets: readonly string[]): string {
   if (text.length > 16 * MAX_FIELD) return REDACTED;
-  const clean = redact(text, known);
+  const clean = redact(text, secrets);
   return clean.length > MAX_FIELD ? `${startOf(clean, MAX_FIELD)}…` : clean;
 }

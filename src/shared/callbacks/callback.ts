@@ -5,11 +5,11 @@ import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts'
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 
 const MAX_URL_LENGTH = 2_048;
-/** Larger results are referred to. */
+/** A larger result is replaced by the path under which it can be read. */
 const MAX_RESULT_BYTES = 64 * 1_024;
 
 /** The fault of a callback's URL, as the end of a sentence; undefined for a usable one. */
-function faultOf(url: string): string | undefined {
+function urlFault(url: string): string | undefined {
   if (url.length > MAX_URL_LENGTH) return `has ${url.length} characters; at most ${MAX_URL_LENGTH} are allowed`;
   if (!URL.canParse(url)) return 'must be a URL';
   const { protocol, username, password, hash } = new URL(url);
@@ -20,7 +20,7 @@ function faultOf(url: string): string | undefined {
 
 /** The URL to which the end of a call is posted: http or https, without credentials and fragment, up to 2,048 characters. */
 export const callbackUrlSchema = z.string().superRefine((url, context) => {
-  const message = faultOf(url);
+  const message = urlFault(url);
   if (message !== undefined) context.addIssue({ code: 'custom', message });
 });
 
@@ -38,7 +38,7 @@ export interface CallbackAddress {
 }
 
 export interface CallbackTarget extends CallbackAddress {
-  /** The channel on which senders learn of it. */
+  /** The pub/sub channel that notifies the senders. */
   readonly news: string;
 }
 
@@ -98,7 +98,7 @@ export const callbackSecretSchema = z
   .refine(
     (secret) =>
       !secret.startsWith(SECRET_PREFIX) ||
-      (BASE64.test(secret.slice(SECRET_PREFIX.length)) && keyOf(secret).length >= MIN_SECRET_LENGTH),
+      (BASE64.test(secret.slice(SECRET_PREFIX.length)) && secretKey(secret).length >= MIN_SECRET_LENGTH),
     `must be ${SECRET_PREFIX} and the base64 of at least ${MIN_SECRET_LENGTH} bytes, or another text`,
   );
 
@@ -106,7 +106,7 @@ export const callbackSecretSchema = z
  * The secret of one tenant's callbacks, in the form that the libraries of Standard Webhooks take. Tenants do not know each other's.
  */
 export function callbackSecret(secret: string, tenantId: string | undefined): string {
-  const key = keyOf(secret);
+  const key = secretKey(secret);
   const own = tenantId === undefined ? key : createHmac('sha256', key).update(`tenant:${tenantId}`).digest();
   return `${SECRET_PREFIX}${own.toString('base64')}`;
 }
@@ -118,7 +118,7 @@ export function signedHeaders(
 ): Record<string, string> {
   const timestamp = String(Math.floor(atMs / 1_000));
   const signatures = secrets.map(
-    (secret) => `v1,${createHmac('sha256', keyOf(secret)).update(`${id}.${timestamp}.${body}`).digest('base64')}`,
+    (secret) => `v1,${createHmac('sha256', secretKey(secret)).update(`${id}.${timestamp}.${body}`).digest('base64')}`,
   );
   return {
     'content-type': 'application/json',
@@ -129,7 +129,7 @@ export function signedHeaders(
 }
 
 /** `whsec_` is followed by the key in base64; another text is the key itself. */
-function keyOf(secret: string): Buffer {
+function secretKey(secret: string): Buffer {
   return secret.startsWith(SECRET_PREFIX)
     ? Buffer.from(secret.slice(SECRET_PREFIX.length), 'base64')
     : Buffer.from(secret);
@@ -143,9 +143,9 @@ export function secretFrom(key: string): string {
 const FIRST_DELAY_MS = 2_000;
 const MAX_DELAY_MS = 3_600_000;
 /** A callback is sent again for a day after the call's end, or after its replay. */
-const TRIED_MS = 24 * 3_600_000;
+const RETRY_WINDOW_MS = 24 * 3_600_000;
 
-/** The delay before a callback is sent again, by how often it was; undefined when its day is over. */
+/** The delay before the next attempt, by the number of attempts so far; undefined when the retry window is over. */
 export function retryDelayMs(
   { attempts, sinceMs, nowMs }: { readonly attempts: number; readonly sinceMs: number; readonly nowMs: number },
   random: () => number,
@@ -153,5 +153,5 @@ export function retryDelayMs(
 ): number | undefined {
   const backoffMs = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** Math.min(attempts - 1, 20));
   const delayMs = Math.max(retryAfterMs, Math.round(backoffMs * (0.5 + random() / 2)));
-  return nowMs + delayMs - sinceMs > TRIED_MS ? undefined : delayMs;
+  return nowMs + delayMs - sinceMs > RETRY_WINDOW_MS ? undefined : delayMs;
 }

@@ -10,7 +10,7 @@ import { type ToolCallEnvelope, turnOf } from './envelope.ts';
  */
 const SHORT_DIGEST = 22;
 
-/** Fields that change from try to try while the request stays the same. They count only when the tool declares them. */
+/** Fields that may differ between two tries of one request. They are part of its identity only where the tool declares them. */
 const VOLATILE = ['clientTs', 'retryCount', 'traceparent'] as const;
 
 /** The digest of a call's parameters, without volatile fields that the tool does not declare. */
@@ -18,14 +18,14 @@ export function paramsDigest(
   params: Readonly<Record<string, unknown>>,
   inputSchema: Readonly<Record<string, unknown>>,
 ): string {
-  if (!VOLATILE.some((name) => Object.hasOwn(params, name))) return shortDigest(canonicalJson(params));
+  if (!VOLATILE.some((ownerId) => Object.hasOwn(params, ownerId))) return shortDigest(canonicalJson(params));
   const declared = (inputSchema['properties'] ?? {}) as object;
-  const lasting = Object.fromEntries(
+  const stableParams = Object.fromEntries(
     Object.entries(params).filter(
-      ([name]) => !(VOLATILE as readonly string[]).includes(name) || Object.hasOwn(declared, name),
+      ([ownerId]) => !(VOLATILE as readonly string[]).includes(ownerId) || Object.hasOwn(declared, ownerId),
     ),
   );
-  return shortDigest(canonicalJson(lasting));
+  return shortDigest(canonicalJson(stableParams));
 }
 
 function shortDigest(text: string): string {
@@ -54,8 +54,8 @@ export interface IdentityRules {
   readonly derivedReplay: 'same-request' | 'always';
   /** A key used again with other parameters names another call (policy `independent`). */
   readonly independent?: boolean;
-  /** A name for this one submission, whatever its key and request. It is given where deduplication does not work. */
-  readonly apart?: string;
+  /** Makes this submission a call of its own, whatever its key and request: set where deduplication is switched off. */
+  readonly submissionId?: string;
 }
 
 /** Makes a call's identity from the request, the caller and the key. */
@@ -68,65 +68,68 @@ export function identify(
   const { target, payload, transport } = envelope;
   const session = [target.sessionKey, target.actorId];
   const owner = rules.scope === 'global' ? [] : session;
-  const name = (...meaning: readonly string[]) => named(owner, meaning);
-  const named = (by: readonly string[], meaning: readonly string[]) =>
+  const ownerId = (...parts: readonly string[]) => digestId(owner, parts);
+  const digestId = (by: readonly string[], parts: readonly string[]) =>
     callIdOf(
       rules,
       shortDigest(
-        canonicalJson([target.tenantId ?? null, rules.scope, envelope.toolNamespace, envelope.toolName, meaning, by]),
+        canonicalJson([target.tenantId ?? null, rules.scope, envelope.toolNamespace, envelope.toolName, parts, by]),
       ),
     );
-  const loop = payload.idempotencyKey === undefined ? { loopId: named(session, ['params', params]) } : {};
-  if (rules.apart !== undefined) return { callId: name('request', envelope.requestId, rules.apart), ...loop };
-  if (transport.dedupeMode === 'disabled') return { callId: name('request', envelope.requestId), ...loop };
+  const loop = payload.idempotencyKey === undefined ? { loopId: digestId(session, ['params', params]) } : {};
+  if (rules.submissionId !== undefined)
+    return { callId: ownerId('request', envelope.requestId, rules.submissionId), ...loop };
+  if (transport.dedupeMode === 'disabled') return { callId: ownerId('request', envelope.requestId), ...loop };
   if (payload.idempotencyKey !== undefined)
     return {
       callId:
-        rules.independent === true ? name('key', payload.idempotencyKey, params) : name('key', payload.idempotencyKey),
+        rules.independent === true
+          ? ownerId('key', payload.idempotencyKey, params)
+          : ownerId('key', payload.idempotencyKey),
     };
-  if (!rules.derive) return { callId: name('request', request), ...loop };
-  if (rules.derivedReplay === 'always') return { callId: name('params', params) };
-  return { callId: name('request', request, params), mergeId: name('params', params), ...loop };
+  if (!rules.derive) return { callId: ownerId('request', request), ...loop };
+  if (rules.derivedReplay === 'always') return { callId: ownerId('params', params) };
+  return { callId: ownerId('request', request, params), mergeId: ownerId('params', params), ...loop };
 }
 
-export type RequestNaming = Pick<ToolCallEnvelope, 'toolCallId' | 'requestId' | 'target' | 'control'>;
+export type RequestIdentity = Pick<ToolCallEnvelope, 'toolCallId' | 'requestId' | 'target' | 'control'>;
 
 /**
  * The name of a request without a key. A model's ID of a call counts within one turn of one session, because many model servers number
  * the calls of each answer from the start.
  */
-export function requestNameOf(request: RequestNaming): string {
+export function requestNameOf(request: RequestIdentity): string {
   const { toolCallId, requestId, target } = request;
   if (toolCallId === undefined) return requestId;
   return canonicalJson([target.sessionKey, target.actorId, turnOf(request) ?? null, toolCallId]);
 }
 
 /**
- * Whether a request without a key may have been merged into another request's call. The ID of each is a digest of what it asks for, so
- * neither can be made for anything else. `request` names the request that was merged (`requestNameOf`).
+ * Whether a request without a key may have been merged into the call of another request, the leader. Both IDs are computed again from
+ * the leader's envelope, so a forged record cannot claim a merge. `request` is the merged request's `requestNameOf`.
  */
 export function isMerged(
   callId: string,
   request: string,
-  leading: { readonly callId: string; readonly envelope: ToolCallEnvelope; readonly paramsDigest: string },
+  leader: { readonly callId: string; readonly envelope: ToolCallEnvelope; readonly paramsDigest: string },
 ): boolean {
   const partition = partitionOf(callId);
   if (partition === undefined) return false;
-  const idOf = (name: string, scope: IdentityRules['scope']) =>
+  const idOf = (ownerId: string, scope: IdentityRules['scope']) =>
     identify(
-      leading.envelope,
-      leading.paramsDigest,
+      leader.envelope,
+      leader.paramsDigest,
       { ...partition, scope, derive: true, derivedReplay: 'same-request' },
-      name,
+      ownerId,
     ).callId;
   return (['session', 'global'] as const).some(
-    (scope) => idOf(requestNameOf(leading.envelope), scope) === leading.callId && idOf(request, scope) === callId,
+    (scope) => idOf(requestNameOf(leader.envelope), scope) === leader.callId && idOf(request, scope) === callId,
   );
 }
 
 const TIER_LETTERS: Readonly<Record<Tier, string>> = { 'read-only': 'r', workspace: 'w', system: 's', elevated: 'e' };
 const TIERS = new Map(Object.entries(TIER_LETTERS).map(([tier, letter]) => [letter, tier as Tier]));
-/** A whole digest is an ID, too, which only takes more room. */
+/** An ID may also hold the digest in full. */
 const CALL_ID = /^[rwse]\d{1,4}\.(?:[A-Za-z0-9_-]{22}|[A-Za-z0-9_-]{43})$/;
 
 /** A call's ID begins with its partition (tier letter and shard), so that the ID alone leads to the record. */

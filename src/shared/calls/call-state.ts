@@ -29,9 +29,9 @@ export const PHASES = [
 ] as const;
 export type Phase = (typeof PHASES)[number];
 
-/** The states by which calls can be searched. `unresolved`: the outcome is unknown, and an operator should find it out. */
-export const SOUGHT_STATES = [...CALL_STATES, ...PHASES, 'unresolved'] as const;
-export type SoughtState = (typeof SOUGHT_STATES)[number];
+/** The states by which calls can be searched. `unresolved`: the outcome is unknown, and an operator should resolve it. */
+export const SEARCHABLE_STATES = [...CALL_STATES, ...PHASES, 'unresolved'] as const;
+export type SearchableState = (typeof SEARCHABLE_STATES)[number];
 
 export type CallStatus = Phase | Exclude<CallState, 'inflight'>;
 
@@ -106,7 +106,7 @@ export type Settlement = (typeof SETTLEMENTS)[number];
  * Decides about a call whose attempt began and left no record. `isPoison`: the call is proven to crash each worker that runs it.
  * `supportsProbe`: its tool has a probe.
  */
-export function recovery(
+export function decideRecovery(
   effects: Effects,
   isPoison: boolean,
   supportsProbe = false,
@@ -116,7 +116,7 @@ export function recovery(
   return { kind: effects === 'probe' || effects === 'once' ? 'probe' : 'run-again' };
 }
 
-const AFTER_THE_EFFECT: readonly string[] = [
+const CODES_AFTER_EFFECT: readonly string[] = [
   'TIMEOUT',
   'CANCELLED',
   'OUTCOME_UNKNOWN',
@@ -128,7 +128,7 @@ const AFTER_THE_EFFECT: readonly string[] = [
 /** Whether a failed attempt may have had its effect. A tool that fails for good thereby states that it did not do its work. */
 export function isInDoubt(effects: Effects, { code, retriable, nothingHappened, afterEffect }: Failure): boolean {
   return (
-    effects !== 'none' && !nothingHappened && (retriable || afterEffect === true || AFTER_THE_EFFECT.includes(code))
+    effects !== 'none' && !nothingHappened && (retriable || afterEffect === true || CODES_AFTER_EFFECT.includes(code))
   );
 }
 
@@ -139,22 +139,24 @@ export function isHarmless(effects: Effects | undefined): boolean {
 
 /**
  * Whether a call with these attempts is in doubt when it ends without a success: it may have had its effect, and a second run could
- * do harm. Under the same key, a `keyed` tool runs again without harm, so that only a cancellation leaves its call in doubt.
+ * do harm. A `keyed` tool runs again without harm under the same key, so only a cancellation leaves its call in doubt.
  */
-export function isKeptLong(
+export function endsInDoubt(
   effects: Effects,
   attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt' | 'resolved'>[],
   settlement?: Settlement,
 ): boolean {
   if (isHarmless(effects)) return false;
-  return settlement === 'unsettled' || (effects !== 'keyed' && leftInDoubt(attempts));
+  return settlement === 'unsettled' || (effects !== 'keyed' && hasAttemptInDoubt(attempts));
 }
 
 /**
- * Whether one of these attempts may have had its effect, as far as no operator has found out. That of a pending call has begun something
- * outside.
+ * Whether one of these attempts may have had its effect, and no operator has resolved it. An attempt that left its call pending counts: it
+ * started work in an outside system.
  */
-export function leftInDoubt(attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt' | 'resolved'>[]): boolean {
+export function hasAttemptInDoubt(
+  attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt' | 'resolved'>[],
+): boolean {
   return attempts.some(
     ({ status, inDoubt, resolved }) =>
       resolved !== true && (inDoubt === true || status === 'lost' || status === 'pending'),
@@ -162,7 +164,7 @@ export function leftInDoubt(attempts: readonly Pick<AttemptRecord, 'status' | 'i
 }
 
 /** Whether a cancelled attempt may have had its effect. */
-export function settlementOfAborted(effects: Effects, nothingHappened: boolean): Settlement {
+export function abortedSettlement(effects: Effects, nothingHappened: boolean): Settlement {
   return effects === 'none' || nothingHappened ? 'cancelled' : 'unsettled';
 }
 
@@ -201,25 +203,25 @@ export interface LedgerTtls {
 }
 
 /** The lifetime of a record, and the time after which its key is free to run again, where that is sooner. */
-export interface RecordLife {
+export interface RecordLifetime {
   readonly ttlMs: number;
   readonly freeAfterMs?: number;
 }
 
-export function lifeOfFailure({ doneMs, failedMs, failedKeptMs = doneMs }: LedgerTtls): RecordLife {
+export function failedLifetime({ doneMs, failedMs, failedKeptMs = doneMs }: LedgerTtls): RecordLifetime {
   return { ttlMs: Math.max(failedKeptMs, failedMs), freeAfterMs: failedMs };
 }
 
 /** The lifetime of the record of a call whose outcome is unknown: its key must not be free sooner than that of a success. */
-export function lifeOfUnresolved(ttls: LedgerTtls): RecordLife {
-  return { ttlMs: Math.max(ttls.doneMs, lifeOfFailure(ttls).ttlMs) };
+export function unresolvedLifetime(ttls: LedgerTtls): RecordLifetime {
+  return { ttlMs: Math.max(ttls.doneMs, failedLifetime(ttls).ttlMs) };
 }
 
 /**
  * The lifetime of a call that was cancelled before anything happened. A compensation's key is free again as soon as that of a failed
  * call, because a second try has no other key.
  */
-export function lifeOfUnstarted({ cancelledMs, failedMs }: LedgerTtls, isCompensation: boolean): RecordLife {
+export function unstartedLifetime({ cancelledMs, failedMs }: LedgerTtls, isCompensation: boolean): RecordLifetime {
   return { ttlMs: cancelledMs, ...(isCompensation ? { freeAfterMs: failedMs } : {}) };
 }
 

@@ -23,7 +23,7 @@ export interface CompensatedCall {
 }
 
 /** The call that a call undoes; undefined for an ordinary one. */
-export function compensated({ control }: Pick<ToolCallEnvelope, 'control'>): string | undefined {
+export function compensatedCallId({ control }: Pick<ToolCallEnvelope, 'control'>): string | undefined {
   return control.requestTags?.find((tag) => tag.startsWith(TAG))?.slice(TAG.length);
 }
 
@@ -36,8 +36,8 @@ export function compensationKey({ callId, generation }: Pick<CompensatedCall, 'c
 export function checkCompensationKey({ payload, control }: Pick<ToolCallEnvelope, 'payload' | 'control'>): void {
   const { idempotencyKey } = payload;
   if (idempotencyKey?.startsWith(TAG) !== true) return;
-  const undone = compensated({ control });
-  if (undone !== undefined && idempotencyKey.startsWith(`${TAG}${undone}.`)) return;
+  const originalId = compensatedCallId({ control });
+  if (originalId !== undefined && idempotencyKey.startsWith(`${TAG}${originalId}.`)) return;
   const message = `must not begin with ${TAG}: such keys are reserved for compensations`;
   throw contractInvalid([{ path: 'payload.idempotencyKey', message }]);
 }
@@ -62,10 +62,10 @@ export function compensation(call: CompensatedCall, envelope: ToolCallEnvelope):
 }
 
 function checkCompensable(call: CompensatedCall): void {
-  const refuse = (why: string) => {
-    throw new PawlError('CALL_NOT_COMPENSABLE', `Call ${call.callId} cannot be undone: ${why}.`);
+  const refuse = (reason: string) => {
+    throw new PawlError('CALL_NOT_COMPENSABLE', `Call ${call.callId} cannot be undone: ${reason}.`);
   };
-  if (compensated(call.request.envelope) !== undefined) refuse('it is itself a compensation');
+  if (compensatedCallId(call.request.envelope) !== undefined) refuse('it is itself a compensation');
   if (call.request.largeParams !== undefined) refuse('its parameters are not there any more');
   const { state, outcome } = call;
   if (state !== 'done' || outcome?.status !== 'success')
@@ -78,7 +78,7 @@ function checkCompensable(call: CompensatedCall): void {
  */
 export function checkCompensation(envelope: ToolCallEnvelope, call: CompensatedCall): void {
   checkCompensable(call);
-  const subjectOf = ({ toolNamespace, toolName, target, payload }: ToolCallEnvelope) =>
+  const subject = ({ toolNamespace, toolName, target, payload }: ToolCallEnvelope) =>
     canonicalJson([
       toolNamespace,
       toolName,
@@ -87,9 +87,9 @@ export function checkCompensation(envelope: ToolCallEnvelope, call: CompensatedC
       target.actorId,
       payload.params,
     ]);
-  const once =
+  const hasOwnKey =
     envelope.payload.idempotencyKey === compensationKey(call) && envelope.transport.dedupeMode !== 'disabled';
-  if (subjectOf(envelope) !== subjectOf(call.request.envelope) || !once)
+  if (subject(envelope) !== subject(call.request.envelope) || !hasOwnKey)
     throw new PawlError(
       'CALL_NOT_COMPENSABLE',
       `This compensation does not match call ${call.callId}: session, actor, tool, parameters and key must be those of that call.`,

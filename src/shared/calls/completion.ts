@@ -1,5 +1,5 @@
 /**
- * Completions: the token with which an outside system completes a pending call, and what it may say.
+ * Completions: the token with which an outside system completes a pending call, and the reports that it may send.
  *
  * A token names its partition, so that it can be found, and is 256 random bits otherwise. Only its digest is stored.
  */
@@ -7,12 +7,12 @@ import { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
 import { digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
+import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { MAX_PENDING_MS } from '../tools/pending.ts';
 import type { Tier } from '../tools/tool.ts';
 import { partitionOf } from './call-id.ts';
 
-/** Tools that look for secrets find a token by this. */
+/** Secret scanners recognise a token by its prefix. */
 const TOKEN_PREFIX = 'pawlc_';
 /** The random bytes of a token. */
 export const TOKEN_BYTES = 32;
@@ -37,7 +37,7 @@ export function tokenName(token: string): string {
   return digest(token);
 }
 
-/** The rules of the tool that a completion has to keep, as the attempt's worker knows them. */
+/** The limits that a completion must respect. The attempt's worker takes them from the tool. */
 export interface CompletionTerms {
   readonly outputSchema?: JsonSchema;
   readonly maxResultBytes: number;
@@ -72,14 +72,14 @@ const nestedProgress = z.strictObject({ progress: z.strictObject(amounts) });
 const extension = z.strictObject({ extendMs: z.number().int().min(1).max(MAX_PENDING_MS) });
 
 /** The end of a pending call, as an outside system reports it. */
-export type CompletedWith = z.output<typeof success> | z.output<typeof failure>;
+export type ReportedOutcome = z.output<typeof success> | z.output<typeof failure>;
 
 /**
  * An outside system may report the end of a call, with `status`; its progress; or that it takes longer, by `extendMs`. For progress,
  * `progress` is a number, beside `total` and `message`, or an object of the three.
  */
 export type Completion =
-  | CompletedWith
+  | ReportedOutcome
   | z.output<typeof progress>
   | z.output<typeof nestedProgress>
   | z.output<typeof extension>;
@@ -91,26 +91,26 @@ export const completionJsonSchema = {
 
 export type CompletionResult = 'success' | 'error' | 'progress' | 'extended' | 'refused';
 
-export type ReadCompletion =
-  | { readonly kind: 'end'; readonly end: CompletedWith }
+export type ParsedCompletion =
+  | { readonly kind: 'end'; readonly end: ReportedOutcome }
   | { readonly kind: 'progress'; readonly report: z.output<typeof progress> }
   | { readonly kind: 'extend'; readonly extendMs: number };
 
-/** Throws `CONTRACT_INVALID` with the path of what is wrong. */
-export function readCompletion(value: unknown): ReadCompletion {
-  const sent = typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
-  if ('status' in sent) {
-    const end = checked(z.discriminatedUnion('status', [success, failure]), sent);
+/** Throws `CONTRACT_INVALID` with the path of each fault. */
+export function parseCompletion(value: unknown): ParsedCompletion {
+  const body = typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
+  if ('status' in body) {
+    const end = parseAs(z.discriminatedUnion('status', [success, failure]), body);
     return { kind: 'end', end: end.status === 'success' ? { ...end, output: end.output ?? null } : end };
   }
-  if ('extendMs' in sent) return { kind: 'extend', ...checked(extension, sent) };
-  if (typeof sent['progress'] === 'object') return { kind: 'progress', report: checked(nestedProgress, sent).progress };
-  if ('progress' in sent) return { kind: 'progress', report: checked(progress, sent) };
+  if ('extendMs' in body) return { kind: 'extend', ...parseAs(extension, body) };
+  if (typeof body['progress'] === 'object') return { kind: 'progress', report: parseAs(nestedProgress, body).progress };
+  if ('progress' in body) return { kind: 'progress', report: parseAs(progress, body) };
   throw invalid([{ path: 'status', message: 'is missing; a completion has status, progress or extendMs' }]);
 }
 
-function checked<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
-  const parsed = schema.safeParse(value, EXPLAINED);
+function parseAs<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
+  const parsed = schema.safeParse(value, WITH_RECEIVED);
   if (parsed.success) return parsed.data;
   throw invalid(zodIssues(parsed.error));
 }

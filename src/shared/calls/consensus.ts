@@ -18,25 +18,26 @@ export type Tally =
 export function votesOf(
   attempts: readonly { readonly worker: string; readonly vote?: string; readonly round?: number }[],
 ): readonly Vote[] {
-  const last = new Map<string, string>();
-  for (const { worker, vote, round } of attempts) if (vote !== undefined && round === undefined) last.set(worker, vote);
-  return [...last].map(([worker, digest]) => ({ worker, digest }));
+  const newest = new Map<string, string>();
+  for (const { worker, vote, round } of attempts)
+    if (vote !== undefined && round === undefined) newest.set(worker, vote);
+  return [...newest].map(([worker, digest]) => ({ worker, digest }));
 }
 
-/** Whether a worker's run could bring the call nearer to its result. */
+/** Whether a run on this worker could add a missing vote, or deliver the majority's result. */
 export function mayVote(votes: readonly Vote[], worker: string, voters: number): boolean {
-  const own = votes.find((vote) => vote.worker === worker);
-  if (own === undefined) return votes.length < voters;
-  return votes.length >= voters && own.digest === majorityOf(votes, voters);
+  const ownVote = votes.find((vote) => vote.worker === worker);
+  if (ownVote === undefined) return votes.length < voters;
+  return votes.length >= voters && ownVote.digest === majorityOf(votes, voters);
 }
 
 /** The state of the vote after a run. */
-export function tally(votes: readonly Vote[], own: Vote, voters: number): Tally {
-  const all = [...votes.filter(({ worker }) => worker !== own.worker), own];
+export function tally(votes: readonly Vote[], ownVote: Vote, voters: number): Tally {
+  const all = [...votes.filter(({ worker }) => worker !== ownVote.worker), ownVote];
   if (all.length < voters) return { kind: 'open' };
   const majority = majorityOf(all, voters);
   if (majority === undefined) return { kind: 'split' };
-  return { kind: majority === own.digest ? 'agreed' : 'open' };
+  return { kind: majority === ownVote.digest ? 'agreed' : 'open' };
 }
 
 function majorityOf(votes: readonly Vote[], voters: number): string | undefined {

@@ -117,18 +117,18 @@ export interface StoredRecord extends Pick<DedupeRecord, 'key' | 'tool' | 'state
 }
 
 /** Checks a record before it is stored; throws `CONTRACT_INVALID`. */
-export function storedRecord(given: DedupeRecord, version: number, key = given.key): StoredRecord {
-  const record = { ...given, key, version };
+export function storedRecord(input: DedupeRecord, version: number, key = input.key): StoredRecord {
+  const record = { ...input, key, version };
   const { tool, state, expiresAtMs, request } = record;
   checkKey(key);
   checkText('tool', tool);
   checkText('request.sessionKey', request.sessionKey);
   if (!Number.isSafeInteger(expiresAtMs))
     throw contractInvalid([{ path: 'expiresAtMs', message: `must be whole milliseconds; got ${expiresAtMs}` }]);
-  return { key, tool, state, expiresAtMs, version, sessionKey: request.sessionKey, json: textOf(record) };
+  return { key, tool, state, expiresAtMs, version, sessionKey: request.sessionKey, json: serialize(record) };
 }
 
-function textOf(record: DedupeRecord): string {
+function serialize(record: DedupeRecord): string {
   try {
     return JSON.stringify(record);
   } catch (error) {

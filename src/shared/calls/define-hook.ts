@@ -67,15 +67,15 @@ const ANSWER_MEMBERS: { readonly [Kind in HookKind]: readonly (keyof AnswerOf<Ki
 
 const hookBrand: unique symbol = Symbol.for('pawl.hook');
 
-/** Marks a hook, so that a tools file may export it beside its tools. Throws `CONFIGURATION` for what cannot be one. */
+/** Marks a hook, so that a tools file may export it beside its tools. Throws `CONFIGURATION` for an invalid hook. */
 export function defineHook(hook: Hook): Hook {
-  const wrong = (what: string): never => {
-    throw new PawlError('CONFIGURATION', `Hook ${JSON.stringify(hook.name)}: ${what}.`);
+  const fail = (problem: string): never => {
+    throw new PawlError('CONFIGURATION', `Hook ${JSON.stringify(hook.name)}: ${problem}.`);
   };
-  if (typeof hook.name !== 'string' || hook.name === '') wrong('name must be a text that is not empty');
-  if (hook.timeoutMs !== undefined && !(hook.timeoutMs > 0)) wrong('timeoutMs must be a number above 0');
+  if (typeof hook.name !== 'string' || hook.name === '') fail('name must be a text that is not empty');
+  if (hook.timeoutMs !== undefined && !(hook.timeoutMs > 0)) fail('timeoutMs must be a number above 0');
   if (!HOOK_KINDS.some((kind) => typeof hook[kind] === 'function'))
-    wrong(`needs at least one of ${HOOK_KINDS.join(', ')}`);
+    fail(`needs at least one of ${HOOK_KINDS.join(', ')}`);
   return { ...hook, [hookBrand]: true } as Hook;
 }
 
@@ -99,22 +99,22 @@ export type AnswerOf<Kind extends HookKind> = Extract<Awaited<ReturnType<NonNull
 
 /**
  * Throws for an answer with none of the members of its kind. Types forbid such answers; without types, a guard that answers
- * `{ denied: true }`, or its reason alone, means to guard. The last expression of an observer (a number, a `Map`, a list) is no answer.
+ * `{ denied: true }`, or its reason alone, meant to deny. The last expression of an observer (a number, a `Map`, a list) is no answer.
  */
 export function checkAnswer(kind: HookKind, answer: unknown): void {
-  const known = ANSWER_MEMBERS[kind];
-  if (known.length === 0) return;
-  const expected = `an answer is { ${known.map((name) => `${name}?`).join(', ')} }`;
+  const memberNames = ANSWER_MEMBERS[kind];
+  if (memberNames.length === 0) return;
+  const expected = `an answer is { ${memberNames.map((name) => `${name}?`).join(', ')} }`;
   if (typeof answer === 'string') throw new Error(`it answered a text; ${expected}`);
   if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) return;
   const names = Object.keys(answer);
-  const isAnswer = names.length === 0 || known.some((name) => name in answer);
+  const isAnswer = names.length === 0 || memberNames.some((name) => name in answer);
   const fault = isAnswer ? hookAnswerFault(answer) : undefined;
   if (fault !== undefined) throw new Error(fault);
   if (isAnswer) return;
   throw new Error(`it answered { ${names.slice(0, 5).join(', ')} }; ${expected}`);
 }
 
-export function concerns({ tools }: Hook, tool: HookedTool): boolean {
+export function appliesTo({ tools }: Hook, tool: HookedTool): boolean {
   return tools === undefined || tools.includes(tool.name) || tools.includes(`${tool.namespace}.${tool.name}`);
 }

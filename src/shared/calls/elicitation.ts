@@ -6,7 +6,7 @@ import { z } from 'zod';
 import type { ToolResult } from '../tools/tool-result.ts';
 
 /** The kinds of request that a client may support: to its user, its model, or for its folders. */
-export const ASKABLE = ['elicitation', 'sampling', 'roots'] as const;
+export const CLIENT_REQUEST_KINDS = ['elicitation', 'sampling', 'roots'] as const;
 
 /** One request to the client, in MCP's form. */
 export interface ClientRequest {
@@ -22,7 +22,7 @@ export interface InputRequired {
   readonly requestState?: unknown;
 }
 
-const MARK = 'x-pawl-answers';
+const ANSWERS_MARKER = 'x-pawl-answers';
 
 /**
  * The parameter in which a tool receives answers: `input: z.object({ file: z.string(), answers: callerAnswers })`. Front doors fill it,
@@ -33,9 +33,9 @@ export const callerAnswers = z
     /** The client's answers by the names of the requests, unchecked. */
     responses: z.record(z.string(), z.unknown()),
     state: z.unknown().optional(),
-    canAsk: z.array(z.enum(ASKABLE)),
+    canAsk: z.array(z.enum(CLIENT_REQUEST_KINDS)),
   })
-  .meta({ [MARK]: true })
+  .meta({ [ANSWERS_MARKER]: true })
   .optional();
 export type CallerAnswers = NonNullable<z.output<typeof callerAnswers>>;
 
@@ -74,5 +74,7 @@ export function isInputRequired(output: unknown): output is InputRequired {
 /** The name of the parameter that takes answers, in a tool's JSON Schema. */
 export function answersParameter(inputSchema: unknown): string | undefined {
   const properties = (inputSchema as { readonly properties?: Readonly<Record<string, unknown>> }).properties ?? {};
-  return Object.keys(properties).find((name) => (properties[name] as Record<string, unknown> | null)?.[MARK] === true);
+  return Object.keys(properties).find(
+    (name) => (properties[name] as Record<string, unknown> | null)?.[ANSWERS_MARKER] === true,
+  );
 }

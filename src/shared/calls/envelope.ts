@@ -4,7 +4,7 @@ import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { RESULT_STATUSES, type ResultStatus } from '../errors/result-status.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
-import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
+import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 
 export const CONTRACT_VERSION = '1.1';
@@ -48,10 +48,10 @@ export const identifierSchema = z
   .min(1)
   .max(256)
   .refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' });
-/** A position in a trace, in the form of W3C's Trace Context; undefined for any other value, which the standard asks to leave out. */
-export function traceparentIn(given: unknown): string | undefined {
-  const isOne = typeof given === 'string' && /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(given);
-  return isOne ? given : undefined;
+/** A `traceparent` of W3C's Trace Context; undefined for any other value, which the standard says to ignore. */
+export function validTraceparent(original: unknown): string | undefined {
+  const isValid = typeof original === 'string' && /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(original);
+  return isValid ? original : undefined;
 }
 
 const milliseconds = z.number().int().positive().max(MAX_WAIT_MS);
@@ -64,7 +64,7 @@ export const idempotencyKeySchema = z
   });
 
 /** Reads a string in quotes as RFC 9651 writes it (draft-ietf-httpapi-idempotency-key-header). A bare one is taken as it is. */
-export function keyOfHeader(text: string): string {
+export function parseKeyHeader(text: string): string {
   return /^"(?:[^"\\]|\\["\\])*"$/.test(text) ? text.slice(1, -1).replaceAll(/\\(.)/g, '$1') : text;
 }
 
@@ -73,7 +73,7 @@ export function isIdempotencyKey(key: unknown): key is string {
   return typeof key === 'string' && key !== '' && Buffer.byteLength(key) <= MAX_KEY_BYTES;
 }
 
-/** The largest budget of the contract, and the default, because a caller that names none does not restrict tool and operator. */
+/** The largest budget of the contract. It is the default, so that a caller without a budget does not lower the tool's and operator's bounds. */
 export const LARGEST_RETRY_BUDGET = Object.freeze({ maxAttempts: 100, maxElapsedMs: 24 * 3_600_000 });
 
 export const toolCallEnvelopeSchema = z.strictObject({
@@ -192,20 +192,20 @@ export type ToolResultEnvelope<Output = unknown> =
 
 /** Validates an envelope; throws `CONTRACT_INVALID` with the path of every fault. */
 export function parseEnvelope(value: unknown): ToolCallEnvelope {
-  const parsed = toolCallEnvelopeSchema.safeParse(value, EXPLAINED);
+  const parsed = toolCallEnvelopeSchema.safeParse(value, WITH_RECEIVED);
   if (!parsed.success) throw contractInvalid(zodIssues(parsed.error));
   const { data } = parsed;
-  const params = withEveryName(data.payload.params, (value as ToolCallEnvelope).payload.params);
+  const params = restoreProtoMember(data.payload.params, (value as ToolCallEnvelope).payload.params);
   return params === data.payload.params ? data : { ...data, payload: { ...data.payload, params } };
 }
 
 /** Restores a member that is called `__proto__`, which the schema library leaves out. */
-export function withEveryName<Params extends Readonly<Record<string, unknown>>>(
+export function restoreProtoMember<Params extends Readonly<Record<string, unknown>>>(
   parsed: Params,
-  given: unknown,
+  original: unknown,
 ): Params {
-  return typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__')
-    ? { ...(given as Params) }
+  return typeof original === 'object' && original !== null && Object.hasOwn(original, '__proto__')
+    ? { ...(original as Params) }
     : parsed;
 }
 

@@ -12,8 +12,8 @@ import { PawlError } from '../errors/failure.ts';
 import type { Schedule } from '../util/time.ts';
 import {
   type AnswerOf,
+  appliesTo,
   checkAnswer,
-  concerns,
   DEFAULT_HOOK_TIMEOUT_MS,
   type EventOf,
   GUARDS,
@@ -36,7 +36,7 @@ import type {
   ShortCircuitEvent,
 } from './hook-events.ts';
 
-type Unsigned<Event extends HookEvent> = Omit<Event, 'signal'>;
+type WithoutSignal<Event extends HookEvent> = Omit<Event, 'signal'>;
 
 export interface HookDeps {
   readonly schedule: Schedule;
@@ -60,19 +60,19 @@ export class Hooks {
   }
 
   /** Merges all answers. A supplied key never replaces the caller's. */
-  async beforeCall(event: Unsigned<BeforeCallEvent>): Promise<BeforeCallAnswer & { readonly keyFrom?: string }> {
+  async beforeCall(event: WithoutSignal<BeforeCallEvent>): Promise<BeforeCallAnswer & { readonly keyFrom?: string }> {
     let combined: BeforeCallAnswer & { readonly keyFrom?: string } = {};
-    const seen = () => ({
+    const currentEvent = () => ({
       ...event,
       params: combined.params ?? event.params,
       ...(combined.idempotencyKey === undefined ? {} : { idempotencyKey: combined.idempotencyKey }),
     });
-    await this.#each('beforeCall', seen, (answer, hook) => {
-      const supplies = answer.idempotencyKey !== undefined && seen().idempotencyKey === undefined;
+    await this.#runEach('beforeCall', currentEvent, (answer, hook) => {
+      const suppliesKey = answer.idempotencyKey !== undefined && currentEvent().idempotencyKey === undefined;
       combined = {
         ...combined,
         ...(answer.params === undefined ? {} : { params: answer.params }),
-        ...(supplies ? { idempotencyKey: answer.idempotencyKey, keyFrom: hook.name } : {}),
+        ...(suppliesKey ? { idempotencyKey: answer.idempotencyKey, keyFrom: hook.name } : {}),
         hints: { ...combined.hints, ...answer.hints },
         carry: { ...combined.carry, ...answer.carry },
       };
@@ -81,9 +81,9 @@ export class Hooks {
   }
 
   /** The parameters for the tool. */
-  async beforeAttempt(event: Unsigned<AttemptEvent>): Promise<Readonly<Record<string, unknown>>> {
+  async beforeAttempt(event: WithoutSignal<AttemptEvent>): Promise<Readonly<Record<string, unknown>>> {
     let { params } = event;
-    await this.#each(
+    await this.#runEach(
       'beforeAttempt',
       () => ({ ...event, params }),
       (answer) => {
@@ -94,9 +94,9 @@ export class Hooks {
   }
 
   /** The ending after all hooks. */
-  async afterAttempt(event: Unsigned<AfterAttemptEvent>): Promise<AfterAttemptEvent['ending']> {
+  async afterAttempt(event: WithoutSignal<AfterAttemptEvent>): Promise<AfterAttemptEvent['ending']> {
     let { ending } = event;
-    await this.#each(
+    await this.#runEach(
       'afterAttempt',
       () => ({ ...event, ending }),
       (answer) => {
@@ -107,30 +107,30 @@ export class Hooks {
   }
 
   /** Whether there may be another attempt. */
-  async onRetry(event: Unsigned<RetryEvent>): Promise<boolean> {
-    let again = true;
-    await this.#each(
+  async onRetry(event: WithoutSignal<RetryEvent>): Promise<boolean> {
+    let mayRetry = true;
+    await this.#runEach(
       'onRetry',
       () => event,
       (answer) => {
-        if (answer.deny !== undefined) again = false;
+        if (answer.deny !== undefined) mayRetry = false;
       },
     );
-    return again;
+    return mayRetry;
   }
 
-  async onShortCircuit(event: Unsigned<ShortCircuitEvent>): Promise<void> {
-    await this.#each('onShortCircuit', () => event, takeNothing);
+  async onShortCircuit(event: WithoutSignal<ShortCircuitEvent>): Promise<void> {
+    await this.#runEach('onShortCircuit', () => event, ignoreAnswer);
   }
 
   /** Runs for each transition of an approval. Throws `PERMISSION_DENIED` when a hook denies a requested one. */
-  async onApproval(event: Unsigned<ApprovalEvent>): Promise<void> {
-    await this.#each('onApproval', () => event, takeNothing);
+  async onApproval(event: WithoutSignal<ApprovalEvent>): Promise<void> {
+    await this.#runEach('onApproval', () => event, ignoreAnswer);
   }
 
-  async afterCall(event: Unsigned<AfterCallEvent>): Promise<ToolResultEnvelope> {
+  async afterCall(event: WithoutSignal<AfterCallEvent>): Promise<ToolResultEnvelope> {
     let { result } = event;
-    await this.#each(
+    await this.#runEach(
       'afterCall',
       () => ({ ...event, result }),
       (answer) => {
@@ -146,21 +146,20 @@ export class Hooks {
     return result;
   }
 
-  async #each<Kind extends HookKind>(
+  async #runEach<Kind extends HookKind>(
     kind: Kind,
-    event: () => Unsigned<EventOf<Kind>>,
-    take: (answer: AnswerOf<Kind>, hook: Hook) => void,
+    event: () => WithoutSignal<EventOf<Kind>>,
+    applyAnswer: (answer: AnswerOf<Kind>, hook: Hook) => void,
   ): Promise<void> {
     for (const hook of this.#hooks) {
       const run = hook[kind] as ((event: EventOf<Kind>) => Maybe<AnswerOf<Kind>>) | undefined;
-      const about = event();
-      if (run === undefined || !concerns(hook, about.tool)) continue;
+      const eventFields = event();
+      if (run === undefined || !appliesTo(hook, eventFields.tool)) continue;
       let answer: AnswerOf<Kind> | false | undefined;
       try {
-        answer = (await this.#limited(hook, (signal) => run.call(hook, { ...about, signal } as EventOf<Kind>))) as
-          | AnswerOf<Kind>
-          | false
-          | undefined;
+        answer = (await this.#runWithTimeout(hook, (signal) =>
+          run.call(hook, { ...eventFields, signal } as EventOf<Kind>),
+        )) as AnswerOf<Kind> | false | undefined;
         checkAnswer(kind, answer);
       } catch (error) {
         const message = error instanceof Error ? error.message : String(error);
@@ -177,26 +176,26 @@ export class Hooks {
           'PERMISSION_DENIED',
           `The hook ${hook.name} denied the call: ${String(deny).replace(/\.$/, '')}.`,
         );
-      take(answer, hook);
+      applyAnswer(answer, hook);
     }
   }
 
-  async #limited<T>(hook: Hook, run: (signal: AbortSignal) => MaybePromise<T>): Promise<T> {
+  async #runWithTimeout<T>(hook: Hook, run: (signal: AbortSignal) => MaybePromise<T>): Promise<T> {
     const limitMs = hook.timeoutMs ?? DEFAULT_HOOK_TIMEOUT_MS;
     const controller = new AbortController();
-    const { promise: late, reject } = Promise.withResolvers<never>();
-    const stop = this.#deps.schedule(() => {
+    const { promise: timeout, reject } = Promise.withResolvers<never>();
+    const cancelTimer = this.#deps.schedule(() => {
       const error = new PawlError('TIMEOUT', `it did not finish within ${limitMs} ms`);
       controller.abort(error);
       reject(error);
     }, limitMs);
     try {
       // An async function turns a synchronous throw into a rejection.
-      return await Promise.race([(async () => run(controller.signal))(), late]);
+      return await Promise.race([(async () => run(controller.signal))(), timeout]);
     } finally {
-      stop();
+      cancelTimer();
     }
   }
 }
 
-const takeNothing = () => {};
+const ignoreAnswer = () => {};

@@ -47,12 +47,12 @@ export function resultError(failure: Failure, status: FailureStatus, breakerStat
   };
 }
 
-const FIND_OUT = 'It may have had its effect: find out before you call it again.';
+const IN_DOUBT_ADVICE = 'It may have had its effect: find out before you call it again.';
 
-/** The error of a call that may have had its effect. It invites neither a model nor a `bestEffort` caller to try again. */
-export function doubtful(error: ResultError): ResultError {
+/** The error of a call that may have had its effect. It is not retriable, so that neither a model nor a `bestEffort` caller runs it again. */
+export function markInDoubt(error: ResultError): ResultError {
   if (error.mayHaveHappened === true) return error;
-  const message = `${error.message}${/[.!?…]$/.test(error.message) ? '' : '.'} ${FIND_OUT}`;
+  const message = `${error.message}${/[.!?…]$/.test(error.message) ? '' : '.'} ${IN_DOUBT_ADVICE}`;
   return { ...error, message, retriable: false, mayHaveHappened: true };
 }
 
@@ -66,7 +66,7 @@ export function isUnresolved(outcome: Pick<Outcome, 'error'> | undefined): boole
 }
 
 /** Whether a result holds text from outside: its tool says so, or an open-world tool ended with an error. */
-export function bringsTaint(
+export function isTainted(
   { output, error, attempts }: Pick<Outcome | ToolResultEnvelope, 'output' | 'error' | 'attempts'>,
   { annotations }: { readonly annotations: ToolAnnotations },
 ): boolean {
@@ -75,8 +75,8 @@ export function bringsTaint(
 }
 
 /**
- * A success as it is stored: its duration, its content, and what few have. Its state and its call's request say the rest. Other outcomes
- * are stored as they are.
+ * A success as it is stored: its duration, its content, and the fields that most successes do not have. The record's state and request hold
+ * the rest. Other outcomes are stored as they are.
  */
 type StoredSuccess = readonly [
   number,
@@ -84,18 +84,18 @@ type StoredSuccess = readonly [
   (Partial<Omit<OutcomeBase, 'toolName' | 'durationMs'>> & Pick<Output, 'metadata'>)?,
 ];
 
-/** The form in which an outcome is written, which `outcomeOf` reads. */
-export function storedForm(outcome: Outcome): object {
+/** The stored form of an outcome, which `decodeOutcome` reads. */
+export function encodeOutcome(outcome: Outcome): object {
   if (outcome.status !== 'success') return outcome;
-  const { toolName: _tool, durationMs, attempts, status: _status, error: _error, output, ...more } = outcome;
+  const { toolName: _tool, durationMs, attempts, status: _status, error: _error, output, ...extraFields } = outcome;
   const { content, metadata } = output;
-  const rest = { ...(attempts === 1 ? {} : { attempts }), ...more, ...(metadata !== undefined && { metadata }) };
+  const rest = { ...(attempts === 1 ? {} : { attempts }), ...extraFields, ...(metadata !== undefined && { metadata }) };
   const stored: StoredSuccess = Object.keys(rest).length === 0 ? [durationMs, content] : [durationMs, content, rest];
   return stored;
 }
 
-/** An outcome from its stored form. That of a success has no tool's name. */
-export function outcomeOf(stored: unknown): Outcome {
+/** An outcome from its stored form. The stored form of a success has no `toolName`. */
+export function decodeOutcome(stored: unknown): Outcome {
   if (!Array.isArray(stored)) return stored as Outcome;
   const [durationMs, content, { metadata, attempts = 1, ...rest } = {}] = stored as unknown as StoredSuccess;
   const output = metadata === undefined ? { content } : { content, metadata };
@@ -109,26 +109,26 @@ export function outcomeOf(stored: unknown): Outcome {
 export async function longOutcomeText({ output, ...rest }: Outcome, maxBytes: number): Promise<LargeText | undefined> {
   const writer = new LargeTextWriter(maxBytes);
   writer.add(`${JSON.stringify(rest).slice(0, -1)},"output":{"content":`);
-  const from = writer.bytes;
+  const contentStart = writer.bytes;
   await writer.addJson(output?.content);
-  const to = writer.bytes;
+  const contentEnd = writer.bytes;
   if (output?.metadata !== undefined) {
     writer.add(',"metadata":');
     await writer.addJson(output.metadata);
   }
-  writer.add(rest.shownBytes === undefined ? '}}' : `},"contentBytes":${to - from}}`);
-  return writer.isFull ? undefined : writer.end([from, to]);
+  writer.add(rest.shownBytes === undefined ? '}}' : `},"contentBytes":${contentEnd - contentStart}}`);
+  return writer.isFull ? undefined : writer.end([contentStart, contentEnd]);
 }
 
 /** The text of an outcome; undefined when it has more than `maxBytes`. Throws what `JSON.stringify` throws. */
 export function outcomeText(outcome: Outcome, maxBytes: number): string | undefined | Promise<LargeText | undefined> {
   if (isLong(outcome)) return longOutcomeText(outcome, maxBytes);
-  const text = jsonText(storedForm(outcome));
+  const text = jsonText(encodeOutcome(outcome));
   // Bytes are counted only where the length in characters does not decide.
   return text.length * 3 <= maxBytes || Buffer.byteLength(text) <= maxBytes ? text : undefined;
 }
 
-export function stateOf(outcome: Outcome): Exclude<CallState, 'inflight'> {
+export function outcomeState(outcome: Outcome): Exclude<CallState, 'inflight'> {
   if (outcome.status === 'success') return 'done';
   return outcome.settlement === undefined ? 'failed' : 'cancelled';
 }
@@ -146,25 +146,25 @@ export function envelopeOf(outcome: Outcome, request: AnsweredRequest): ToolResu
   const { settlement, shownBytes, contentBytes, status, output, error, toolName, ...rest } = outcome;
   const { requestId, callId, cache } = request;
   // Every call passes here, and an object literal with the spread at its end is built fastest.
-  const more = {
+  const callerFields = {
     toolName: toolName || request.toolName,
     ...(cache === undefined ? {} : { cache: { keyFingerprint: callId, ...cache } }),
     ...rest,
   };
   const fromCache = cache !== undefined;
   if (status === 'success')
-    return { requestId, callId, status, output: shownOutput(outcome, callId), fromCache, ...more };
+    return { requestId, callId, status, output: visibleOutput(outcome, callId), fromCache, ...callerFields };
   return {
     requestId,
     callId,
     status,
     error: error ?? resultError(failureOf('RESULT_INVALID'), status),
     fromCache,
-    ...more,
+    ...callerFields,
   };
 }
 
-function shownOutput({ output, shownBytes, contentBytes }: Outcome, callId: string) {
+function visibleOutput({ output, shownBytes, contentBytes }: Outcome, callId: string) {
   if (output === undefined) return { content: null };
   const { content, whole } = capOutput(output.content, shownBytes, callId, contentBytes);
   return whole === undefined ? output : { content, metadata: { ...output.metadata, whole } };
@@ -179,7 +179,7 @@ export function refusal(
 ): ToolResultEnvelope {
   const failure = failureOf(error.code, error.message, error.issues === undefined ? {} : { issues: error.issues });
   const retryAfterMs = error.details?.['retryAfterMs'];
-  const refused = resultError(
+  const resultErr = resultError(
     typeof retryAfterMs === 'number' ? { ...failure, retryAfterMs } : failure,
     status,
     breakerState,
@@ -192,7 +192,7 @@ export function refusal(
     toolName: request.toolName,
     durationMs: 0,
     attempts: 0,
-    error: refused,
+    error: resultErr,
   };
 }
 

@@ -17,11 +17,11 @@ export interface StartTime {
   readonly atMs: number;
   /** The delay when it was named. */
   readonly afterMs: number;
-  /** The time was over when it was named: such a call can only be one that is known already. */
+  /** The time had passed when the caller named it: only a repeated request of an existing call may do that. */
   readonly isPast: boolean;
 }
 
-/** The clock here may be this far behind Redis' clock, of which it knows whole milliseconds. A call is never early. */
+/** The error of this process's estimate of Redis' clock. It is added, so that a call never starts early. */
 const CLOCK_ERROR_MS = 2;
 
 /**
@@ -33,19 +33,19 @@ export function startTimeOf({ startAfterMs, startAt }: StartOptions, nowMs: numb
   if (startAfterMs !== undefined && startAt !== undefined)
     throw invalid('startAt', 'cannot be given together with startAfterMs: give one of them');
   if (startAt === undefined) return afterDelay(startAfterMs, nowMs);
-  const atMs = timeOf(startAt);
+  const atMs = parseStartAt(startAt);
   if (atMs - nowMs > MAX_DELAY_MS + CLOCK_ERROR_MS)
     throw invalid('startAt', `must be at most 365 days from now; got ${new Date(atMs).toISOString()}`);
   return { atMs, afterMs: Math.max(0, atMs - nowMs), isPast: atMs <= nowMs };
 }
 
-/** The options of a call that starts at a time that is known already. */
-export function startingAt<Options extends object>(
+/** The options with their start replaced by a start time that was computed before. */
+export function withStartTime<Options extends object>(
   options: Options & StartOptions,
   start: StartTime | undefined,
 ): Omit<Options, keyof StartOptions> & StartOptions {
-  const { startAfterMs: _, startAt: __, ...others } = options;
-  return start === undefined ? others : { ...others, startAt: new Date(start.atMs) };
+  const { startAfterMs: _, startAt: __, ...rest } = options;
+  return start === undefined ? rest : { ...rest, startAt: new Date(start.atMs) };
 }
 
 /** Whether a call names a start of its own, valid or not. */
@@ -55,26 +55,26 @@ export function isDelayed({ startAfterMs, startAt }: StartOptions): boolean {
 
 function afterDelay(startAfterMs: unknown, nowMs: number): StartTime | undefined {
   if (typeof startAfterMs !== 'number' || !Number.isInteger(startAfterMs) || startAfterMs < 0)
-    throw invalid('startAfterMs', `must be a whole number of milliseconds from 0 on; got ${shownValue(startAfterMs)}`);
+    throw invalid('startAfterMs', `must be a whole number of milliseconds from 0 on; got ${formatValue(startAfterMs)}`);
   if (startAfterMs > MAX_DELAY_MS)
     throw invalid('startAfterMs', `must be at most ${MAX_DELAY_MS} (365 days); got ${startAfterMs}`);
   if (startAfterMs === 0) return undefined;
   return { atMs: Math.ceil(nowMs) + startAfterMs + CLOCK_ERROR_MS, afterMs: startAfterMs, isPast: false };
 }
 
-function timeOf(startAt: unknown): number {
+function parseStartAt(startAt: unknown): number {
   if (startAt instanceof Date && !Number.isNaN(startAt.getTime())) return startAt.getTime();
   // A day alone is no time to start.
   const atMs = typeof startAt === 'string' && /t/i.test(startAt) ? isoMoment(startAt) : Number.NaN;
   if (Number.isNaN(atMs))
     throw invalid(
       'startAt',
-      `must be an ISO 8601 time with Z or an offset, such as 2027-01-31T08:00:00Z; got ${shownValue(startAt)}`,
+      `must be an ISO 8601 time with Z or an offset, such as 2027-01-31T08:00:00Z; got ${formatValue(startAt)}`,
     );
   return atMs;
 }
 
-function shownValue(value: unknown): string {
+function formatValue(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(startOf(value, 60));
   return typeof value === 'number'
     ? String(value)
@@ -90,7 +90,7 @@ function invalid(path: string, message: string): PawlError {
 }
 
 /** The failure of a new call that was to start in the past. */
-export function startIsPast(atMs: number, nowMs: number): PawlError {
+export function startInPast(atMs: number, nowMs: number): PawlError {
   const message = `is in the past: ${new Date(atMs).toISOString()}, and it is ${new Date(nowMs).toISOString()}`;
   return invalid('startAt', message);
 }

@@ -124,12 +124,12 @@ export function tripReason(window: readonly Sample[], policy: CircuitPolicy, now
   return undefined;
 }
 
-/** Adds the successes that so far only the failures behind them report. */
+/** Adds successes that the window does not hold yet, but that a later failure of the same worker reports. */
 function withSuccessesBefore(newestFirst: readonly Sample[]): readonly Sample[] {
   return newestFirst.flatMap((sample, index) => {
     const { atMs, successesBefore = 0 } = sample;
-    const areAdded = newestFirst[index + 1]?.ok === true;
-    return areAdded ? [sample] : [sample, ...Array.from({ length: successesBefore }, () => ({ atMs, ok: true }))];
+    const isReported = newestFirst[index + 1]?.ok === true;
+    return isReported ? [sample] : [sample, ...Array.from({ length: successesBefore }, () => ({ atMs, ok: true }))];
   });
 }
 

@@ -25,11 +25,11 @@ const MAX_TARGET_LENGTH = 260;
 export function circuitTarget(value: unknown): string | undefined {
   if (typeof value !== 'string') return undefined;
   const { host = '' } = URL.canParse(value) ? new URL(value) : {};
-  const whole = (host || value)
+  const subject = (host || value)
     .trim()
     .replace(/\.(?=:\d+$|$)/, '')
     .replaceAll(/[\s@]+/g, '_');
-  const target = startOf(whole, MAX_TARGET_LENGTH);
+  const target = startOf(subject, MAX_TARGET_LENGTH);
   return target === '' ? undefined : target;
 }
 
@@ -44,11 +44,11 @@ export function targetOfCircuit(key: string): string | undefined {
 }
 
 /** Whether a circuit holds for one target of its tool. There may be any number of them. */
-export function isOfTarget(key: string): boolean {
+export function hasTarget(key: string): boolean {
   return targetOfCircuit(key) !== undefined;
 }
 
 /** Whether all calls of a tool may go through the circuit of this key: the tool's own, or one that it shares. */
-export function isCircuitOf(key: string, tool: string): boolean {
+export function mayUseCircuit(key: string, tool: string): boolean {
   return !key.startsWith('tool:') || key === `tool:${tool}` || key.startsWith(`tool:${tool}@`);
 }

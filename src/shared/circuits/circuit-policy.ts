@@ -74,13 +74,13 @@ export function circuitPolicy(
   readOnly: boolean,
   tool: CircuitOverrides = {},
   operator: CircuitOverrides = {},
-  { readOnly: ofReads, mutating: ofWrites, ...ofAll }: CircuitDefaults = {},
+  { readOnly: readDefaults, mutating: writeDefaults, ...commonDefaults }: CircuitDefaults = {},
 ): CircuitPolicy {
   return {
     ...DEFAULT_CIRCUIT,
     ...(readOnly ? { consecutiveFailures: 8, cooldownMs: 20_000 } : {}),
-    ...defined<Partial<CircuitPolicy>>(ofAll),
-    ...defined<Partial<CircuitPolicy>>((readOnly ? ofReads : ofWrites) ?? {}),
+    ...defined<Partial<CircuitPolicy>>(commonDefaults),
+    ...defined<Partial<CircuitPolicy>>((readOnly ? readDefaults : writeDefaults) ?? {}),
     ...defined<Partial<CircuitPolicy>>(tool),
     ...defined<Partial<CircuitPolicy>>(operator),
   };

@@ -1,6 +1,5 @@
 /**
- * The durability of the writes that a Redis server acknowledges, and what tools need of it that are of the elevated tier or have effects
- * `once`.
+ * The durability of the writes that a Redis server acknowledges, and the requirements of tools of the elevated tier or with effects `once`.
  */
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { type AnyTool, qualifiedName } from '../tools/tool.ts';
@@ -19,7 +18,7 @@ export type Durability = Settings['durability'];
 const PERSISTENCES = ['none', 'no', 'unknown', 'everysec', 'always'] as const;
 export type Persistence = (typeof PERSISTENCES)[number];
 
-/** A server's configuration, as far as the server tells it. */
+/** A server's configuration, as far as the server reveals it. */
 export interface ServerFacts {
   readonly version: string;
   /** The setting `maxmemory-policy`; undefined when the server hides it. */
@@ -56,8 +55,8 @@ export function evicts({ evictionPolicy }: ServerFacts): boolean {
   return evictionPolicy !== undefined && evictionPolicy !== 'noeviction';
 }
 
-/** Whether acknowledged writes reach the disk soon and are never evicted, as far as the server tells. */
-export function durable(server: ServerFacts): boolean {
+/** Whether acknowledged writes reach the disk soon and are never evicted, as far as the server reveals it. */
+export function isDurable(server: ServerFacts): boolean {
   const { persistence, writeFailed = false } = server;
   return persistence !== 'none' && persistence !== 'no' && !evicts(server) && !writeFailed;
 }
@@ -83,35 +82,35 @@ export function serverFaults(
   settings: Pick<Settings, 'tools' | 'durability'>,
 ): readonly ServerFault[] {
   const faults: ServerFault[] = [];
-  const careful = tools.filter(({ effects, tier }) => effects === 'once' || tier === 'elevated');
-  if (evicts(server) && careful.length > 0)
+  const criticalTools = tools.filter(({ effects, tier }) => effects === 'once' || tier === 'elevated');
+  if (evicts(server) && criticalTools.length > 0)
     faults.push({
       setting: 'maxmemory-policy',
-      message: `Redis evicts records when its memory is full (maxmemory-policy is ${server.evictionPolicy}), so that a call of ${named(careful)} could be forgotten and run twice`,
+      message: `Redis evicts records when its memory is full (maxmemory-policy is ${server.evictionPolicy}), so that a call of ${toolNames(criticalTools)} could be forgotten and run twice`,
       fix: 'CONFIG SET maxmemory-policy noeviction',
     });
-  const asking = (durability: Durability) => tools.filter((tool) => durabilityOf(settings, tool) === durability);
-  const always = asking('always');
-  if (always.length > 0 && server.persistence !== 'always' && server.persistence !== 'unknown')
+  const toolsWith = (durability: Durability) => tools.filter((tool) => durabilityOf(settings, tool) === durability);
+  const alwaysTools = toolsWith('always');
+  if (alwaysTools.length > 0 && server.persistence !== 'always' && server.persistence !== 'unknown')
     faults.push({
       setting: 'appendfsync',
-      message: `${named(always)} is configured with durability always, and Redis has ${described(server.persistence)}`,
+      message: `${toolNames(alwaysTools)} is configured with durability always, and Redis has ${persistenceText(server.persistence)}`,
       fix:
         server.persistence === 'none'
           ? 'CONFIG SET appendonly yes, and CONFIG SET appendfsync always'
           : 'CONFIG SET appendfsync always',
     });
-  const waiting = asking('waitaof');
-  if (waiting.length > 0 && !isAtLeast(server.version, WAITAOF_VERSION))
+  const waitaofTools = toolsWith('waitaof');
+  if (waitaofTools.length > 0 && !isAtLeast(server.version, WAITAOF_VERSION))
     faults.push({
       setting: 'version',
-      message: `${named(waiting)} is configured with durability waitaof, and Redis ${server.version} has no WAITAOF`,
+      message: `${toolNames(waitaofTools)} is configured with durability waitaof, and Redis ${server.version} has no WAITAOF`,
       fix: `use Redis ${WAITAOF_VERSION.join('.')} or later, or durability always with CONFIG SET appendfsync always`,
     });
-  else if (waiting.length > 0 && server.persistence === 'none')
+  else if (waitaofTools.length > 0 && server.persistence === 'none')
     faults.push({
       setting: 'appendonly',
-      message: `${named(waiting)} is configured with durability waitaof, and Redis has ${described(server.persistence)}`,
+      message: `${toolNames(waitaofTools)} is configured with durability waitaof, and Redis has ${persistenceText(server.persistence)}`,
       fix: 'CONFIG SET appendonly yes',
     });
   return faults;
@@ -130,16 +129,16 @@ export function unfitServer(faults: readonly ServerFault[]): PawlError {
 const WAITAOF_VERSION = [7, 2] as const;
 
 export function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {
-  const [givenMajor = Number.NaN, givenMinor = 0] = version.split('.').map(Number);
-  // A server that hides its version is asked by the command itself.
-  return Number.isNaN(givenMajor) || givenMajor > major || (givenMajor === major && givenMinor >= minor);
+  const [actualMajor = Number.NaN, actualMinor = 0] = version.split('.').map(Number);
+  // A server that hides its version counts as new enough: the command itself then fails on an old one.
+  return Number.isNaN(actualMajor) || actualMajor > major || (actualMajor === major && actualMinor >= minor);
 }
 
-function described(persistence: Persistence): string {
+function persistenceText(persistence: Persistence): string {
   return persistence === 'none' ? 'appendonly no' : `appendfsync ${persistence}`;
 }
 
-function named(tools: readonly AnyTool[]): string {
+function toolNames(tools: readonly AnyTool[]): string {
   const names = tools.slice(0, 3).map(qualifiedName);
   return tools.length > 3 ? `${names.join(', ')} and ${tools.length - 3} more` : names.join(', ');
 }

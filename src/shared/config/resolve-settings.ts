@@ -4,8 +4,8 @@
  */
 import type { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
-import { renamedUnknown } from '../schema/known-members.ts';
-import { EXPECTED } from '../schema/zod-issues.ts';
+import { rephraseUnknown } from '../schema/known-members.ts';
+import { WITHOUT_RECEIVED } from '../schema/zod-issues.ts';
 import { type Settings, type SettingsInput, settingsSchema } from './config.ts';
 import { type Environment, isSecret, VARIABLES } from './variables.ts';
 
@@ -23,14 +23,14 @@ export function resolveSettings(sources: {
   const options = Object.fromEntries(Object.entries(sources.options ?? {}).filter(([, value]) => value !== undefined));
   for (const { path } of VARIABLES) if (valueAt(options, path) !== undefined) variables.delete(path.join('.'));
   mergeInto(merged, options);
-  const parsed = settingsSchema.safeParse(merged, EXPECTED);
+  const parsed = settingsSchema.safeParse(merged, WITHOUT_RECEIVED);
   if (parsed.success) return parsed.data;
   throw invalidSettings(parsed.error.issues.flatMap((issue) => issuesOf(issue, merged, variables)));
 }
 
 function fileSettings(file: unknown): Values {
   if (!isPlainObject(file)) throw new PawlError('CONFIGURATION', 'pawl.config must hold an object.');
-  // A promise would count as an empty object: no tokens, to begin with.
+  // A promise would count as an empty object, so that, for one, no API tokens would be required.
   if (file instanceof Promise)
     throw new PawlError(
       'CONFIGURATION',
@@ -56,7 +56,7 @@ function issuesOf(issue: z.core.$ZodIssue, merged: Values, variables: ReadonlyMa
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => ({
       path: [...issue.path, key].map(String).join('.'),
-      message: renamedUnknown(issue.message, 'is not a setting'),
+      message: rephraseUnknown(issue.message, 'is not a setting'),
     }));
   const path = issue.path.map(String).join('.');
   const variable = [...variables].find(([setting]) => path === setting || path.startsWith(`${setting}.`))?.[1];
@@ -79,7 +79,8 @@ function invalidSettings(issues: readonly Issue[]): PawlError {
 
 function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
   return path.reduce<unknown>(
-    (at, key) => (typeof at === 'object' && at !== null ? (at as Record<PropertyKey, unknown>)[key] : undefined),
+    (node, key) =>
+      typeof node === 'object' && node !== null ? (node as Record<PropertyKey, unknown>)[key] : undefined,
     value,
   );
 }
@@ -87,9 +88,9 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
 /** Merges objects deeply; lists and values are replaced. */
 function mergeInto(target: Values, source: Readonly<Record<string, unknown>>): void {
   for (const [key, value] of Object.entries(source)) {
-    const present = target[key];
-    if (isPlainObject(value) && isPlainObject(present)) {
-      const merged = { ...present };
+    const existing = target[key];
+    if (isPlainObject(value) && isPlainObject(existing)) {
+      const merged = { ...existing };
       mergeInto(merged, value);
       target[key] = merged;
     } else target[key] = value;

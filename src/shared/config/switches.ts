@@ -21,7 +21,7 @@ export interface ReliabilityModes {
   readonly circuits: Mode;
 }
 
-export const DIRECT: ReliabilityModes = { enabled: false, dedupe: 'off', retry: 'off', circuits: 'off' };
+export const DIRECT_MODES: ReliabilityModes = { enabled: false, dedupe: 'off', retry: 'off', circuits: 'off' };
 
 /** A process's configuration of the layer. */
 export interface ReliabilitySettings {
@@ -64,36 +64,36 @@ export type ShadowKind = 'refused' | 'merged' | 'retried';
  */
 export function modesOf(
   reliability: ReliabilitySettings,
-  words: ReliabilitySwitches,
+  switches: ReliabilitySwitches,
   startedAtMs: number,
   tool: SwitchedTool,
 ): ReliabilityModes {
-  const word = words.tools[`${tool.namespace}.${tool.name}`] ?? words.all;
-  const enabled = isEnabled(reliability.enabled, word, startedAtMs);
-  if (!enabled) return DIRECT;
+  const current = switches.tools[`${tool.namespace}.${tool.name}`] ?? switches.all;
+  const enabled = isEnabled(reliability.enabled, current, startedAtMs);
+  if (!enabled) return DIRECT_MODES;
   const { openMode } = reliability;
   const tier = reliability.tiers[tool.tier];
-  const most = openMode === 'shadow' ? 'shadow' : 'on';
+  const maxMode = openMode === 'shadow' ? 'shadow' : 'on';
   return {
     enabled,
-    dedupe: least(most, tier?.dedupe),
-    retry: least(most, tier?.retry),
-    circuits: least(openMode, tier?.circuits),
+    dedupe: lowerMode(maxMode, tier?.dedupe),
+    retry: lowerMode(maxMode, tier?.retry),
+    circuits: lowerMode(openMode, tier?.circuits),
   };
 }
 
-function isEnabled(configured: boolean, word: ReliabilitySwitch | undefined, startedAtMs: number): boolean {
-  return word === undefined ? configured : word.enabled && (configured || word.atMs >= startedAtMs);
+function isEnabled(configured: boolean, current: ReliabilitySwitch | undefined, startedAtMs: number): boolean {
+  return current === undefined ? configured : current.enabled && (configured || current.atMs >= startedAtMs);
 }
 
-function least(one: Mode, other: Mode = 'on'): Mode {
+function lowerMode(one: Mode, other: Mode = 'on'): Mode {
   return MODES.indexOf(one) < MODES.indexOf(other) ? one : other;
 }
 
 /** One process's copy of the switches, which each change updates. */
 export class SwitchCache {
   readonly #reliability: ReliabilitySettings;
-  #words: ReliabilitySwitches = { tools: {} };
+  #switches: ReliabilitySwitches = { tools: {} };
   /** The time of Redis' clock; until it is known, only the configuration counts. */
   #startedAtMs: number | undefined;
   /** The modes under the current switches. */
@@ -103,18 +103,18 @@ export class SwitchCache {
     this.#reliability = reliability;
   }
 
-  get words(): ReliabilitySwitches {
-    return this.#words;
+  get switches(): ReliabilitySwitches {
+    return this.#switches;
   }
 
   /** Whether the layer works for tools without a switch of their own. */
   get enabled(): boolean {
-    return isEnabled(this.#reliability.enabled, this.#words.all, this.#startedAtMs ?? Number.POSITIVE_INFINITY);
+    return isEnabled(this.#reliability.enabled, this.#switches.all, this.#startedAtMs ?? Number.POSITIVE_INFINITY);
   }
 
   /** Takes the switches from Redis; `nowMs` is Redis' clock when they were read. */
-  update({ words, nowMs }: { readonly words: ReliabilitySwitches; readonly nowMs: number }): void {
-    this.#words = words;
+  update({ switches, nowMs }: { readonly switches: ReliabilitySwitches; readonly nowMs: number }): void {
+    this.#switches = switches;
     this.#startedAtMs ??= nowMs;
     this.#modes = new WeakMap();
   }
@@ -122,7 +122,7 @@ export class SwitchCache {
   modes(tool: SwitchedTool): ReliabilityModes {
     let modes = this.#modes.get(tool);
     if (modes === undefined) {
-      modes = modesOf(this.#reliability, this.#words, this.#startedAtMs ?? Number.POSITIVE_INFINITY, tool);
+      modes = modesOf(this.#reliability, this.#switches, this.#startedAtMs ?? Number.POSITIVE_INFINITY, tool);
       this.#modes.set(tool, modes);
     }
     return modes;

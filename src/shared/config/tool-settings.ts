@@ -1,4 +1,4 @@
-/** The operator's settings for single tools, and what they mean for a call. */
+/** The operator's settings for single tools, and how they apply to a call. */
 import { z } from 'zod';
 import type { LedgerTtls } from '../calls/call-state.ts';
 import {
@@ -76,7 +76,7 @@ interface ToolSettings {
   readonly tools: Readonly<Record<string, ToolPolicy>>;
 }
 
-interface Named {
+interface NamedTool {
   readonly namespace: string;
   readonly name: string;
 }
@@ -89,8 +89,8 @@ interface ToolDefaults {
 const NO_POLICY: ToolPolicy = {};
 
 /** The operator's settings for one tool: the qualified name's entry over the plain name's. */
-export function toolPolicy(settings: ToolSettings, tool: Named): ToolPolicy {
-  // Most tools have none, and every call asks several times.
+export function toolPolicy(settings: ToolSettings, tool: NamedTool): ToolPolicy {
+  // Most tools have none, and every call reads them several times.
   if (hasNoKeys(settings.tools)) return NO_POLICY;
   const plain = settings.tools[tool.name];
   const qualified = settings.tools[`${tool.namespace}.${tool.name}`];
@@ -98,7 +98,7 @@ export function toolPolicy(settings: ToolSettings, tool: Named): ToolPolicy {
 }
 
 /** The lifetimes of the records of a tool's calls: its own of `tools.NAME.ttl`, over those of `ttl`. */
-export function ttlsOf(settings: ToolSettings & { readonly ttl: LedgerTtls }, tool: Named): LedgerTtls {
+export function ttlsOf(settings: ToolSettings & { readonly ttl: LedgerTtls }, tool: NamedTool): LedgerTtls {
   const { ttl } = toolPolicy(settings, tool);
   return ttl === undefined ? settings.ttl : { ...settings.ttl, ...defined<Partial<LedgerTtls>>(ttl) };
 }
@@ -106,14 +106,17 @@ export function ttlsOf(settings: ToolSettings & { readonly ttl: LedgerTtls }, to
 /** The policy of a tool's circuit. The operator's settings of the tool come first, then the tool's own, then the operator's defaults. */
 export function circuitPolicyOf(
   settings: ToolSettings & ToolDefaults,
-  tool: Named & { readonly tier: Tier; readonly circuit: CircuitOverrides },
+  tool: NamedTool & { readonly tier: Tier; readonly circuit: CircuitOverrides },
 ): CircuitPolicy {
   const { circuit } = toolPolicy(settings, tool);
   return circuitPolicy(tool.tier === 'read-only', tool.circuit, circuit, settings.defaults.circuit);
 }
 
 /** Whether equal calls of a tool are merged over all sessions or within one: only tools without effects can share calls. */
-export function scopeOf(settings: ToolSettings, tool: Named & { readonly effects?: Effects }): 'session' | 'global' {
+export function scopeOf(
+  settings: ToolSettings,
+  tool: NamedTool & { readonly effects?: Effects },
+): 'session' | 'global' {
   return toolPolicy(settings, tool).scope === 'global' && tool.effects === 'none' ? 'global' : 'session';
 }
 

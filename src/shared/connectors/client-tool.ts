@@ -1,12 +1,12 @@
 /**
- * Client-executed tools: a client registers the tools that it serves, takes their calls and returns the results. This file has what the two
- * exchange, and how an answer is checked.
+ * Client-executed tools: a client registers the tools that it serves, takes their calls and returns the results. This file has the messages
+ * and the check of an answer.
  */
 import { z } from 'zod';
 import { ToolError } from '../errors/failure.ts';
 import type { ContentBlock, ToolResult } from '../tools/tool-result.ts';
 
-/** The time for which a client counts as present after it was last heard of. */
+/** The time for which a client counts as connected after its last request. */
 export const CLIENT_LEASE = { minMs: 1_000, maxMs: 600_000, defaultMs: 30_000 } as const;
 
 export const MAX_CLIENT_TOOLS = 256;
@@ -29,7 +29,7 @@ export interface ClientCall {
   /** Stable over all attempts of the call. */
   readonly idempotencyKey: string;
   readonly deadlineAtMs?: number;
-  /** The time of the attempt, from when it was offered. */
+  /** The time limit of the attempt, counted from its offer to the client. */
   readonly timeoutMs: number;
   readonly traceparent?: string;
 }
@@ -41,7 +41,7 @@ const contentItem = z.discriminatedUnion('type', [
 
 const errorCode = z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/, 'must be capitals, digits and _');
 
-/** A client's answer to a call: `output` and what may accompany it, or `contentItems` with `success`, or an `error`. */
+/** A client's answer to a call: `output` with further members of a result, or `contentItems` with `success`, or an `error`. */
 export const clientAnswerSchema = z
   .strictObject({
     fence: z.number().int().min(1),
@@ -55,7 +55,7 @@ export const clientAnswerSchema = z
     error: z.strictObject({
       message: z.string().min(1),
       code: errorCode.optional(),
-      /** Whether another attempt may help. It is made where the tool's effects allow it. */
+      /** Whether another attempt may help. It follows only where the tool's effects allow it. */
       retriable: z.boolean().optional(),
       /** Proves that no effect took place. */
       nothingHappened: z.boolean().optional(),
@@ -70,25 +70,25 @@ export const clientAnswerSchema = z
   );
 export type PostedAnswer = z.output<typeof clientAnswerSchema>;
 
-/** The answer as it is kept for the waiting worker. */
+/** The answer as it is stored for the waiting worker. */
 export type ClientAnswer =
   | { readonly kind: 'result'; readonly result: ToolResult<unknown> }
   | { readonly kind: 'failure'; readonly failure: NonNullable<PostedAnswer['error']> };
 
 export function clientAnswer({ fence: _, error, contentItems, ...result }: PostedAnswer): ClientAnswer {
   if (error !== undefined) return { kind: 'failure', failure: error };
-  if (contentItems !== undefined) return { kind: 'result', result: resultOfItems(contentItems, result.success) };
-  // The content is checked where every tool's result is.
+  if (contentItems !== undefined) return { kind: 'result', result: itemsResult(contentItems, result.success) };
+  // `normalizeResult` checks the content, as for every tool.
   return { kind: 'result', result: result as unknown as ToolResult<unknown> };
 }
 
-function resultOfItems(items: NonNullable<PostedAnswer['contentItems']>, success = true): ToolResult<unknown> {
+function itemsResult(items: NonNullable<PostedAnswer['contentItems']>, success = true): ToolResult<unknown> {
   const texts = items.flatMap((item) => (item.type === 'inputText' ? [item.text] : []));
-  const content = items.flatMap((item) => (item.type === 'inputImage' ? [imageOf(item.imageUrl)] : []));
+  const content = items.flatMap((item) => (item.type === 'inputImage' ? [imageBlock(item.imageUrl)] : []));
   return { output: texts.join('\n'), success, ...(content.length === 0 ? {} : { content }) };
 }
 
-function imageOf(url: string): ContentBlock {
+function imageBlock(url: string): ContentBlock {
   const [, mimeType, data] = /^data:([\w.+-]+\/[\w.+-]+);base64,([\s\S]*)$/.exec(url) ?? [];
   if (mimeType === undefined || data === undefined) return { type: 'resource', uri: url };
   return { type: 'image', mimeType, data };

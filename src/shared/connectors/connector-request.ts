@@ -1,11 +1,11 @@
 /**
- * Builds the one request that a connector's parameters make. A pure function; secrets are filled in where the request is sent. Parameters
+ * Builds the request of one connector call. A pure function; secrets are filled in where the request is sent. Parameters
  * are data: none of them can change the host, leave the path or end a header.
  */
 import { PawlError } from '../errors/failure.ts';
 import { matches } from '../util/wildcard.ts';
 import { type Connector, type ConnectorArgument, hostMatches } from './connector.ts';
-import { invalidParameter, joinedText, membersOf, type ParameterStyle, pairsOf, plainText } from './parameter-style.ts';
+import { invalidParameter, joinText, membersOf, type ParameterStyle, pairsOf, plainText } from './parameter-style.ts';
 
 export interface ConnectorRequest {
   readonly method: string;
@@ -22,53 +22,53 @@ const PLACEHOLDER = /\{([^{}]*)\}/g;
 const SECRET = '{secret:';
 const BODILESS = ['GET', 'HEAD', 'DELETE'];
 
-/** Throws `INVALID_PARAMS` for parameters that make no request, and `PERMISSION_DENIED` for a request outside of the allow list. */
+/** Throws `INVALID_PARAMS` for parameters that cannot be sent, and `PERMISSION_DENIED` for a request outside of the allow list. */
 export function connectorRequest(connector: Connector, params: Params): ConnectorRequest {
-  const url = new URL(filledPath(connector.url, params));
+  const url = new URL(fillPath(connector.url, params));
   const headers = new Map<string, string>();
   const body: BodyMembers = { values: new Map(), styles: new Map() };
   placeParameters(connector, params, { url, headers, body });
   const secretQuery = fillQuery(connector, params, url);
   fillHeaders(connector, params, headers);
-  const made = bodyOf(connector, params, body);
+  const requestBody = buildBody(connector, params, body);
   // Services refuse a content type without a body.
-  if (made === undefined) headers.delete('content-type');
+  if (requestBody === undefined) headers.delete('content-type');
   requireAllowed(connector, url);
   return {
     method: connector.method,
     url,
     headers: {
       accept: 'application/json, text/*;q=0.9, */*;q=0.1',
-      ...(made === undefined ? {} : { 'content-type': made.type }),
+      ...(requestBody === undefined ? {} : { 'content-type': requestBody.type }),
       ...Object.fromEntries(headers),
     },
     secretQuery,
-    ...(made === undefined ? {} : { body: made.text }),
+    ...(requestBody === undefined ? {} : { body: requestBody.text }),
   };
 }
 
-/** Members of any name, `__proto__` included, are joined at the end: an assignment would lose that one. */
+/** Members are collected in maps, because an assignment to an object would lose the name `__proto__`. */
 interface BodyMembers {
   readonly values: Map<string, unknown>;
   readonly styles: Map<string, ParameterStyle>;
 }
 
-/** Puts each parameter into the query, a header or the body. Those of the path and of templates have their place already. */
+/** Puts each parameter into the query, a header or the body. Parameters of the path and of templates are filled in elsewhere. */
 function placeParameters(
   connector: Connector,
   params: Params,
   { url, headers, body }: { readonly url: URL; readonly headers: Map<string, string>; readonly body: BodyMembers },
 ): void {
-  const placed = placeholderNames(connector);
-  const isTaken = (name: string) => queryNames(connector).includes(name);
+  const templateNames = placeholderNames(connector);
+  const isReserved = (name: string) => queryNames(connector).includes(name);
   for (const [param, value] of Object.entries(params)) {
-    const argument = ownMember(connector.arguments, param) ?? defaultArgument(connector, param, placed);
+    const argument = ownMember(connector.arguments, param) ?? defaultArgument(connector, param, templateNames);
     // In a JSON body null is a value: many services clear a field by it.
     const isNullInBody = value === null && argument?.in === 'body' && connector.body === 'json';
     if (argument === undefined || value === undefined || (value === null && !isNullInBody)) continue;
     const { name = param, style } = argument;
     if (argument.in === 'query')
-      for (const [key, text] of pairsOf({ param, name, style, isTaken }, value)) url.searchParams.append(key, text);
+      for (const [key, text] of pairsOf({ param, name, style, isReserved }, value)) url.searchParams.append(key, text);
     else if (argument.in === 'header')
       headers.set(name.toLowerCase(), headerText(param, withoutPlaceholders(headerValue(param, value, argument))));
     else if (argument.in === 'body') {
@@ -82,7 +82,7 @@ function placeParameters(
 function fillQuery(connector: Connector, params: Params, url: URL): Readonly<Record<string, string>> {
   const secretQuery = new Map<string, string>();
   for (const [name, template] of Object.entries(connector.query)) {
-    const text = filled(template, params);
+    const text = fillTemplate(template, params);
     if (text?.includes(SECRET) === true) secretQuery.set(name, text);
     else if (text !== undefined) url.searchParams.set(name, text);
   }
@@ -91,7 +91,7 @@ function fillQuery(connector: Connector, params: Params, url: URL): Readonly<Rec
 
 function fillHeaders(connector: Connector, params: Params, headers: Map<string, string>): void {
   for (const [name, template] of Object.entries(connector.headers)) {
-    const text = filled(template, params);
+    const text = fillTemplate(template, params);
     if (text !== undefined) headers.set(name.toLowerCase(), headerText(name, text));
   }
 }
@@ -99,8 +99,8 @@ function fillHeaders(connector: Connector, params: Params, headers: Map<string, 
 /** Checks whether a connector may request this address. Throws `PERMISSION_DENIED`. */
 export function requireAllowed({ url: connectorUrl, method, allow }: Connector, url: URL): void {
   const hosts = allow.hosts ?? [new URL(connectorUrl.replaceAll(PLACEHOLDER, 'x')).host];
-  const refuse = (what: string) => {
-    throw new PawlError('PERMISSION_DENIED', `The connector may not ask ${url.origin}${url.pathname}: ${what}.`);
+  const refuse = (reason: string) => {
+    throw new PawlError('PERMISSION_DENIED', `The connector may not ask ${url.origin}${url.pathname}: ${reason}.`);
   };
   if (url.protocol !== 'https:' && url.protocol !== new URL(connectorUrl.replaceAll(PLACEHOLDER, 'x')).protocol)
     refuse(`${url.protocol}// is not what it was declared with`);
@@ -115,19 +115,19 @@ export function requireAllowed({ url: connectorUrl, method, allow }: Connector, 
 function defaultArgument(
   connector: Connector,
   param: string,
-  placed: ReadonlySet<string>,
+  templateNames: ReadonlySet<string>,
 ): ConnectorArgument | undefined {
-  if (placed.has(param) || connector.bodyFrom === param) return undefined;
+  if (templateNames.has(param) || connector.bodyFrom === param) return undefined;
   const inBody = !BODILESS.includes(connector.method) && connector.body !== 'none' && connector.bodyFrom === undefined;
   return { in: inBody ? 'body' : 'query', style: 'repeat' };
 }
 
-function queryNames({ arguments: mapped, query, pagination }: Connector): readonly string[] {
-  const own = Object.entries(mapped).flatMap(([param, { in: place, name = param }]) =>
-    place === 'query' ? [name] : [],
+function queryNames({ arguments: argumentMap, query, pagination }: Connector): readonly string[] {
+  const argumentNames = Object.entries(argumentMap).flatMap(([param, { in: location, name = param }]) =>
+    location === 'query' ? [name] : [],
   );
   const page = pagination !== undefined && 'parameter' in pagination ? (pagination.parameter ?? []) : [];
-  return [...Object.keys(query), ...own].concat(page);
+  return [...Object.keys(query), ...argumentNames].concat(page);
 }
 
 function placeholderNames({ url, query, headers }: Connector): ReadonlySet<string> {
@@ -135,11 +135,11 @@ function placeholderNames({ url, query, headers }: Connector): ReadonlySet<strin
   return new Set(texts.flatMap((text) => [...text.matchAll(PLACEHOLDER)].map(([, name = '']) => name)));
 }
 
-function filledPath(template: string, params: Params): string {
+function fillPath(template: string, params: Params): string {
   return template.replaceAll(PLACEHOLDER, (_placeholder, name: string) => {
     const value = ownMember(params, name);
     if (value === undefined || value === null) throw invalidParameter(name, 'is needed for the path and missing');
-    const text = joinedText(name, value, ',');
+    const text = joinText(name, value, ',');
     // A dot segment would leave the path, encoded or not.
     if (text === '' || text === '.' || text === '..')
       throw invalidParameter(name, `cannot stand in a path: ${JSON.stringify(text)}`);
@@ -148,17 +148,17 @@ function filledPath(template: string, params: Params): string {
 }
 
 /** A template with its parameters filled in; undefined when one of them is missing. */
-function filled(template: string, params: Params): string | undefined {
-  let missing = false;
+function fillTemplate(template: string, params: Params): string | undefined {
+  let isMissing = false;
   const text = template.replaceAll(PLACEHOLDER, (placeholder, name: string) => {
     if (name.startsWith('secret:')) return placeholder;
     const value = ownMember(params, name);
-    if (value === undefined || value === null) missing = true;
-    return missing ? '' : withoutPlaceholders(plainText(name, value));
+    if (value === undefined || value === null) isMissing = true;
+    return isMissing ? '' : withoutPlaceholders(plainText(name, value));
   });
-  if (!missing && text.split(SECRET).length !== template.split(SECRET).length)
+  if (!isMissing && text.split(SECRET).length !== template.split(SECRET).length)
     throw invalidParameter('', `name a secret together, in ${JSON.stringify(template)}`);
-  return missing ? undefined : text;
+  return isMissing ? undefined : text;
 }
 
 /** A parameter's text is never a placeholder, because secrets are filled in afterwards. */
@@ -167,7 +167,7 @@ function withoutPlaceholders(text: string): string {
 }
 
 function headerValue(param: string, value: unknown, { style }: ConnectorArgument): string {
-  if (style !== 'json') return joinedText(param, value, ',');
+  if (style !== 'json') return joinText(param, value, ',');
   // A header takes no other characters; JSON can escape them.
   return JSON.stringify(value).replaceAll(
     /[^\x20-\x7e]/g,
@@ -181,19 +181,19 @@ interface RequestBody {
 }
 
 /** The request's body; undefined for a request without one. Throws `INVALID_PARAMS` for one that is too large. */
-function bodyOf(connector: Connector, params: Params, { values, styles }: BodyMembers): RequestBody | undefined {
+function buildBody(connector: Connector, params: Params, { values, styles }: BodyMembers): RequestBody | undefined {
   const { method, body, bodyFrom } = connector;
-  const whole = bodyFrom === undefined ? undefined : ownMember(params, bodyFrom);
+  const bodyParam = bodyFrom === undefined ? undefined : ownMember(params, bodyFrom);
   const members = Object.fromEntries(values);
-  const empty = bodyFrom === undefined ? values.size === 0 : whole === undefined;
-  if (body === 'none' || (empty && (BODILESS.includes(method) || bodyFrom !== undefined))) return undefined;
-  const hasWhole = bodyFrom !== undefined && !(body === 'text' && whole === null);
-  const made = encodeBody(connector, hasWhole ? whole : members, styles);
-  // A character has at most three bytes, so most bodies need not be measured.
+  const isEmptyBody = bodyFrom === undefined ? values.size === 0 : bodyParam === undefined;
+  if (body === 'none' || (isEmptyBody && (BODILESS.includes(method) || bodyFrom !== undefined))) return undefined;
+  const usesBodyParam = bodyFrom !== undefined && !(body === 'text' && bodyParam === null);
+  const requestBody = encodeBody(connector, usesBodyParam ? bodyParam : members, styles);
+  // A UTF-16 unit has at most three bytes in UTF-8, so most bodies need not be measured.
   const { maxRequestBytes } = connector;
-  if (made.text.length * 3 > maxRequestBytes && byteLength(made.text) > maxRequestBytes)
+  if (requestBody.text.length * 3 > maxRequestBytes && byteLength(requestBody.text) > maxRequestBytes)
     throw invalidParameter('', `make a body of more than ${maxRequestBytes} bytes`);
-  return made;
+  return requestBody;
 }
 
 function encodeBody(
@@ -208,9 +208,9 @@ function encodeBody(
       text: typeof content === 'string' ? content : JSON.stringify(content),
     };
   const form = content as object;
-  const isTaken = (name: string) => Object.hasOwn(form, name);
+  const isReserved = (name: string) => Object.hasOwn(form, name);
   const fields = membersOf(form).flatMap(([name, value]) =>
-    pairsOf({ param: name, name, style: styles.get(name) ?? formStyle, isTaken }, value),
+    pairsOf({ param: name, name, style: styles.get(name) ?? formStyle, isReserved }, value),
   );
   return { type: 'application/x-www-form-urlencoded', text: new URLSearchParams(fields).toString() };
 }

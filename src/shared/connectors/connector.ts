@@ -33,7 +33,7 @@ const argumentSchema = z.strictObject({
   in: z.enum(['path', 'query', 'header', 'body']),
   /** The name in the service's API. Default: the parameter's own name. */
   name: name.optional(),
-  /** The style of a list or an object in the query, or in a form. */
+  /** The encoding of a list or an object in the query, or in a form. */
   style: parameterStyleSchema.default('repeat'),
 });
 export type ConnectorArgument = z.output<typeof argumentSchema>;
@@ -149,8 +149,8 @@ function connectorFaults(connector: {
 }): { readonly path: readonly string[]; readonly message: string }[] {
   const { method, url, headers, query, secrets, allow } = connector;
   const faults: { path: string[]; message: string }[] = [];
-  const bare = url.replaceAll(PLACEHOLDER, 'x');
-  const parsed = URL.canParse(bare) ? new URL(bare) : undefined;
+  const sampleUrl = url.replaceAll(PLACEHOLDER, 'x');
+  const parsed = URL.canParse(sampleUrl) ? new URL(sampleUrl) : undefined;
   if (parsed === undefined || !['http:', 'https:'].includes(parsed.protocol))
     faults.push({
       path: ['url'],
@@ -171,17 +171,17 @@ function connectorFaults(connector: {
   }
   if (allow.methods !== undefined && !allow.methods.includes(method))
     faults.push({ path: ['allow', 'methods'], message: `must contain the method, ${method}` });
-  const named = (text: string) => [...text.matchAll(PLACEHOLDER)].map(([, placed = '']) => placed);
+  const placeholders = (text: string) => [...text.matchAll(PLACEHOLDER)].map(([, placeholder = '']) => placeholder);
   for (const [field, templates] of [
     ['headers', headers],
     ['query', query],
   ] as const)
     for (const [key, text] of Object.entries(templates))
-      for (const placed of named(text))
-        if (placed.startsWith('secret:') && !Object.hasOwn(secrets, placed.slice('secret:'.length)))
+      for (const placeholder of placeholders(text))
+        if (placeholder.startsWith('secret:') && !Object.hasOwn(secrets, placeholder.slice('secret:'.length)))
           faults.push({
             path: [field, key],
-            message: `names the secret ${placed.slice('secret:'.length)}, which secrets does not declare`,
+            message: `names the secret ${placeholder.slice('secret:'.length)}, which secrets does not declare`,
           });
   return faults;
 }
@@ -193,11 +193,12 @@ function originOf(url: string): string {
 
 /** `host`, `host:port`, or `*.domain` for all names below a domain. */
 export function hostMatches(pattern: string, url: URL): boolean {
-  const wanted = pattern.toLowerCase();
-  if (wanted.startsWith('*.')) return url.hostname.endsWith(wanted.slice(1)) && url.hostname.length > wanted.length - 1;
+  const lowerPattern = pattern.toLowerCase();
+  if (lowerPattern.startsWith('*.'))
+    return url.hostname.endsWith(lowerPattern.slice(1)) && url.hostname.length > lowerPattern.length - 1;
   return (
-    wanted === url.hostname ||
-    wanted === url.host ||
-    wanted === `${url.hostname}:${url.port || (url.protocol === 'https:' ? '443' : '80')}`
+    lowerPattern === url.hostname ||
+    lowerPattern === url.host ||
+    lowerPattern === `${url.hostname}:${url.port || (url.protocol === 'https:' ? '443' : '80')}`
   );
 }

@@ -1,7 +1,7 @@
 /**
- * A declared tool: its executor is part of the workers, and what it does is a versioned record in Redis that the `admin` role edits while
- * the system runs. There are three kinds: `http` (a connector), `mcp` (a tool of an MCP server) and `dynamic` (executed by a client). A
- * fourth record, `code`, only switches a tool of the workers' own.
+ * A declared tool: its executor is part of the workers, and its definition is a versioned record in Redis that the `admin` role edits at run
+ * time. There are three kinds: `http` (a connector), `mcp` (a tool of an MCP server) and `dynamic` (executed by a client). A fourth record,
+ * `code`, only switches a tool of the workers' code on and off.
  */
 import { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
@@ -10,7 +10,7 @@ import { EFFECTS } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { usableSchema } from '../schema/validator.ts';
-import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
+import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { operationCostsSchema } from '../tools/operation-cost.ts';
 import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS } from '../tools/tool.ts';
 import { TRUST_CLASSES } from '../tools/trust-class.ts';
@@ -74,7 +74,7 @@ const common = {
   mutable: z.boolean().default(true),
 };
 
-/** The number of calls that all clients together have at a time; further calls wait in the queue. */
+/** The number of calls that run in all clients together at a time; further calls wait in the queue. */
 const dynamicRoutingSchema = z
   .strictObject({ concurrency: z.number().int().min(1).max(10_000).default(4) })
   .prefault({});
@@ -110,7 +110,7 @@ export type DeclaredToolRecord = ParsedDeclaredTool &
   };
 export type DeclaredToolOf<Kind extends DeclaredToolKind> = Extract<DeclaredToolRecord, { kind: Kind }>;
 
-/** The switch of a tool that workers bring along. */
+/** The switch of a tool of the workers' code. */
 export interface CodeSwitchRecord extends Revision {
   readonly kind: 'code';
   readonly enabled: boolean;
@@ -167,8 +167,8 @@ export interface CheckedDeclaredTool {
 }
 
 /** The record that a declaration makes. Large schemas are checked in a thread. Throws `CONTRACT_INVALID` with every fault. */
-export async function declaredToolRecord(given: unknown, revision: Revision): Promise<CheckedDeclaredTool> {
-  const parsed = declaredToolSchema.safeParse(given, EXPLAINED);
+export async function declaredToolRecord(declaration: unknown, revision: Revision): Promise<CheckedDeclaredTool> {
+  const parsed = declaredToolSchema.safeParse(declaration, WITH_RECEIVED);
   if (!parsed.success) throw invalid(zodIssues(parsed.error));
   const spec = parsed.data;
   const tier = spec.tier ?? defaultTier(spec);
@@ -177,7 +177,7 @@ export async function declaredToolRecord(given: unknown, revision: Revision): Pr
     throw invalid([{ path: 'effects', message: `must be none in the read-only tier; got ${effects}` }]);
   if (spec.trustClass === 'ConsensusRequired' && tier !== 'read-only')
     throw invalid([{ path: 'trustClass', message: `ConsensusRequired is for the read-only tier; got ${tier}` }]);
-  // Pawl cannot know what a client does with a call.
+  // Pawl cannot know the effects of a client's tool.
   if (spec.kind === 'dynamic' && tier === 'read-only')
     throw invalid([{ path: 'tier', message: 'must not be read-only: dynamic tools always count as mutating' }]);
   if (spec.kind === 'dynamic' && effects === 'none')
@@ -193,12 +193,12 @@ export async function declaredToolRecord(given: unknown, revision: Revision): Pr
     ...(output === undefined ? {} : { outputSchema: output.schema }),
   };
   return {
-    record: { ...content, ...revision, definition: definitionOf(content, revision) } as DeclaredToolRecord,
+    record: { ...content, ...revision, definition: definitionDigestOf(content, revision) } as DeclaredToolRecord,
     changes: [...input.changes, ...(output?.changes ?? [])],
   };
 }
 
-function definitionOf(
+function definitionDigestOf(
   { enabled: _, mutable: __, ...content }: Pick<ParsedDeclaredTool, Switches> & object,
   { namespace, name }: Revision,
 ): string {
@@ -220,9 +220,9 @@ function declaredEffects(spec: ParsedDeclaredTool, tier: DeclaredToolRecord['tie
 }
 
 /** A schema that is too costly is refused here, whatever its source. */
-async function declaredSchema(foreign: JsonSchema, path: string, of: 'parameters' | 'output') {
+async function declaredSchema(foreign: JsonSchema, path: string, role: 'parameters' | 'output') {
   try {
-    const { schema, changes } = await usableSchema(foreign, of);
+    const { schema, changes } = await usableSchema(foreign, role);
     return { schema, changes: changes.map((change) => `${path}.${change}`) };
   } catch (error) {
     throw invalid([{ path, message: error instanceof Error ? error.message : String(error) }]);

@@ -1,4 +1,4 @@
-/** JMESPath expressions, with which a declaration selects parts of an answer. */
+/** JMESPath expressions, with which a declaration selects parts of a response. */
 import { createRequire } from 'node:module';
 import { PawlError } from '../errors/failure.ts';
 

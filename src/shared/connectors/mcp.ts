@@ -1,6 +1,6 @@
 /**
- * MCP servers as tools: the names and the tier of a server's tools, and the definitions that were accepted. A server is a foreign program,
- * so its own statements inform and never lower a tier.
+ * MCP servers as tools: the names and tiers of a server's tools, and the accepted definitions. A server is a foreign program, so its own
+ * annotations never lower a tier unless the operator trusts them.
  */
 import type { Effects } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
@@ -23,20 +23,20 @@ export interface McpDefinition {
   readonly inputSchema: unknown;
   readonly outputSchema?: unknown;
   readonly annotations?: ToolAnnotations | undefined;
-  /** `required`: it answers with a task, which Pawl does not wait for. */
+  /** `required`: it answers only with a task, which Pawl does not support. */
   readonly taskSupport?: string | undefined;
   /** The reason why the definition is unusable; `name` is then its position. */
   readonly unusable?: string | undefined;
 }
 
 /**
- * Identifies everything that a server states about a tool: definitions that differ in what a model or a policy reads have different
- * digests.
+ * The digest of everything that a server states about a tool. Definitions that differ in anything that a model or a policy reads have
+ * different digests.
  */
 export function definitionDigest(definition: McpDefinition): string {
   const { name, title, description, inputSchema, outputSchema, annotations, taskSupport } = definition;
-  const told = { name, title, description, inputSchema, outputSchema, annotations, taskSupport };
-  return digest(canonicalJson(['mcp', JSON.parse(JSON.stringify(told))]));
+  const statedFields = { name, title, description, inputSchema, outputSchema, annotations, taskSupport };
+  return digest(canonicalJson(['mcp', JSON.parse(JSON.stringify(statedFields))]));
 }
 
 export const NAMESPACE_PREFIX = 'mcp.';
@@ -46,19 +46,21 @@ export function namespaceOf(server: string): string {
 }
 
 const MAX_NAME = 64;
-const MARK = 8;
+const SUFFIX_LENGTH = 8;
 
 /** Names for a server's tools, in order. A name that would collide, or is not allowed here, ends in a digest of the original. */
 export function toolNames(names: readonly string[]): readonly string[] {
   const plain = names.map((name) => name.replaceAll(/[^A-Za-z0-9_-]/g, '_').replace(/^(?![A-Za-z])/, 't_'));
   return names.map((name, index) => {
-    const made = plain[index] ?? '';
-    const collides = plain.some((other, at) => other.toLowerCase() === made.toLowerCase() && at !== index);
-    if (!collides && made.length <= MAX_NAME) return made;
-    const mark = digest(name)
+    const plainName = plain[index] ?? '';
+    const collides = plain.some(
+      (otherName, otherIndex) => otherName.toLowerCase() === plainName.toLowerCase() && otherIndex !== index,
+    );
+    if (!collides && plainName.length <= MAX_NAME) return plainName;
+    const suffix = digest(name)
       .replaceAll(/[^A-Za-z0-9]/g, '')
-      .slice(0, MARK);
-    return `${made.slice(0, MAX_NAME - MARK - 1)}_${mark}`;
+      .slice(0, SUFFIX_LENGTH);
+    return `${plainName.slice(0, MAX_NAME - SUFFIX_LENGTH - 1)}_${suffix}`;
   });
 }
 
@@ -78,14 +80,14 @@ export interface ImportPolicy {
  * The tier of a server's tool. Annotations can raise it. They lower it only where the operator trusts them, and never below the tier with
  * which the tool was imported.
  */
-export function tierOf(definition: McpDefinition, policy: ImportPolicy, known?: Tier): Tier {
+export function tierOf(definition: McpDefinition, policy: ImportPolicy, previousTier?: Tier): Tier {
   const { annotations = {}, name } = definition;
   if (policy.readOnly?.includes(name)) return 'read-only';
   const base = policy.tier ?? 'system';
   const destructive = annotations.destructiveHint === true;
-  const reads = policy.trustAnnotations === true && annotations.readOnlyHint === true && !destructive;
-  const said = reads ? 'read-only' : destructive ? stricter(base, 'system') : base;
-  return known === undefined || policy.tier !== undefined ? said : stricter(said, known);
+  const isReadOnly = policy.trustAnnotations === true && annotations.readOnlyHint === true && !destructive;
+  const statedTier = isReadOnly ? 'read-only' : destructive ? stricter(base, 'system') : base;
+  return previousTier === undefined || policy.tier !== undefined ? statedTier : stricter(statedTier, previousTier);
 }
 
 function stricter(one: Tier, other: Tier): Tier {
@@ -105,9 +107,9 @@ export interface McpImport {
   readonly definitions: readonly McpDefinition[];
   readonly policy: ImportPolicy;
   /** The registry's records of this server. */
-  readonly known: readonly DeclaredToolRecord[];
+  readonly existing: readonly DeclaredToolRecord[];
   /** The reason why a tool cannot be declared as it is; undefined where it can. */
-  readonly whyInvalid: (tool: string, spec: DeclaredTool) => Promise<string | undefined>;
+  readonly invalidReason: (tool: string, spec: DeclaredTool) => Promise<string | undefined>;
 }
 
 export interface PlannedTool {
@@ -122,42 +124,50 @@ export interface ImportPlan {
   /** The qualified names of tools that the server does not offer any more. */
   readonly gone: readonly string[];
   readonly refused: readonly { readonly tool: string; readonly why: string }[];
-  /** Whether the server differs from what was accepted: a person must look before anything is declared. */
+  /** Whether the server differs from the accepted definitions: a person must review it before anything is declared. */
   readonly drifted: boolean;
 }
 
 /** The changes that importing a server would make. */
 export async function planImport(request: McpImport): Promise<ImportPlan> {
-  const { server, definitions, policy, known, whyInvalid } = request;
-  const seen = known.map((record) => ({ record, routing: mcpRoutingSchema.parse(record.routing) as McpToolRouting }));
+  const { server, definitions, policy, existing, invalidReason } = request;
+  const imported = existing.map((record) => ({
+    record,
+    routing: mcpRoutingSchema.parse(record.routing) as McpToolRouting,
+  }));
   const refused: { tool: string; why: string }[] = [];
-  const wanted = definitions.filter((definition) => {
+  const importable = definitions.filter((definition) => {
     const why = unusableReason(definition, definitions);
     if (why !== undefined) refused.push({ tool: definition.name, why });
     return why === undefined && (policy.only === undefined || policy.only.includes(definition.name));
   });
   // Names depend on all tools that the server offers, so that importing only some does not rename them.
   const names = new Map(
-    toolNames(definitions.map(({ name }) => name)).map((name, at) => [definitions[at]?.name, name]),
+    toolNames(definitions.map(({ name }) => name)).map((name, index) => [definitions[index]?.name, name]),
   );
-  const planned = wanted.map((definition): PlannedTool => {
-    const before = seen.find(({ routing }) => routing.tool === definition.name)?.record;
+  const planned = importable.map((definition): PlannedTool => {
+    const existingRecord = imported.find(({ routing }) => routing.tool === definition.name)?.record;
     // A known tool keeps its name, whatever else the server offers by now.
-    const tool = `${namespaceOf(server)}.${before?.name ?? names.get(definition.name)}`;
-    const spec = declarationOf(definition, request, before?.tier);
-    const differs = before === undefined ? [] : differences(before, spec);
-    return { tool, spec, change: before === undefined ? 'added' : differs.length > 0 ? 'changed' : 'same', differs };
+    const tool = `${namespaceOf(server)}.${existingRecord?.name ?? names.get(definition.name)}`;
+    const spec = declarationOf(definition, request, existingRecord?.tier);
+    const differs = existingRecord === undefined ? [] : differences(existingRecord, spec);
+    return {
+      tool,
+      spec,
+      change: existingRecord === undefined ? 'added' : differs.length > 0 ? 'changed' : 'same',
+      differs,
+    };
   });
   const tools: PlannedTool[] = [];
-  for (const each of planned) {
-    const why = each.change === 'same' ? undefined : await whyInvalid(each.tool, each.spec);
-    if (why === undefined) tools.push(each);
-    else refused.push({ tool: each.tool, why });
+  for (const candidate of planned) {
+    const why = candidate.change === 'same' ? undefined : await invalidReason(candidate.tool, candidate.spec);
+    if (why === undefined) tools.push(candidate);
+    else refused.push({ tool: candidate.tool, why });
   }
-  const kept = new Set(tools.map(({ tool }) => tool));
-  const gone = known.map((record) => `${record.namespace}.${record.name}`).filter((tool) => !kept.has(tool));
+  const retained = new Set(tools.map(({ tool }) => tool));
+  const gone = existing.map((record) => `${record.namespace}.${record.name}`).filter((tool) => !retained.has(tool));
   const changed = gone.length > 0 || tools.some(({ change }) => change !== 'same');
-  return { tools, gone, refused: distinct(refused), drifted: known.length > 0 && changed };
+  return { tools, gone, refused: distinct(refused), drifted: existing.length > 0 && changed };
 }
 
 function unusableReason(definition: McpDefinition, all: readonly McpDefinition[]): string | undefined {
@@ -170,14 +180,18 @@ function unusableReason(definition: McpDefinition, all: readonly McpDefinition[]
 }
 
 function distinct(refused: readonly { readonly tool: string; readonly why: string }[]) {
-  return refused.filter(({ tool }, at) => refused.findIndex((other) => other.tool === tool) === at);
+  return refused.filter(({ tool }, index) => refused.findIndex((other) => other.tool === tool) === index);
 }
 
 const MAX_DESCRIPTION = 8_000;
 
-function declarationOf(definition: McpDefinition, { server, version, connection, policy }: McpImport, known?: Tier) {
+function declarationOf(
+  definition: McpDefinition,
+  { server, version, connection, policy }: McpImport,
+  previousTier?: Tier,
+) {
   const { name, title, description, inputSchema, outputSchema, annotations = {} } = definition;
-  const tier = tierOf(definition, policy, known);
+  const tier = tierOf(definition, policy, previousTier);
   const { readOnlyHint, destructiveHint, idempotentHint } = annotations;
   const hints = { readOnlyHint, destructiveHint, idempotentHint };
   return {
@@ -197,20 +211,20 @@ function declarationOf(definition: McpDefinition, { server, version, connection,
   };
 }
 
-function differences(before: DeclaredToolRecord, spec: PlannedTool['spec']): readonly string[] {
-  const routing = mcpRoutingSchema.parse(before.routing) as McpToolRouting;
-  const now = spec.routing as McpToolRouting;
-  const same = (one: unknown, other: unknown) => canonicalJson(plain(one)) === canonicalJson(plain(other));
+function differences(existingRecord: DeclaredToolRecord, spec: PlannedTool['spec']): readonly string[] {
+  const routing = mcpRoutingSchema.parse(existingRecord.routing) as McpToolRouting;
+  const newRouting = spec.routing as McpToolRouting;
+  const isSame = (one: unknown, other: unknown) => canonicalJson(plain(one)) === canonicalJson(plain(other));
   return [
-    ...(routing.digest === now.digest ? [] : ['definition']),
-    ...(same(before.description, spec.description) ? [] : ['description']),
-    ...(before.tier === spec.tier ? [] : [`tier (${before.tier} → ${spec.tier})`]),
-    ...(before.effects === spec.effects ? [] : [`effects (${before.effects} → ${spec.effects})`]),
-    ...(same(routing.connection, now.connection) ? [] : ['connection']),
+    ...(routing.digest === newRouting.digest ? [] : ['definition']),
+    ...(isSame(existingRecord.description, spec.description) ? [] : ['description']),
+    ...(existingRecord.tier === spec.tier ? [] : [`tier (${existingRecord.tier} → ${spec.tier})`]),
+    ...(existingRecord.effects === spec.effects ? [] : [`effects (${existingRecord.effects} → ${spec.effects})`]),
+    ...(isSame(routing.connection, newRouting.connection) ? [] : ['connection']),
   ];
 }
 
-/** The value as JSON has it: without undefined members. */
+/** The value without undefined members, as JSON writes it. */
 function plain(value: unknown): unknown {
   return value === undefined ? null : (JSON.parse(JSON.stringify(value)) as unknown);
 }

@@ -6,7 +6,14 @@ import { PawlError } from '../errors/failure.ts';
 import { nearest } from '../schema/schema-issues.ts';
 import { type CheckedDeclaredTool, type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
 import { type OperationOptions, operationTool, schemesOf } from './openapi-operation.ts';
-import { invalidDocument, type Json, NotImportable, objectOf, referencesOf, resolved } from './openapi-schema.ts';
+import {
+  invalidDocument,
+  type Json,
+  NotImportable,
+  objectOf,
+  referencesOf,
+  resolveReference,
+} from './openapi-schema.ts';
 
 export interface OpenApiImport extends OperationOptions {
   /** Default: from the document's title. */
@@ -34,17 +41,17 @@ export interface ImportedOpenApi {
 const METHODS = ['get', 'head', 'post', 'put', 'patch', 'delete'] as const;
 /** Further methods that a document may describe. */
 const OTHER_METHODS = ['options', 'trace', 'query'] as const;
-const READING = ['get', 'head'];
+const READ_METHODS = ['get', 'head'];
 
 /**
  * Throws `CONTRACT_INVALID` for a document that is not OpenAPI 3 or names no server, and for options that name a security scheme, tag or
  * operation that it does not have.
  */
-export async function importOpenApi(given: unknown, options: OpenApiImport = {}): Promise<ImportedOpenApi> {
-  const document = objectOf(given);
+export async function importOpenApi(input: unknown, options: OpenApiImport = {}): Promise<ImportedOpenApi> {
+  const document = objectOf(input);
   const version = document?.['openapi'];
   if (document === undefined || typeof version !== 'string' || !/^3\.[012]\./.test(version))
-    throw invalidDocument(`is no OpenAPI document of version 3.0, 3.1 or 3.2 (${foundVersion(document)})`);
+    throw invalidDocument(`is no OpenAPI document of version 3.0, 3.1 or 3.2 (${describeVersion(document)})`);
   checkSchemes(document, Object.keys(options.secrets ?? {}));
   const info = objectOf(document['info']) ?? {};
   const namespace = options.namespace ?? namespaceOf(info['title']);
@@ -56,11 +63,11 @@ export async function importOpenApi(given: unknown, options: OpenApiImport = {})
     skipped.push({ operation, reason: error.message });
   };
   const references = referencesOf(document);
-  const known = { tag: new Set<string>(), operation: new Set<string>() };
+  const found = { tag: new Set<string>(), operation: new Set<string>() };
   for (const [path, pathItem] of Object.entries(objectOf(document['paths']) ?? {})) {
     let item: Json | undefined;
     try {
-      item = resolved(document, pathItem);
+      item = resolveReference(document, pathItem);
     } catch (error) {
       skip(path, error);
     }
@@ -71,62 +78,65 @@ export async function importOpenApi(given: unknown, options: OpenApiImport = {})
       const operation = objectOf(item?.[method]);
       if (item === undefined || operation === undefined) continue;
       const tags = tagsOf(operation);
-      const called = namesOf(operation, method, path);
-      for (const tag of tags) known.tag.add(tag);
-      for (const name of called) known.operation.add(name);
-      if (!isSelected(method, tags, called, options)) continue;
+      const operationNames = namesOf(operation, method, path);
+      for (const tag of tags) found.tag.add(tag);
+      for (const name of operationNames) found.operation.add(name);
+      if (!isSelected(method, tags, operationNames, options)) continue;
       try {
         const spec = operationTool({ document, references, item, operation, method, path, namespace, info, options });
         const name = `${namespace}.${uniqueName(operation['operationId'] ?? `${method}_${path}`, names)}`;
-        const { record, changes } = await declarable(spec, parseToolName(name));
+        const { record, changes } = await checkDeclarable(spec, parseToolName(name));
         tools.push({ name, spec: { ...spec, inputSchema: record.inputSchema }, changes });
       } catch (error) {
-        skip(called[0], error);
+        skip(operationNames[0], error);
       }
     }
   }
-  checkNamed('tag', options.tags, known.tag);
-  checkNamed('operation', options.operations, known.operation);
+  checkRequested('tag', options.tags, found.tag);
+  checkRequested('operation', options.operations, found.operation);
   return { namespace, tools, skipped };
 }
 
 function namesOf({ operationId }: Json, method: string, path: string): readonly [string, ...string[]] {
-  const place = `${method.toUpperCase()} ${path}`;
-  return typeof operationId === 'string' ? [operationId, place] : [place];
+  const methodAndPath = `${method.toUpperCase()} ${path}`;
+  return typeof operationId === 'string' ? [operationId, methodAndPath] : [methodAndPath];
 }
 
 function tagsOf({ tags }: Json): string[] {
   return Array.isArray(tags) ? tags.filter((tag) => typeof tag === 'string') : [];
 }
 
-/** A misspelt name beside correct ones would otherwise be missed silently. Throws `CONTRACT_INVALID`. */
-function checkNamed(what: string, named: readonly string[] = [], known: ReadonlySet<string>): void {
-  const unknown = named.find((name) => !known.has(name));
+/** Throws `CONTRACT_INVALID` for an unknown name, because a misspelt one would otherwise be ignored. */
+function checkRequested(kind: string, requested: readonly string[] = [], found: ReadonlySet<string>): void {
+  const unknown = requested.find((name) => !found.has(name));
   if (unknown === undefined) return;
-  const near = nearest(unknown, [...known]);
+  const suggestions = nearest(unknown, [...found]);
   throw invalidDocument(
-    `has no ${what} ${JSON.stringify(unknown)}${near.length === 0 ? '' : `; did you mean ${near.join(' or ')}?`}`,
+    `has no ${kind} ${JSON.stringify(unknown)}${suggestions.length === 0 ? '' : `; did you mean ${suggestions.join(' or ')}?`}`,
   );
 }
 
-function foundVersion(document: Json | undefined): string {
+function describeVersion(document: Json | undefined): string {
   if (document?.['openapi'] === undefined && document?.['swagger'] !== undefined)
     return `swagger: ${JSON.stringify(document['swagger'])}; convert it first, as with \`npx swagger2openapi\``;
   return `openapi: ${JSON.stringify(document?.['openapi']) ?? 'missing'}`;
 }
 
 /** A secret for an unknown scheme would be used by no tool. Throws `CONTRACT_INVALID`. */
-function checkSchemes(document: Json, named: readonly string[]): void {
+function checkSchemes(document: Json, requested: readonly string[]): void {
   const schemes = Object.keys(schemesOf(document));
-  const unknown = named.find((name) => !schemes.includes(name));
+  const unknown = requested.find((name) => !schemes.includes(name));
   if (unknown !== undefined)
     throw invalidDocument(`has no security scheme ${JSON.stringify(unknown)}; it has ${schemes.join(', ') || 'none'}`);
 }
 
-/** A tool that the registry would refuse is skipped alone, before anything is declared. Throws `NotImportable`. */
-async function declarable(spec: DeclaredTool, named: ReturnType<typeof parseToolName>): Promise<CheckedDeclaredTool> {
+/** Throws `NotImportable` for a tool that the registry would refuse, so that only that one is skipped. */
+async function checkDeclarable(
+  spec: DeclaredTool,
+  toolName: ReturnType<typeof parseToolName>,
+): Promise<CheckedDeclaredTool> {
   try {
-    return await declaredToolRecord(spec, { ...named, revision: 1, updatedAtMs: 0, updatedBy: 'import-openapi' });
+    return await declaredToolRecord(spec, { ...toolName, revision: 1, updatedAtMs: 0, updatedBy: 'import-openapi' });
   } catch (error) {
     if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
     throw new NotImportable(error.message);
@@ -136,12 +146,12 @@ async function declarable(spec: DeclaredTool, named: ReturnType<typeof parseTool
 function isSelected(
   method: string,
   tags: readonly string[],
-  called: readonly string[],
-  { tags: wantedTags, operations, readOnly }: OpenApiImport,
+  operationNames: readonly string[],
+  { tags: selectedTags, operations, readOnly }: OpenApiImport,
 ): boolean {
-  if (readOnly === true && !READING.includes(method)) return false;
-  if (wantedTags !== undefined && !wantedTags.some((tag) => tags.includes(tag))) return false;
-  return operations === undefined || called.some((name) => operations.includes(name));
+  if (readOnly === true && !READ_METHODS.includes(method)) return false;
+  if (selectedTags !== undefined && !selectedTags.some((tag) => tags.includes(tag))) return false;
+  return operations === undefined || operationNames.some((name) => operations.includes(name));
 }
 
 function namespaceOf(title: unknown): string {
@@ -152,14 +162,14 @@ function namespaceOf(title: unknown): string {
   return words === '' ? 'openapi' : words.slice(0, 32);
 }
 
-function uniqueName(wished: unknown, taken: Set<string>): string {
+function uniqueName(preferred: unknown, usedNames: Set<string>): string {
   const base =
-    String(wished)
+    String(preferred)
       .replaceAll(/[^A-Za-z0-9_-]+/g, '_')
       .replaceAll(/^[^A-Za-z]+|_+$/g, '')
       .slice(0, 60) || 'operation';
   let name = base;
-  for (let number = 2; taken.has(name); number += 1) name = `${base}_${number}`;
-  taken.add(name);
+  for (let number = 2; usedNames.has(name); number += 1) name = `${base}_${number}`;
+  usedNames.add(name);
   return name;
 }

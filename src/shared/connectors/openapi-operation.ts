@@ -4,18 +4,18 @@ import { startOf } from '../util/text/text-cut.ts';
 import type { SecretSource } from './connector.ts';
 import type { DeclaredTool } from './declared-tool.ts';
 import {
-  converted,
-  described,
+  convertSchema,
   invalidDocument,
   type Json,
   NotImportable,
   objectOf,
-  resolved,
+  resolveReference,
   withDefinitions,
+  withDescription,
 } from './openapi-schema.ts';
 import type { ParameterStyle } from './parameter-style.ts';
 
-const PLACES = ['path', 'query', 'header', 'cookie'];
+const LOCATIONS = ['path', 'query', 'header', 'cookie'];
 const MAX_DESCRIPTION = 1_024;
 
 export interface OperationOptions {
@@ -43,28 +43,28 @@ export interface Operation {
 type HttpTool = Extract<DeclaredTool, { kind: 'http' }>;
 type Routing = { -readonly [K in keyof HttpTool['routing']]: HttpTool['routing'][K] };
 /** Returns the name of the tool's parameter. */
-type AddParameter = (wished: string, schema: JsonSchema, required: boolean) => string;
+type AddParameter = (preferred: string, schema: JsonSchema, required: boolean) => string;
 
 /** Throws `NotImportable` for an operation that a connector cannot make, `CONTRACT_INVALID` where the document names no server. */
-export function operationTool(of: Operation): DeclaredTool {
-  const { document, references, operation, method, path, info, namespace, options } = of;
+export function operationTool(source: Operation): DeclaredTool {
+  const { document, references, operation, method, path, info, namespace, options } = source;
   const properties: Record<string, JsonSchema> = {};
   const required: string[] = [];
   const routing: Routing = { method: method.toUpperCase() as Routing['method'], url: '' };
   const usedNames = new Set<string>();
-  const add: AddParameter = (wished, schema, isRequired) => {
-    const key = parameterName(wished, usedNames);
+  const add: AddParameter = (preferred, schema, isRequired) => {
+    const key = parameterName(preferred, usedNames);
     properties[key] = schema;
     if (isRequired) required.push(key);
     return key;
   };
   const [route, query] = splitPath(path);
-  const inPath = addParameters(of, routing, add);
-  const template = templateOf(route, inPath);
-  addQueryOfPath(query, inPath, routing);
-  addBody(of, routing, add);
-  addSecurity(of, routing);
-  routing.url = `${serverOf(of)}${template}`;
+  const pathParams = addParameters(source, routing, add);
+  const template = templateOf(route, pathParams);
+  addPathQuery(query, pathParams, routing);
+  addBody(source, routing, add);
+  addSecurity(source, routing);
+  routing.url = `${serverOf(source)}${template}`;
   if (options.concurrency !== undefined || options.perSecond !== undefined)
     routing.limits = {
       credential: namespace,
@@ -77,10 +77,10 @@ export function operationTool(of: Operation): DeclaredTool {
     ...(required.length === 0 ? {} : { required }),
     additionalProperties: false,
   });
-  const semantic = String(info['version'] ?? '');
+  const documentVersion = String(info['version'] ?? '');
   return {
     kind: 'http',
-    version: /^\d+\.\d+\.\d+$/.test(semantic) ? semantic : '1.0.0',
+    version: /^\d+\.\d+\.\d+$/.test(documentVersion) ? documentVersion : '1.0.0',
     description: descriptionOf(operation, method, path),
     inputSchema,
     circuit: { dependency: namespace },
@@ -89,49 +89,49 @@ export function operationTool(of: Operation): DeclaredTool {
 }
 
 /** Returns the path's parameters: their names in the tool, by their own. */
-function addParameters(of: Operation, routing: Routing, add: AddParameter): ReadonlyMap<string, string> {
-  const mapped: NonNullable<Routing['arguments']> = {};
-  const inPath = new Map<string, string>();
-  for (const parameter of parametersOf(of)) {
-    const { name, in: place } = parameter as { readonly name: string; readonly in: string };
-    const needed = parameter['required'] === true || place === 'path';
-    if (!PLACES.includes(place))
-      throw new NotImportable(`its parameter ${name} is in no place that there is (${place})`);
-    if (place === 'cookie') {
-      if (needed) throw new NotImportable(`it needs the cookie ${name}`);
+function addParameters(source: Operation, routing: Routing, add: AddParameter): ReadonlyMap<string, string> {
+  const argumentMap: NonNullable<Routing['arguments']> = {};
+  const pathParams = new Map<string, string>();
+  for (const parameter of parametersOf(source)) {
+    const { name, in: location } = parameter as { readonly name: string; readonly in: string };
+    const isRequired = parameter['required'] === true || location === 'path';
+    if (!LOCATIONS.includes(location))
+      throw new NotImportable(`its parameter ${name} is in no place that there is (${location})`);
+    if (location === 'cookie') {
+      if (isRequired) throw new NotImportable(`it needs the cookie ${name}`);
       continue;
     }
-    if (place === 'header' && /^(?:accept|content-type|authorization)$/i.test(name)) continue;
-    const schema = parameterSchema(of.document, parameter);
+    if (location === 'header' && /^(?:accept|content-type|authorization)$/i.test(name)) continue;
+    const schema = parameterSchema(source.document, parameter);
     const style = styleOf(parameter, schema);
-    const key = add(name, described(schema, parameter['description']), needed);
-    if (place === 'path') inPath.set(name, key);
-    else mapped[key] = { in: place as 'query' | 'header', name, style };
+    const key = add(name, withDescription(schema, parameter['description']), isRequired);
+    if (location === 'path') pathParams.set(name, key);
+    else argumentMap[key] = { in: location as 'query' | 'header', name, style };
   }
-  routing.arguments = mapped;
-  return inPath;
+  routing.arguments = argumentMap;
+  return pathParams;
 }
 
-/** A path without its fragment, which only tells variants of one address apart, and its query. */
+/** The route and the query of a path. A fragment only distinguishes variants of one address, and is dropped. */
 function splitPath(path: string): readonly [route: string, query: string] {
   // Behind the server's address it would become a part of the host.
   if (!path.startsWith('/')) throw new NotImportable('its path does not begin with a slash');
   const [address = ''] = path.split('#');
-  const mark = address.indexOf('?');
-  return mark === -1 ? [address, ''] : [address.slice(0, mark), address.slice(mark + 1)];
+  const queryStart = address.indexOf('?');
+  return queryStart === -1 ? [address, ''] : [address.slice(0, queryStart), address.slice(queryStart + 1)];
 }
 
-/** The query that a path brings: constants, and the parameters of the path that stand in it. */
-function addQueryOfPath(query: string, inPath: ReadonlyMap<string, string>, routing: Routing): void {
+/** Adds the query that a path contains: constants and path parameters. */
+function addPathQuery(query: string, pathParams: ReadonlyMap<string, string>, routing: Routing): void {
   const described = new Set(Object.values(routing.arguments ?? {}).map(({ name }) => name));
   for (const pair of query.split('&').filter((each) => each !== '')) {
-    const sign = pair.indexOf('=');
-    const [name = '', value = ''] = (sign === -1 ? [pair] : [pair.slice(0, sign), pair.slice(sign + 1)]).map(
-      decodedPart,
+    const equals = pair.indexOf('=');
+    const [name = '', value = ''] = (equals === -1 ? [pair] : [pair.slice(0, equals), pair.slice(equals + 1)]).map(
+      decodeQueryPart,
     );
     if (described.has(name)) continue;
     const [, parameter] = /^\{([^{}]+)\}$/.exec(value) ?? [];
-    const key = parameter === undefined ? undefined : inPath.get(parameter);
+    const key = parameter === undefined ? undefined : pathParams.get(parameter);
     if (key !== undefined) routing.arguments = { ...routing.arguments, [key]: { in: 'query', name, style: 'comma' } };
     else if (value.includes('{'))
       throw new NotImportable(`the query of its path names ${value}, which it does not describe`);
@@ -139,7 +139,7 @@ function addQueryOfPath(query: string, inPath: ReadonlyMap<string, string>, rout
   }
 }
 
-function decodedPart(text: string): string {
+function decodeQueryPart(text: string): string {
   try {
     return decodeURIComponent(text.replaceAll('+', ' '));
   } catch {
@@ -147,10 +147,10 @@ function decodedPart(text: string): string {
   }
 }
 
-/** A path with the tool's names in its places. */
-function templateOf(path: string, inPath: ReadonlyMap<string, string>): string {
+/** A path whose placeholders have the names of the tool's parameters. */
+function templateOf(path: string, pathParams: ReadonlyMap<string, string>): string {
   return path.replaceAll(/\{([^{}]*)\}/g, (_all, name: string) => {
-    const key = inPath.get(name);
+    const key = pathParams.get(name);
     if (key === undefined) throw new NotImportable(`its path names {${name}}, which it does not describe`);
     return `{${key}}`;
   });
@@ -168,8 +168,8 @@ function descriptionOf(operation: Json, method: string, path: string): string {
 function parametersOf({ document, item, operation }: Operation): readonly Json[] {
   const found = new Map<string, Json>();
   for (const list of [item['parameters'], operation['parameters']])
-    for (const given of Array.isArray(list) ? list : []) {
-      const parameter = resolved(document, given);
+    for (const entry of Array.isArray(list) ? list : []) {
+      const parameter = resolveReference(document, entry);
       if (parameter === undefined || typeof parameter['name'] !== 'string')
         throw new NotImportable('a parameter of it cannot be found');
       found.set(`${parameter['in']} ${parameter['name']}`, parameter);
@@ -180,7 +180,7 @@ function parametersOf({ document, item, operation }: Operation): readonly Json[]
 function parameterSchema(document: Json, parameter: Json): JsonSchema {
   const content = objectOf(parameter['content']);
   const schema = parameter['schema'] ?? objectOf(Object.values(content ?? {})[0])?.['schema'];
-  return converted(document, schema ?? { type: 'string' });
+  return convertSchema(document, schema ?? { type: 'string' });
 }
 
 /** The styles of parameters that are not exploded. */
@@ -191,20 +191,20 @@ const QUERY_STYLES: ReadonlyMap<unknown, ParameterStyle> = new Map([
 ]);
 
 /** The style of a parameter's lists and objects (OpenAPI's `style` and `explode`). */
-function styleOf({ name, in: place, content, ...parameter }: Json, schema: JsonSchema): ParameterStyle {
+function styleOf({ name, in: location, content, ...parameter }: Json, schema: JsonSchema): ParameterStyle {
   if (content !== undefined) {
-    if (place === 'path') throw new NotImportable(`its parameter ${name} is JSON in the path`);
+    if (location === 'path') throw new NotImportable(`its parameter ${name} is JSON in the path`);
     return 'json';
   }
-  const inQuery = place === 'query';
+  const inQuery = location === 'query';
   const style = parameter['style'] ?? (inQuery ? 'form' : 'simple');
   const isExploded = parameter['explode'] ?? style === 'form';
   const isObject = [schema['type']].flat().includes('object');
   if (!inQuery && style === 'simple' && !(isExploded && isObject)) return 'comma';
   if (inQuery && style === 'deepObject') return 'deep';
-  const separated = inQuery ? QUERY_STYLES.get(style) : undefined;
-  if (separated === undefined) throw new NotImportable(`its parameter ${name} is of the style ${style}`);
-  if (!isExploded) return separated;
+  const separatedStyle = inQuery ? QUERY_STYLES.get(style) : undefined;
+  if (separatedStyle === undefined) throw new NotImportable(`its parameter ${name} is of the style ${style}`);
+  if (!isExploded) return separatedStyle;
   // A parameter without a type may be an object.
   return isObject || schema['type'] === undefined ? 'members' : 'repeat';
 }
@@ -214,9 +214,9 @@ function addBody({ document, operation }: Operation, routing: Routing, add: AddP
     routing.body = 'none';
     return;
   }
-  const request = resolved(document, operation['requestBody']);
+  const request = resolveReference(document, operation['requestBody']);
   const content = objectOf(request?.['content']) ?? {};
-  // The type that a connector sends by itself comes first among its kind; others are named in a header.
+  // The type that a connector sends by default comes first among its kind; any other is set in a header.
   const kinds = [
     [/^application\/json\s*(?:;|$)/i, 'json', false],
     [/[/+]json\b/, 'json', true],
@@ -229,12 +229,12 @@ function addBody({ document, operation }: Operation, routing: Routing, add: AddP
     const type = Object.keys(content).find((each) => pattern.test(each));
     if (type === undefined) continue;
     const media = objectOf(content[type]);
-    const schema = converted(document, media?.['schema'] ?? {});
+    const schema = convertSchema(document, media?.['schema'] ?? {});
     routing.body = body;
     if (isNamed) routing.headers = { 'content-type': body === 'text' ? `${type}; charset=utf-8` : type };
     const styles = Object.values(objectOf(media?.['encoding']) ?? {}).map((encoding) => objectOf(encoding)?.['style']);
     if (body === 'form' && styles.includes('deepObject')) routing.formStyle = 'deep';
-    routing.bodyFrom = add('body', described(schema, request?.['description']), request?.['required'] === true);
+    routing.bodyFrom = add('body', withDescription(schema, request?.['description']), request?.['required'] === true);
     return;
   }
   if (request?.['required'] === true)
@@ -242,40 +242,44 @@ function addBody({ document, operation }: Operation, routing: Routing, add: AddP
   routing.body = 'none';
 }
 
-/** Chooses among the ways to authenticate that a header or the query can express: the first one with a named secret, else the first. */
+/** Chooses an alternative of authentication that a header or the query can express: the first with a configured secret, else the first. */
 function addSecurity({ document, operation, options }: Operation, routing: Routing): void {
   const requirements = operation['security'] ?? document['security'];
-  const ways = (Array.isArray(requirements) ? requirements : []).map((way) => Object.keys(objectOf(way) ?? {}));
-  const isNamed = (way: readonly string[]) => way.some((name) => options.secrets?.[name] !== undefined);
-  const named = ways.filter(isNamed);
-  const others = ways.some((way) => way.length === 0) ? [] : ways.filter((way) => !isNamed(way));
-  let unserializable: NotImportable | undefined;
-  for (const way of [...named, ...others]) {
+  const alternatives = (Array.isArray(requirements) ? requirements : []).map((alternative) =>
+    Object.keys(objectOf(alternative) ?? {}),
+  );
+  const isNamed = (alternative: readonly string[]) => alternative.some((name) => options.secrets?.[name] !== undefined);
+  const withSecrets = alternatives.filter(isNamed);
+  const withoutSecrets = alternatives.some((alternative) => alternative.length === 0)
+    ? []
+    : alternatives.filter((alternative) => !isNamed(alternative));
+  let firstError: NotImportable | undefined;
+  for (const alternative of [...withSecrets, ...withoutSecrets]) {
     try {
-      const { headers, ...rest } = credentials(document, way, options);
+      const { headers, ...rest } = credentials(document, alternative, options);
       const query = { ...routing.query, ...rest.query };
       Object.assign(routing, rest, { headers: { ...routing.headers, ...headers } });
       if (Object.keys(query).length > 0) routing.query = query;
       return;
     } catch (error) {
       if (!(error instanceof NotImportable)) throw error;
-      unserializable ??= error;
+      firstError ??= error;
     }
   }
-  if (unserializable !== undefined) throw unserializable;
+  if (firstError !== undefined) throw firstError;
 }
 
 function credentials(
   document: Json,
-  way: readonly string[],
+  alternative: readonly string[],
   options: OperationOptions,
 ): Pick<Routing, 'headers' | 'query' | 'secrets'> {
   const schemes = schemesOf(document);
   const headers: Record<string, string> = {};
   const query: Record<string, string> = {};
   const secrets: Record<string, SecretSource> = {};
-  for (const name of way) {
-    const scheme = resolved(document, schemes[name]) ?? {};
+  for (const name of alternative) {
+    const scheme = resolveReference(document, schemes[name]) ?? {};
     const secret = name.replaceAll(/[^A-Za-z0-9_-]/g, '_').replace(/^[^A-Za-z]/, 's$&');
     secrets[secret] = options.secrets?.[name] ?? { env: `PAWL_SECRET_${secret.replaceAll('-', '_').toUpperCase()}` };
     const value = `{secret:${secret}}`;
@@ -311,8 +315,8 @@ export function schemesOf(document: Json): Json {
   return objectOf(objectOf(document['components'])?.['securitySchemes']) ?? {};
 }
 
-function parameterName(wished: string, usedNames: Set<string>): string {
-  const base = wished.replaceAll(/[^A-Za-z0-9_-]+/g, '_').replaceAll(/^_+|_+$/g, '') || 'parameter';
+function parameterName(preferred: string, usedNames: Set<string>): string {
+  const base = preferred.replaceAll(/[^A-Za-z0-9_-]+/g, '_').replaceAll(/^_+|_+$/g, '') || 'parameter';
   let name = base;
   for (let number = 2; usedNames.has(name); number += 1) name = `${base}_${number}`;
   usedNames.add(name);

@@ -1,6 +1,6 @@
 /** Converts schemas of an OpenAPI document (3.0 and 3.1) to JSON Schema 2020-12, and follows the document's references. */
 import { PawlError } from '../errors/failure.ts';
-import { decoded } from '../schema/json-pointer.ts';
+import { decodeStep } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from '../schema/schema-keywords.ts';
 import { startOf } from '../util/text/text-cut.ts';
@@ -16,7 +16,7 @@ export function invalidDocument(message: string): PawlError {
 }
 
 const MAX_DEPTH = 32;
-const DROPPED = [
+const DROPPED_KEYWORDS = [
   'example',
   'examples',
   'externalDocs',
@@ -51,49 +51,51 @@ const FORMATS = [
 const REFERENCE = '#/components/schemas/';
 
 /** A schema of the document as JSON Schema 2020-12; its references stay, and point to `$defs`. */
-export function converted(document: Json, schema: unknown, depth = 0): JsonSchema {
-  const given = objectOf(schema);
-  if (given === undefined || depth > MAX_DEPTH) return {};
-  const reference = given['$ref'];
+export function convertSchema(document: Json, schema: unknown, depth = 0): JsonSchema {
+  const source = objectOf(schema);
+  if (source === undefined || depth > MAX_DEPTH) return {};
+  const reference = source['$ref'];
   if (typeof reference === 'string') {
-    // A reference out of the document is refused there.
-    if (!reference.startsWith('#/')) return converted(document, resolved(document, given), depth + 1);
-    const { $ref: _, description: __, nullable: ___, ...beside } = given;
+    // `resolveReference` refuses a reference out of the document.
+    if (!reference.startsWith('#/')) return convertSchema(document, resolveReference(document, source), depth + 1);
+    const { $ref: _, description: __, nullable: ___, ...siblings } = source;
     // From 3.1 on, keywords beside a reference apply, too.
-    const more = String(document['openapi']).startsWith('3.0') ? {} : converted(document, beside, depth + 1);
-    const made = { ...more, $ref: `#/$defs/${definitionName(reference)}` };
-    return described(given['nullable'] === true ? nullable(made) : made, given['description']);
+    const siblingSchema = String(document['openapi']).startsWith('3.0')
+      ? {}
+      : convertSchema(document, siblings, depth + 1);
+    const result = { ...siblingSchema, $ref: `#/$defs/${definitionName(reference)}` };
+    return withDescription(source['nullable'] === true ? nullable(result) : result, source['description']);
   }
-  const made: Record<string, unknown> = {};
-  for (const [keyword, value] of Object.entries(given)) {
-    if (DROPPED.includes(keyword) || keyword.startsWith('x-')) continue;
+  const result: Record<string, unknown> = {};
+  for (const [keyword, value] of Object.entries(source)) {
+    if (DROPPED_KEYWORDS.includes(keyword) || keyword.startsWith('x-')) continue;
     if (keyword === 'format') {
-      if (FORMATS.includes(String(value))) made[keyword] = value;
-    } else if (SCHEMA_MAPS.includes(keyword)) made[keyword] = convertedMap(document, value, depth);
+      if (FORMATS.includes(String(value))) result[keyword] = value;
+    } else if (SCHEMA_MAPS.includes(keyword)) result[keyword] = convertMap(document, value, depth);
     else if (SCHEMA_LISTS.includes(keyword) && Array.isArray(value))
-      made[keyword] = value.map((part) => {
-        const member = converted(document, part, depth + 1);
-        return keyword === 'oneOf' ? withOwnTags(document, given, part, member) : member;
+      result[keyword] = value.map((part) => {
+        const member = convertSchema(document, part, depth + 1);
+        return keyword === 'oneOf' ? restrictToTags(document, source, part, member) : member;
       });
     else if (SCHEMA_SINGLES.includes(keyword))
-      made[keyword] = typeof value === 'boolean' ? value : converted(document, value, depth + 1);
-    else made[keyword] = value;
+      result[keyword] = typeof value === 'boolean' ? value : convertSchema(document, value, depth + 1);
+    else result[keyword] = value;
   }
-  withoutReadOnly(made, objectOf(given['properties']) ?? {});
-  convertExclusiveBounds(made);
-  return given['nullable'] === true ? nullable(made) : made;
+  dropReadOnly(result, objectOf(source['properties']) ?? {});
+  convertExclusiveBounds(result);
+  return source['nullable'] === true ? nullable(result) : result;
 }
 
-/** 3.0 uses a boolean to make the other bound exclusive. */
-function convertExclusiveBounds(made: Record<string, unknown>): void {
+/** OpenAPI 3.0 marks a bound as exclusive by a boolean. */
+function convertExclusiveBounds(result: Record<string, unknown>): void {
   for (const [exclusive, bound] of [
     ['exclusiveMinimum', 'minimum'],
     ['exclusiveMaximum', 'maximum'],
   ] as const) {
-    if (typeof made[exclusive] !== 'boolean') continue;
-    if (made[exclusive] === true) made[exclusive] = made[bound];
-    else delete made[exclusive];
-    if (made[exclusive] !== undefined) delete made[bound];
+    if (typeof result[exclusive] !== 'boolean') continue;
+    if (result[exclusive] === true) result[exclusive] = result[bound];
+    else delete result[exclusive];
+    if (result[exclusive] !== undefined) delete result[bound];
   }
 }
 
@@ -101,50 +103,54 @@ function convertExclusiveBounds(made: Record<string, unknown>): void {
  * One alternative of a `oneOf`. Alternatives of a `discriminator` often accept each other's values, so that not exactly one matches; each is
  * restricted to its own tag.
  */
-function withOwnTags(document: Json, { discriminator }: Json, part: unknown, made: JsonSchema): JsonSchema {
+function restrictToTags(document: Json, { discriminator }: Json, part: unknown, result: JsonSchema): JsonSchema {
   const { propertyName, mapping } = objectOf(discriminator) ?? {};
   const reference = objectOf(part)?.['$ref'];
-  if (typeof propertyName !== 'string' || typeof reference !== 'string') return made;
+  if (typeof propertyName !== 'string' || typeof reference !== 'string') return result;
   const tags = tagsOf(document, reference, propertyName, objectOf(mapping) ?? {});
-  return { ...made, properties: { [propertyName]: { enum: tags } }, required: [propertyName] };
+  return { ...result, properties: { [propertyName]: { enum: tags } }, required: [propertyName] };
 }
 
 /** The tags of an alternative: those of the mapping and of its own schema, else its name. */
 function tagsOf(document: Json, reference: string, propertyName: string, mapping: Json): readonly unknown[] {
   const [, name = reference] = /([^/]+)$/.exec(reference) ?? [];
-  const mapped = Object.entries(mapping).flatMap(([tag, to]) => (to === reference || to === name ? [tag] : []));
-  const own = allowedValues(document, { $ref: reference }, propertyName, new Set());
-  if (own.length > 0) return [...new Set([...mapped, ...own])];
-  return mapping[decoded(name)] === undefined ? [...new Set([...mapped, decoded(name)])] : mapped;
+  const mapped = Object.entries(mapping).flatMap(([tag, mappedTo]) =>
+    mappedTo === reference || mappedTo === name ? [tag] : [],
+  );
+  const ownTags = allowedValues(document, { $ref: reference }, propertyName, new Set());
+  if (ownTags.length > 0) return [...new Set([...mapped, ...ownTags])];
+  return mapping[decodeStep(name)] === undefined ? [...new Set([...mapped, decodeStep(name)])] : mapped;
 }
 
 function allowedValues(document: Json, schema: unknown, propertyName: string, seen: Set<unknown>): readonly unknown[] {
-  const given = resolved(document, schema);
-  if (seen.has(given)) return [];
-  seen.add(given);
-  const property = resolved(document, objectOf(given?.['properties'])?.[propertyName]);
+  const source = resolveReference(document, schema);
+  if (seen.has(source)) return [];
+  seen.add(source);
+  const property = resolveReference(document, objectOf(source?.['properties'])?.[propertyName]);
   if (property?.['const'] !== undefined) return [property['const']];
   if (Array.isArray(property?.['enum'])) return property['enum'];
-  const parts = ['allOf', 'oneOf', 'anyOf'].flatMap((keyword) => given?.[keyword] ?? []) as readonly unknown[];
+  const parts = ['allOf', 'oneOf', 'anyOf'].flatMap((keyword) => source?.[keyword] ?? []) as readonly unknown[];
   return parts.flatMap((part) => allowedValues(document, part, propertyName, seen));
 }
 
-function convertedMap(document: Json, parts: unknown, depth: number): Json {
+function convertMap(document: Json, parts: unknown, depth: number): Json {
   return Object.fromEntries(
     Object.entries(objectOf(parts) ?? {}).map(([name, schema]) => [
       name,
-      typeof schema === 'boolean' ? schema : converted(document, schema, depth + 1),
+      typeof schema === 'boolean' ? schema : convertSchema(document, schema, depth + 1),
     ]),
   );
 }
 
-/** A property that only answers contain is not sent by a caller. */
-function withoutReadOnly(made: Record<string, unknown>, properties: Json): void {
-  const { properties: kept, required } = made as { readonly properties?: Json; readonly required?: unknown };
-  const own = new Set(Object.keys(properties).filter((name) => objectOf(properties[name])?.['readOnly'] === true));
-  if (kept === undefined || own.size === 0) return;
-  made['properties'] = Object.fromEntries(Object.entries(kept).filter(([name]) => !own.has(name)));
-  if (Array.isArray(required)) made['required'] = required.filter((name) => !own.has(name));
+/** Removes properties that only responses contain. */
+function dropReadOnly(result: Record<string, unknown>, properties: Json): void {
+  const { properties: allProperties, required } = result as { readonly properties?: Json; readonly required?: unknown };
+  const readOnlyNames = new Set(
+    Object.keys(properties).filter((name) => objectOf(properties[name])?.['readOnly'] === true),
+  );
+  if (allProperties === undefined || readOnlyNames.size === 0) return;
+  result['properties'] = Object.fromEntries(Object.entries(allProperties).filter(([name]) => !readOnlyNames.has(name)));
+  if (Array.isArray(required)) result['required'] = required.filter((name) => !readOnlyNames.has(name));
 }
 
 function nullable(schema: Record<string, unknown>): JsonSchema {
@@ -169,48 +175,51 @@ export function withDefinitions(
     if (Object.hasOwn(definitions, name)) continue;
     const reference = references.get(name);
     definitions[name] =
-      reference === undefined ? {} : converted(document, withPlainRecursion(target(document, reference), reference));
+      reference === undefined
+        ? {}
+        : convertSchema(document, replaceRecursiveRefs(target(document, reference), reference));
     pending.push(...definitionsIn(definitions[name]));
   }
   return Object.keys(definitions).length === 0 ? schema : { ...schema, $defs: definitions };
 }
 
 /**
- * A definition whose recursive references (draft 2019-09) are plain ones to itself: that is the schema that their author calls `#`. A
- * document that holds itself stays as it is below the place where it does.
+ * Replaces recursive references (draft 2019-09) by plain ones to the definition itself, which is the schema that their author calls `#`. A
+ * value that contains itself is left unchanged from there on.
  */
-function withPlainRecursion(value: unknown, self: string, above: readonly unknown[] = []): unknown {
-  if (typeof value !== 'object' || value === null || above.includes(value) || above.length > MAX_DEPTH) return value;
-  const below = [...above, value];
-  if (Array.isArray(value)) return value.map((part) => withPlainRecursion(part, self, below));
+function replaceRecursiveRefs(value: unknown, self: string, ancestors: readonly unknown[] = []): unknown {
+  if (typeof value !== 'object' || value === null || ancestors.includes(value) || ancestors.length > MAX_DEPTH)
+    return value;
+  const path = [...ancestors, value];
+  if (Array.isArray(value)) return value.map((part) => replaceRecursiveRefs(part, self, path));
   const { $recursiveRef: recursive, ...rest } = value as Readonly<Record<string, unknown>>;
-  const made = Object.fromEntries(
-    Object.entries(rest).map(([key, part]) => [key, withPlainRecursion(part, self, below)]),
+  const result = Object.fromEntries(
+    Object.entries(rest).map(([key, part]) => [key, replaceRecursiveRefs(part, self, path)]),
   );
-  return recursive === '#' ? { ...made, $ref: self } : made;
+  return recursive === '#' ? { ...result, $ref: self } : result;
 }
 
 function definitionsIn(value: unknown): string[] {
   if (Array.isArray(value)) return value.flatMap(definitionsIn);
-  const given = objectOf(value);
-  if (given === undefined) return [];
-  const own = given['$ref'];
-  const [, name] = typeof own === 'string' ? (/^#\/\$defs\/(.+)$/.exec(own) ?? []) : [];
-  return [...(name === undefined ? [] : [name]), ...Object.values(given).flatMap(definitionsIn)];
+  const source = objectOf(value);
+  if (source === undefined) return [];
+  const reference = source['$ref'];
+  const [, name] = typeof reference === 'string' ? (/^#\/\$defs\/(.+)$/.exec(reference) ?? []) : [];
+  return [...(name === undefined ? [] : [name]), ...Object.values(source).flatMap(definitionsIn)];
 }
 
-/** Every reference within the document, by the name of its definition. A document from YAML may contain itself. */
+/** Every reference within the document, by the name of its definition. A document parsed from YAML may contain itself. */
 export function referencesOf(document: Json): ReadonlyMap<string, string> {
   const found = new Map<string, string>();
   const seen = new Set<unknown>();
   const pending: unknown[] = [document];
   while (pending.length > 0) {
-    const at = pending.pop();
-    if (typeof at !== 'object' || at === null || seen.has(at)) continue;
-    seen.add(at);
-    const reference = (at as { readonly $ref?: unknown }).$ref;
+    const node = pending.pop();
+    if (typeof node !== 'object' || node === null || seen.has(node)) continue;
+    seen.add(node);
+    const reference = (node as { readonly $ref?: unknown }).$ref;
     if (typeof reference === 'string' && reference.startsWith('#/')) found.set(definitionName(reference), reference);
-    for (const part of Object.values(at)) pending.push(part);
+    for (const part of Object.values(node)) pending.push(part);
   }
   return found;
 }
@@ -218,35 +227,35 @@ export function referencesOf(document: Json): ReadonlyMap<string, string> {
 /** A component keeps its own name; any other target is named after its place. */
 function definitionName(reference: string): string {
   const place = reference.startsWith(REFERENCE) ? reference.slice(REFERENCE.length) : reference.slice('#/'.length);
-  return decoded(place).replaceAll(/[^A-Za-z0-9_.-]/g, '_');
+  return decodeStep(place).replaceAll(/[^A-Za-z0-9_.-]/g, '_');
 }
 
-export function described(schema: JsonSchema, description: unknown): JsonSchema {
+export function withDescription(schema: JsonSchema, description: unknown): JsonSchema {
   if (typeof description !== 'string' || description === '' || schema['description'] !== undefined) return schema;
   return { ...schema, description };
 }
 
 /** An object of the document, with its reference followed. */
-export function resolved(document: Json, value: unknown): Json | undefined {
-  let at = objectOf(value);
-  for (let hops = 0; typeof at?.['$ref'] === 'string'; hops += 1) {
-    const reference = at['$ref'];
+export function resolveReference(document: Json, value: unknown): Json | undefined {
+  let node = objectOf(value);
+  for (let hops = 0; typeof node?.['$ref'] === 'string'; hops += 1) {
+    const reference = node['$ref'];
     if (!reference.startsWith('#/') || hops > MAX_DEPTH)
       throw new NotImportable(`its reference ${startOf(reference, 100)} cannot be followed`);
-    at = objectOf(target(document, reference));
+    node = objectOf(target(document, reference));
   }
-  return at;
+  return node;
 }
 
 function target(document: Json, reference: string): unknown {
   return reference
     .slice('#/'.length)
     .split('/')
-    .map(decoded)
+    .map(decodeStep)
     .reduce<unknown>(
-      (from, part) =>
-        typeof from === 'object' && from !== null && Object.hasOwn(from, part)
-          ? (from as Readonly<Record<string, unknown>>)[part]
+      (node, part) =>
+        typeof node === 'object' && node !== null && Object.hasOwn(node, part)
+          ? (node as Readonly<Record<string, unknown>>)[part]
           : undefined,
       document,
     );

@@ -21,7 +21,7 @@ interface PairTarget {
   readonly param: string;
   readonly name: string;
   readonly style: ParameterStyle;
-  readonly isTaken: (name: string) => boolean;
+  readonly isReserved: (name: string) => boolean;
 }
 
 const SEPARATORS: Partial<Record<ParameterStyle, string>> = { comma: ',', space: ' ', pipe: '|' };
@@ -31,22 +31,22 @@ const SEPARATORS: Partial<Record<ParameterStyle, string>> = { comma: ',', space:
  * name the members of an object, but must not replace another parameter.
  */
 export function pairsOf(target: PairTarget, value: unknown): readonly Pair[] {
-  const { param, name, style, isTaken } = target;
+  const { param, name, style, isReserved } = target;
   if (style === 'json') return [[name, JSON.stringify(value)]];
   if (!isNested(value)) return [[name, plainText(param, value)]];
   if (style === 'deep') return deepPairs(param, name, value);
   const separator = SEPARATORS[style];
-  if (separator !== undefined) return [[name, joinedText(param, value, separator)]];
+  if (separator !== undefined) return [[name, joinText(param, value, separator)]];
   if (Array.isArray(value)) return value.map((entry) => [name, entryText(param, entry)]);
   if (style === 'repeat') return [[name, JSON.stringify(value)]];
-  return membersOf(value).flatMap(([member, of]) => {
-    if (isTaken(member)) throw invalidParameter(`${param}.${member}`, 'has the name of another parameter');
-    return pairsOf({ param: `${param}.${member}`, name: member, style: 'repeat', isTaken }, of);
+  return membersOf(value).flatMap(([member, memberValue]) => {
+    if (isReserved(member)) throw invalidParameter(`${param}.${member}`, 'has the name of another parameter');
+    return pairsOf({ param: `${param}.${member}`, name: member, style: 'repeat', isReserved }, memberValue);
   });
 }
 
 /** A list's entries, or an object's alternating names and values, as one text; any other value as plain text. */
-export function joinedText(param: string, value: unknown, separator: string): string {
+export function joinText(param: string, value: unknown, separator: string): string {
   if (!isNested(value)) return plainText(param, value);
   const entries = Array.isArray(value) ? value : membersOf(value).flat();
   return entries.map((entry) => entryText(param, entry)).join(separator);
@@ -70,7 +70,9 @@ export function invalidParameter(param: string, message: string): PawlError {
 function deepPairs(param: string, name: string, value: unknown): readonly Pair[] {
   if (!isNested(value)) return [[name, plainText(param, value)]];
   if (!Array.isArray(value))
-    return membersOf(value).flatMap(([member, of]) => deepPairs(`${param}.${member}`, `${name}[${member}]`, of));
+    return membersOf(value).flatMap(([member, memberValue]) =>
+      deepPairs(`${param}.${member}`, `${name}[${member}]`, memberValue),
+    );
   // Pairs of entries with members need a number that says which belong together.
   const isNumbered = value.some(isNested);
   return value.flatMap((entry, index) => deepPairs(`${param}.${index}`, `${name}[${isNumbered ? index : ''}]`, entry));
@@ -78,7 +80,7 @@ function deepPairs(param: string, name: string, value: unknown): readonly Pair[]
 
 /** The members of an object. Null members are left out, as elsewhere in a query. */
 export function membersOf(value: object): readonly (readonly [name: string, value: unknown])[] {
-  return Object.entries(value).filter(([, of]) => of !== undefined && of !== null);
+  return Object.entries(value).filter(([, memberValue]) => memberValue !== undefined && memberValue !== null);
 }
 
 function entryText(param: string, entry: unknown): string {

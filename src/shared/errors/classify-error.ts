@@ -37,7 +37,7 @@ export function classify(thrown: unknown, overrides: ClassificationOverrides = {
   try {
     failure = classifyByKind(thrown);
   } catch {
-    // A proxy's trap or a getter threw while it was read, so the thrown value gives no reason.
+    // A proxy's trap or a getter threw while the value was read, so the value itself gives no reason.
     failure = failureOf('TOOL_FAILED');
   }
   if (overrides.terminalCodes?.includes(failure.code)) return { ...failure, retriable: false };
@@ -53,29 +53,29 @@ function classifyByKind(thrown: unknown): Failure {
     return failureOf(thrown.code, thrown.message, thrown.issues === undefined ? {} : { issues: thrown.issues });
   if (thrown instanceof ToolError) return fromToolError(thrown);
   const message = messageOf(thrown);
-  const own = retryAfterOf(thrown);
+  const text = retryAfterOf(thrown);
   for (const error of causeChain(thrown)) {
     // The thrown value's own delay wins over that of its cause.
-    const retryAfterMs = own ?? retryAfterOf(error);
+    const retryAfterMs = text ?? retryAfterOf(error);
     const extra = retryAfterMs === undefined ? {} : { retryAfterMs };
     const status = httpStatusOf(error);
     if (status !== undefined) return fromHttpStatus(status, message, extra);
     const code = field(error, 'code');
-    const known = typeof code === 'string' ? NODE_CODES[code] : undefined;
-    if (known !== undefined) return failureOf(known, message, extra);
+    const catalogued = typeof code === 'string' ? NODE_CODES[code] : undefined;
+    if (catalogued !== undefined) return failureOf(catalogued, message, extra);
     if (field(error, 'name') === 'TimeoutError') return failureOf('UPSTREAM_TIMEOUT', message, extra);
   }
-  return failureOf('TOOL_FAILED', message, own === undefined ? {} : { retryAfterMs: own });
+  return failureOf('TOOL_FAILED', message, text === undefined ? {} : { retryAfterMs: text });
 }
 
 function fromToolError(error: ToolError): Failure {
-  const known = Object.hasOwn(FAILURES, error.code) ? FAILURES[error.code as FailureCode] : undefined;
+  const catalogued = Object.hasOwn(FAILURES, error.code) ? FAILURES[error.code as FailureCode] : undefined;
   return {
     code: error.code,
-    class: known?.class ?? 'tool',
+    class: catalogued?.class ?? 'tool',
     retriable: error.retriable,
     nothingHappened: error.nothingHappened,
-    againstCircuit: known?.againstCircuit ?? error.retriable,
+    againstCircuit: catalogued?.againstCircuit ?? error.retriable,
     message: clip(error.message),
     ...(isDelay(error.retryAfterMs) ? { retryAfterMs: error.retryAfterMs } : {}),
   };
@@ -84,7 +84,7 @@ function fromToolError(error: ToolError): Failure {
 /** Statuses outside the catalogue keep their own number in the code and take their family's properties. */
 function fromHttpStatus(status: number, message: string, extra: { retryAfterMs?: number }): Failure {
   const exact = `HTTP_${status}`;
-  // GitHub reports its rate limits so: a 403 with a delay asks the caller to slow down.
+  // GitHub reports rate limits as a 403 with a delay.
   if (status === 403 && extra.retryAfterMs !== undefined)
     return { ...failureOf('HTTP_429', message, extra), code: exact };
   if (Object.hasOwn(FAILURES, exact)) return failureOf(exact as FailureCode, message, extra);
@@ -99,8 +99,8 @@ function* causeChain(thrown: unknown): Generator<object> {
     if (typeof error !== 'object' || error === null) continue;
     yield error;
     pending.push(field(error, 'cause'));
-    const several = field(error, 'errors');
-    if (Array.isArray(several)) pending.push(...several.slice(0, 4));
+    const innerErrors = field(error, 'errors');
+    if (Array.isArray(innerErrors)) pending.push(...innerErrors.slice(0, 4));
   }
 }
 
@@ -120,17 +120,19 @@ function httpStatusOf(error: object): number | undefined {
  */
 function retryAfterOf(thrown: unknown): number | undefined {
   if (typeof thrown !== 'object' || thrown === null) return undefined;
-  const own = field(thrown, 'retryAfterMs');
-  if (isDelay(own)) return own;
+  const text = field(thrown, 'retryAfterMs');
+  if (isDelay(text)) return text;
   const response = field(thrown, 'response');
   const sources = [
     field(thrown, 'headers'),
     typeof response === 'object' && response !== null ? field(response, 'headers') : undefined,
   ];
-  const read = (name: string) => sources.map((headers) => headerOf(headers, name)).find((value) => value !== undefined);
-  const header = read('Retry-After');
+  const readHeader = (name: string) =>
+    sources.map((headers) => headerOf(headers, name)).find((value) => value !== undefined);
+  const header = readHeader('Retry-After');
   if (header === undefined) {
-    const resetSeconds = read('X-RateLimit-Remaining') === '0' ? Number(read('X-RateLimit-Reset')) : Number.NaN;
+    const resetSeconds =
+      readHeader('X-RateLimit-Remaining') === '0' ? Number(readHeader('X-RateLimit-Reset')) : Number.NaN;
     return Number.isFinite(resetSeconds) ? Math.max(0, resetSeconds * 1_000 - systemClock.now()) : undefined;
   }
   const seconds = Number(header);
@@ -181,8 +183,8 @@ export function stackOf(thrown: unknown): string {
 }
 
 function messageOf(thrown: unknown): string {
-  const own = textOf(thrown);
-  if (own !== '') return own;
+  const text = textOf(thrown);
+  if (text !== '') return text;
   if (typeof thrown === 'string' && thrown !== '') return thrown;
   if (typeof thrown === 'object' && thrown !== null) {
     const message = field(thrown, 'message');
@@ -195,15 +197,15 @@ function messageOf(thrown: unknown): string {
 function textOf(error: unknown): string {
   if (!(error instanceof Error)) return '';
   const { message, cause } = error;
-  const below = cause instanceof Error ? cause.message || textOfEach(cause) : textOfEach(error);
-  return [message, below].filter((text) => text !== '').join(': ');
+  const causeText = cause instanceof Error ? cause.message || innerMessages(cause) : innerMessages(error);
+  return [message, causeText].filter((text) => text !== '').join(': ');
 }
 
 /** Node's error for a host with several addresses has no message of its own, only one error for each address. */
-function textOfEach(error: Error): string {
-  const several = field(error, 'errors');
-  if (!Array.isArray(several)) return '';
-  const texts = several.slice(0, 4).map((each) => (each instanceof Error ? each.message : ''));
+function innerMessages(error: Error): string {
+  const innerErrors = field(error, 'errors');
+  if (!Array.isArray(innerErrors)) return '';
+  const texts = innerErrors.slice(0, 4).map((each) => (each instanceof Error ? each.message : ''));
   return texts.filter((text) => text !== '').join('; ');
 }
 

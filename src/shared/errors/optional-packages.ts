@@ -1,43 +1,43 @@
 /** Packages that only some features need: users install them beside Pawl, and each is loaded when its feature is first used. */
 import { PawlError } from './failure.ts';
 
-/** A feature of its own packages. `what` begins sentences, and `without` says what happens where they are missing. */
+/** A feature of its own packages. `purpose` begins sentences, and `whenMissing` says what happens where they are missing. */
 export interface OptionalFeature {
-  readonly what: string;
+  readonly purpose: string;
   readonly packages: readonly string[];
-  readonly without: string;
+  readonly whenMissing: string;
 }
 
 export const OPTIONAL_FEATURES = {
   traces: {
-    what: 'Sending traces to a collector',
+    purpose: 'Sending traces to a collector',
     packages: ['@opentelemetry/sdk-node', '@opentelemetry/sdk-trace', '@opentelemetry/exporter-trace-otlp-http'],
-    without: 'producers and workers with an OTLP endpoint do not start',
+    whenMissing: 'producers and workers with an OTLP endpoint do not start',
   },
   mcpServers: {
-    what: 'Calling tools of MCP servers',
+    purpose: 'Calling tools of MCP servers',
     packages: ['@modelcontextprotocol/client'],
-    without: 'calls of declared MCP tools fail',
+    whenMissing: 'calls of declared MCP tools fail',
   },
   webPages: {
-    what: 'The main content of web pages as Markdown',
+    purpose: 'The main content of web pages as Markdown',
     packages: ['@mozilla/readability', 'linkedom', 'turndown'],
-    without: 'web_fetch returns the plain text of the whole page',
+    whenMissing: 'web_fetch returns the plain text of the whole page',
   },
   board: {
-    what: 'Bull Board at /queues',
+    purpose: 'Bull Board at /queues',
     packages: ['@bull-board/api', '@bull-board/express'],
-    without: '/queues answers 404, with the command that installs them',
+    whenMissing: '/queues answers 404, with the command that installs them',
   },
   terminals: {
-    what: 'Commands in a terminal',
+    purpose: 'Commands in a terminal',
     packages: ['@lydell/node-pty'],
-    without: 'exec_command with tty: true fails',
+    whenMissing: 'exec_command with tty: true fails',
   },
   largeMemory: {
-    what: 'Memory in LanceDB',
+    purpose: 'Memory in LanceDB',
     packages: ['@lancedb/lancedb', 'apache-arrow'],
-    without: 'memory is kept in SQLite; with memory.store or memory.uri for LanceDB, it fails',
+    whenMissing: 'memory is kept in SQLite; with memory.store or memory.uri for LanceDB, it fails',
   },
 } as const satisfies Readonly<Record<string, OptionalFeature>>;
 
@@ -54,11 +54,11 @@ export async function loadOptional<Loaded>(name: OptionalFeatureName, load: () =
 
 /** The `CONFIGURATION` error of a feature whose packages are missing or cannot be loaded here. */
 export function missingPackages(name: OptionalFeatureName, cause: unknown): PawlError {
-  const { what, packages } = OPTIONAL_FEATURES[name];
+  const { purpose, packages } = OPTIONAL_FEATURES[name];
   const [reason = ''] = (cause instanceof Error ? cause.message : String(cause)).split('\n');
   return new PawlError(
     'CONFIGURATION',
-    `${what} needs ${new Intl.ListFormat('en').format(packages)}, which cannot be loaded: ${installCommand(packages)}. (${reason})`,
+    `${purpose} needs ${new Intl.ListFormat('en').format(packages)}, which cannot be loaded: ${installCommand(packages)}. (${reason})`,
     { cause },
   );
 }

@@ -3,28 +3,28 @@
  * and Bull Board use it. Parameters in the ledger and results are left alone, because tools and models need them as they are.
  */
 import {
+  PATTERN_HINT,
   PATTERNS,
   REDACTED,
   SECRET_NAME,
   type SecretPattern,
-  SIGN,
   WEAK_SECRET,
   WEAK_SECRET_NAME,
 } from './secret-patterns.ts';
 import { programPatterns } from './secret-programs.ts';
-import { MIXED_PREFIXES, PLAIN_PREFIXES, START, WHOLE_FORMS } from './secret-rules.ts';
+import { MIXED_PREFIXES, PLAIN_PREFIXES, TOKEN_FORMS, WORD_START } from './secret-rules.ts';
 
 const MIN_VALUE_LENGTH = 8;
 const MAX_DEPTH = 16;
-const literally = (texts: readonly string[]) =>
+const escapeRegExps = (texts: readonly string[]) =>
   texts.map((text) => text.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')).join('|');
 const TOKEN_END = '[\\w+/=~-]*(?:\\.[\\w+/=~-]+)*';
 const TOKENS = new RegExp(
-  `${START}(?:(?:${literally(PLAIN_PREFIXES)})(?=[A-Za-z0-9]{16})|(?:${literally(MIXED_PREFIXES)})(?=[\\w+/=.~-]{16}))${TOKEN_END}`,
+  `${WORD_START}(?:(?:${escapeRegExps(PLAIN_PREFIXES)})(?=[A-Za-z0-9]{16})|(?:${escapeRegExps(MIXED_PREFIXES)})(?=[\\w+/=.~-]{16}))${TOKEN_END}`,
   'g',
 );
 /** Most texts have no token. A search for the prefixes alone costs a tenth of the full one. */
-const TOKEN_SIGN = new RegExp(literally([...PLAIN_PREFIXES, ...MIXED_PREFIXES]));
+const TOKEN_HINT = new RegExp(escapeRegExps([...PLAIN_PREFIXES, ...MIXED_PREFIXES]));
 /** Each form of a token has so many of these letters in a row. */
 const TOKEN_LETTERS = 16;
 const IS_TOKEN_LETTER = Uint8Array.from({ length: 128 }, (_, code) =>
@@ -36,15 +36,15 @@ const CARD = /(?<![\w.-])(?:3[47]\d{2}[ -]?\d{6}[ -]?\d{5}|[3-6]\d{3}([ -]?)\d{4
 const ADDRESS = /\b[A-Za-z0-9._%+-]{1,64}@(?!\d+\.\d+\.\d+(?!\.?\d))[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b/g;
 
 /**
- * The most characters that are searched for known values, once for each value. A caller can send hundreds of thousands of secrets, or
- * very long ones, and every text about its call would be searched for all of them.
+ * The largest cost of one search for known values, in characters. A caller can send hundreds of thousands of secrets, or very long ones,
+ * and every text about its call would be searched for all of them.
  */
-const MAX_LOOKED_THROUGH = 2 ** 25;
+const MAX_SEARCH_COST = 2 ** 25;
 /** Longer texts are not searched for tokens, because some texts take a second for each million characters. */
 const MAX_LENGTH = 2 ** 20;
-/** The cost of a value in an empty text. A long value costs more, because some texts make the engine compare all of it everywhere. */
+/** The cost of a value in an empty text. A long value costs more, because some texts make the engine compare all of it at each position. */
 const COST_OF_VALUE = 200;
-const LENGTH_OF_SHARE = 64;
+const LENGTH_PER_COST = 64;
 
 /** One list for all, because the encoded forms of a list are cached. */
 const NO_SECRETS: readonly string[] = [];
@@ -57,45 +57,45 @@ const ALL_INVISIBLE = /[\u00ad\u180e\u200b-\u200f\u2060-\u2064\ufeff]/g;
  * Removes known secrets and whatever looks like a token. Replaces the whole text where the search would take long. A text whose secret
  * holds invisible characters loses all of these.
  */
-export function redact(text: string, known = NO_SECRETS): string {
+export function redact(text: string, secrets = NO_SECRETS): string {
   // The soft hyphen stands apart: a class without it cannot match in most texts, and is then not searched for.
-  if (!(INVISIBLE.test(text) || text.includes('\u00ad'))) return redactVisible(text, known);
+  if (!(INVISIBLE.test(text) || text.includes('\u00ad'))) return redactVisible(text, secrets);
   const bare = text.replace(ALL_INVISIBLE, '');
-  const redacted = redactVisible(bare, known.map((value) => value.replace(ALL_INVISIBLE, '')).filter(Boolean));
+  const redacted = redactVisible(bare, secrets.map((value) => value.replace(ALL_INVISIBLE, '')).filter(Boolean));
   return redacted === bare ? text : redacted;
 }
 
-function redactVisible(text: string, known: readonly string[]): string {
-  const shares = known.reduce((sum, value) => sum + 1 + value.length / LENGTH_OF_SHARE, 0);
-  const cost = shares * (text.length + COST_OF_VALUE);
-  if (text.length > MAX_LENGTH || cost > MAX_LOOKED_THROUGH) return REDACTED;
+function redactVisible(text: string, secrets: readonly string[]): string {
+  const valueCost = secrets.reduce((sum, value) => sum + 1 + value.length / LENGTH_PER_COST, 0);
+  const cost = valueCost * (text.length + COST_OF_VALUE);
+  if (text.length > MAX_LENGTH || cost > MAX_SEARCH_COST) return REDACTED;
   let clean = text;
-  for (const value of known) {
+  for (const value of secrets) {
     clean = clean.replaceAll(value, REDACTED);
     // The same value, escaped as in a JSON string.
     const escaped = JSON.stringify(value).slice(1, -1);
     if (escaped !== value) clean = clean.replaceAll(escaped, REDACTED);
   }
   // Very many values are searched for as they are, without their encoded forms.
-  if (cost * FORMS_OF_VALUE <= MAX_LOOKED_THROUGH)
-    for (const form of encodedForms(known)) clean = clean.replaceAll(form, REDACTED);
+  if (cost * FORMS_OF_VALUE <= MAX_SEARCH_COST)
+    for (const form of encodedForms(secrets)) clean = clean.replaceAll(form, REDACTED);
   clean = withoutCards(clean);
-  if (hasTokenLetters(clean)) clean = withoutTokens(clean);
+  if (hasTokenRun(clean)) clean = withoutTokens(clean);
   clean = replaceAll(clean, programPatterns(clean));
-  return SIGN.test(clean) ? replaceAll(clean, PATTERNS) : clean;
+  return PATTERN_HINT.test(clean) ? replaceAll(clean, PATTERNS) : clean;
 }
 
 function withoutTokens(text: string): string {
-  let clean = TOKEN_SIGN.test(text) ? text.replace(TOKENS, REDACTED) : text;
-  for (const [sign, form] of WHOLE_FORMS) if (clean.includes(sign)) clean = clean.replace(form, REDACTED);
+  let clean = TOKEN_HINT.test(text) ? text.replace(TOKENS, REDACTED) : text;
+  for (const [hint, form] of TOKEN_FORMS) if (clean.includes(hint)) clean = clean.replace(form, REDACTED);
   return clean;
 }
 
 /**
- * Whether as many letters of tokens follow each other as every token has. Most texts are shorter words. The search begins at the end of each
- * stretch, and skips what lies before a letter of no token: a tenth of what a search for the prefixes takes.
+ * Whether the text has a run of token letters as long as the shortest token. Most texts have none. Each step looks backwards from where a
+ * run would end, and skips to behind the letter that breaks it: a tenth of the cost of a search for the prefixes.
  */
-function hasTokenLetters(text: string): boolean {
+function hasTokenRun(text: string): boolean {
   let from = 0;
   while (from + TOKEN_LETTERS <= text.length) {
     let index = from + TOKEN_LETTERS - 1;
@@ -112,50 +112,50 @@ function isTokenLetter(code: number): boolean {
 
 function replaceAll(text: string, patterns: readonly SecretPattern[]): string {
   let clean = text;
-  for (const [pattern, replacement, sign = ''] of patterns)
-    if (clean.includes(sign)) clean = clean.replace(pattern, replacement);
+  for (const [pattern, replacement, hint = ''] of patterns)
+    if (clean.includes(hint)) clean = clean.replace(pattern, replacement);
   return clean;
 }
 
-/** The most forms that `encodedForms` makes of one value. */
+/** The largest number of forms that `encodedForms` makes of one value. */
 const FORMS_OF_VALUE = 10;
 /** A cache, because a process searches every line that it writes for the same values. */
 const formsOf = new WeakMap<readonly string[], readonly string[]>();
 
 /** Known values in Base64, hexadecimal digits and as a part of a URL, the longest first. */
-function encodedForms(known: readonly string[]): readonly string[] {
-  const made = formsOf.get(known);
-  if (made !== undefined) return made;
+function encodedForms(secrets: readonly string[]): readonly string[] {
+  const cachedForms = formsOf.get(secrets);
+  if (cachedForms !== undefined) return cachedForms;
   const forms = new Set<string>();
-  for (const value of known) {
+  for (const value of secrets) {
     const bytes = Buffer.from(value);
     const hex = bytes.toString('hex');
     const url = value.isWellFormed() ? encodeURIComponent(value) : value;
     for (const form of [hex, hex.toUpperCase(), url, url.replaceAll('%20', '+')]) forms.add(form);
-    // Text before the secret, such as a user name, shifts its Base64 letters.
+    // Text before the secret, such as a user name, shifts its Base64 letters by 0 to 2 bytes.
     for (const before of [0, 1, 2]) {
       const text = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
-      // Letters that also encode the neighbours are left out.
-      const whole = Math.floor(((before + bytes.length) * 8) / 6);
-      const core = text.slice(Math.ceil((before * 8) / 6), whole);
+      // Letters that also encode neighbouring bytes are left out.
+      const coreEnd = Math.floor(((before + bytes.length) * 8) / 6);
+      const core = text.slice(Math.ceil((before * 8) / 6), coreEnd);
       if (core.length < MIN_VALUE_LENGTH) continue;
       forms.add(core);
       forms.add(core.replaceAll('+', '-').replaceAll('/', '_'));
     }
   }
-  for (const value of known) forms.delete(value);
+  for (const value of secrets) forms.delete(value);
   const sorted = [...forms].sort((one, other) => other.length - one.length);
-  formsOf.set(known, sorted);
+  formsOf.set(secrets, sorted);
   return sorted;
 }
 
 function withoutCards(text: string): string {
-  return text.replace(CARD, (found, ...more) => {
+  return text.replace(CARD, (found, ...groups) => {
     if (!hasCheckDigit(found)) return found;
-    const at = more.at(-2) as number;
+    const offset = groups.at(-2) as number;
     // A number in JSON stays a number.
-    const bare = /[:,[]$/.test(text.slice(0, at)) && /^[,}\]]/.test(text.slice(at + found.length));
-    return bare ? '0' : REDACTED;
+    const isJsonNumber = /[:,[]$/.test(text.slice(0, offset)) && /^[,}\]]/.test(text.slice(offset + found.length));
+    return isJsonNumber ? '0' : REDACTED;
   });
 }
 
@@ -170,8 +170,8 @@ function hasCheckDigit(number: string): boolean {
 }
 
 /** A line of a log, as JSON with its line end, without secrets and mail addresses. */
-export function redactLine(line: string, known: readonly string[] = []): string {
-  const clean = redact(line, known);
+export function redactLine(line: string, secrets: readonly string[] = []): string {
+  const clean = redact(line, secrets);
   return clean === REDACTED
     ? `${JSON.stringify({ msg: REDACTED })}\n`
     : clean.includes('@')
@@ -182,19 +182,19 @@ export function redactLine(line: string, known: readonly string[] = []): string 
 /** The texts under secret names, at every depth. The longest comes first, so that none leaves a part of another. */
 export function secretsIn(value: unknown): string[] {
   let found: Set<string> | undefined;
-  const look = (part: unknown, secret: boolean, depth: number): void => {
+  const visit = (part: unknown, secret: boolean, depth: number): void => {
     if (depth > MAX_DEPTH) return;
     if (typeof part === 'string') {
       if (!secret || part.length < MIN_VALUE_LENGTH) return;
       found ??= new Set();
       found.add(part);
     } else if (Array.isArray(part)) {
-      for (const [index, item] of part.entries()) look(item, secret || isNamedBefore(part, index), depth + 1);
-      if (!secret) for (const item of part) look(valueInText(item), true, depth + 1);
+      for (const [index, item] of part.entries()) visit(item, secret || followsSecretName(part, index), depth + 1);
+      if (!secret) for (const item of part) visit(inlineSecret(item), true, depth + 1);
     } else if (typeof part === 'object' && part !== null) {
-      const isNamed = isSecretName(nameBeside(part));
+      const isNamed = isSecretName(pairName(part));
       for (const [name, member] of Object.entries(part))
-        look(
+        visit(
           member,
           secret ||
             isSecretName(name) ||
@@ -204,7 +204,7 @@ export function secretsIn(value: unknown): string[] {
         );
     }
   };
-  look(value, false, 0);
+  visit(value, false, 0);
   return found === undefined ? [] : [...found].sort((one, other) => other.length - one.length);
 }
 
@@ -212,16 +212,16 @@ export function secretsIn(value: unknown): string[] {
  * The secrets among parameters, before those of the process. Most parameters have none: the answer is then the list of the process itself,
  * whose encoded forms are cached.
  */
-export function secretsOfCall(params: unknown, ofProcess: readonly string[]): readonly string[] {
-  const own = secretsIn(params);
-  return own.length === 0 ? ofProcess : [...own, ...ofProcess];
+export function secretsOfCall(params: unknown, processSecrets: readonly string[]): readonly string[] {
+  const paramSecrets = secretsIn(params);
+  return paramSecrets.length === 0 ? processSecrets : [...paramSecrets, ...processSecrets];
 }
 
 const NAME_MEMBERS: ReadonlySet<string> = new Set(['name', 'key', 'header', 'field', 'k']);
 const VALUE_MEMBERS: ReadonlySet<string> = new Set(['value', 'values', 'val', 'v']);
 
 /** The name in an object that is a pair, such as `{ name: 'Authorization', value: '…' }`; '' for any other. */
-function nameBeside(pair: object): string {
+function pairName(pair: object): string {
   for (const member of Object.keys(pair)) {
     const name: unknown = pair[member as keyof typeof pair];
     if (typeof name === 'string' && name.length <= MAX_NAME_LENGTH && NAME_MEMBERS.has(member.toLowerCase()))
@@ -230,8 +230,8 @@ function nameBeside(pair: object): string {
   return '';
 }
 
-/** Whether the item before says that this one is secret: in `['X-Api-Key', '…']`, in a list of headers, in `['--token', '…']`. */
-function isNamedBefore(list: readonly unknown[], index: number): boolean {
+/** Whether the item before is a secret's name, as in `['X-Api-Key', '…']`, in a list of headers, or in `['--token', '…']`. */
+function followsSecretName(list: readonly unknown[], index: number): boolean {
   const [before, item] = [list[index - 1], list[index]];
   if (typeof before !== 'string' || typeof item !== 'string' || before.length > MAX_NAME_LENGTH) return false;
   // A list of names is no list of pairs.
@@ -240,7 +240,7 @@ function isNamedBefore(list: readonly unknown[], index: number): boolean {
 }
 
 /** The value in an item such as `X-Api-Key: …` or `--token=…`; undefined for any other. */
-function valueInText(item: unknown): string | undefined {
+function inlineSecret(item: unknown): string | undefined {
   if (typeof item !== 'string' || item.length > 8_192) return undefined;
   const { name = '', value } =
     /^-{0,2}(?<name>[\w-]{1,64})\s{0,4}[:=]\s{0,4}(?:(?:Bearer|Basic|Token) )?(?<value>.+)$/is.exec(item)?.groups ?? {};
@@ -253,8 +253,8 @@ const MAX_NAME_LENGTH = 64;
 const secretNames = new Map<string, boolean>();
 
 function isSecretName(name: string): boolean {
-  const known = secretNames.get(name);
-  if (known !== undefined) return known;
+  const cached = secretNames.get(name);
+  if (cached !== undefined) return cached;
   const secret = SECRET_NAME.test(name);
   if (secretNames.size >= MAX_NAMES) secretNames.clear();
   if (name.length <= MAX_NAME_LENGTH) secretNames.set(name, secret);
@@ -289,10 +289,10 @@ export function secretsOf(
 }
 
 /** The fields of a log line, as JSON will show them. */
-export function redactFields(fields: object | undefined, known: readonly string[]): object {
-  if (fields === undefined || known.length === 0) return fields ?? {};
+export function redactFields(fields: object | undefined, secrets: readonly string[]): object {
+  if (fields === undefined || secrets.length === 0) return fields ?? {};
   try {
-    return JSON.parse(redact(JSON.stringify(fields), known)) as object;
+    return JSON.parse(redact(JSON.stringify(fields), secrets)) as object;
   } catch {
     // Fields that are not JSON-serializable cannot be searched either.
     return { fields: REDACTED };

@@ -1,9 +1,9 @@
 /** The places of secrets in texts, as data: behind their names, in URLs, in headers, in the arguments of well-known programs. */
-import { START } from './secret-rules.ts';
+import { WORD_START } from './secret-rules.ts';
 
 export const REDACTED = '[redacted]';
 
-/** Names under which secrets stand, in parameters, headers, environments and texts. */
+/** Names of secrets in parameters, headers, environments and texts. */
 const STEMS = [
   'passwords?|passwd|passphrase|passcode|passwort|kennwort|contraseña|secrets?|token|api[-_]?(?:keys?|tokens)|credentials?|authorization|cookie|jwt|mnemonic|[jp](?:hp)?sess(?:ion)?id',
   '(?:db|user|admin|root|ftp|smtp|mysql)[-_]?pwd|(?:db|ssh|user|become|admin|root|ftp|smtp|mail|email|key|store)[-_]?pass|sshpass|redis(?:cli)?[-_]?auth|(?:require|store|key)pass|masterauth',
@@ -14,7 +14,7 @@ const SUFFIX = '(?:[-_]?\\d{1,2}|[-_](?:prod(?:uction)?|staging|dev|test|old|new
 const NAMES = `(?:${STEMS.join('|')})${SUFFIX}`;
 const NAME = `[\\w-]{0,60}${NAMES}`;
 export const SECRET_NAME = new RegExp(`${NAMES}$`, 'i');
-/** These names stand for other things too. What they name is secret only if it looks like it. */
+/** These names have other meanings too. Their value is secret only if it looks like one. */
 const WEAK_NAME = '(?:[\\w-]{0,40}[-_.])?(?:pass|pwd|pw|auth|otp|psk)';
 export const WEAK_SECRET_NAME = new RegExp(`^${WEAK_NAME}$`, 'i');
 /** A path, such as that of the variable `PWD`, is no secret. */
@@ -25,12 +25,12 @@ const PIN_NAME =
 const WEAK_VALUE = '(?![/~.]|[a-z]:\\\\)(?=[^\\s"\'\\\\]{0,256}\\d)';
 
 const JSON_TEXT = '(?:[^"\\\\]|\\\\.)*';
-/** A text in JSON that stands in a JSON string. */
+/** A JSON string inside a JSON string. */
 const INNER_JSON_TEXT = '(?:[^"\\\\]|\\\\\\\\(?:\\\\.|[^\\\\"]))*';
 /** Tells a pair of name and value from a list of names. */
 const LOOKS_LIKE_A_VALUE = '(?=[^"]{0,256}[^"a-z_ ])(?=[^"]{6})';
 const TO_A_VALUE = '"\\s{0,4}:\\s{0,4}"';
-/** Code and documents write these where a secret would stand: types, calls, variables, placeholders. */
+/** Code and documents have these in the place of a secret: types, calls, variables, placeholders. */
 const NO_SECRET = [
   '\\[redacted\\]',
   '(?:string|str|bool(?:ean)?|number|none|null|undefined|true|false|required|optional|missing|invalid|expired|unset)(?![^\\s"\'\\\\,;|&)}\\]])',
@@ -46,9 +46,9 @@ const YAML_TAG = '(?:(?:!{1,2}[\\w./:-]{0,60}|&[\\w-]{1,60})[ \\t]{1,4}){0,2}';
 const REDACTED_TAG = '[!&][^\\s"\']{0,60}[ \\t]{1,4}(?:[!&]\\S{0,60}[ \\t]{1,4})?\\\\{0,31}["\']?\\[redacted\\]';
 /** The end of one argument and the beginning of the next, in a command line or in a list of arguments. */
 export const NEXT_ARGUMENT = '(?:\\\\{0,31}["\'],\\s?\\\\{0,31}["\']|["\']?\\s{1,8}|["\']?\\\\{1,4}n\\s{0,8})';
-export type SecretPattern = readonly [pattern: RegExp, replacement: string, sign?: string];
+export type SecretPattern = readonly [pattern: RegExp, replacement: string, hint?: string];
 
-/** Patterns of secrets. The groups before the secret stay; a text without the sign is not searched. */
+/** Patterns of secrets. The groups before the secret stay; a text without the hint is not searched. */
 export const PATTERNS: readonly SecretPattern[] = [
   [
     /-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?:[\s\S]{0,8192}?-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|(?:[^"\\]|\\+[^"\\])*)/g,
@@ -69,13 +69,13 @@ export const PATTERNS: readonly SecretPattern[] = [
   // A plain word behind a scheme belongs to a sentence.
   [
     new RegExp(
-      `${START}([Bb]earer|BEARER|[Bb]asic|BASIC)(\\s{1,8})(?![A-Z]?[a-z-]{1,24}(?![\\w~+/=]|\\.\\w))[A-Za-z0-9._~+/=-]{8,}`,
+      `${WORD_START}([Bb]earer|BEARER|[Bb]asic|BASIC)(\\s{1,8})(?![A-Z]?[a-z-]{1,24}(?![\\w~+/=]|\\.\\w))[A-Za-z0-9._~+/=-]{8,}`,
       'g',
     ),
     `$1$2${REDACTED}`,
   ],
   // JSON Web Tokens, signed and encrypted.
-  [new RegExp(`${START}ey[JI][A-Za-z0-9_-]{8,}(?:\\.[A-Za-z0-9_-]*){1,4}`, 'g'), REDACTED],
+  [new RegExp(`${WORD_START}ey[JI][A-Za-z0-9_-]{8,}(?:\\.[A-Za-z0-9_-]*){1,4}`, 'g'), REDACTED],
   // A token in place of the user, with a word such as `x-oauth-basic` in place of the password.
   [/(https?:\/\/)[^\s:/@"'\\?#[]{16,256}(?=:[^\s/@"]{1,256}@)/gi, `$1${REDACTED}`, '://'],
   // scheme://user:password@host. A password may hold an `@`, and people write a `/` into it.
@@ -232,7 +232,7 @@ export const PATTERNS: readonly SecretPattern[] = [
     `$1$2${REDACTED}$2`,
     '[',
   ],
-  // Schemes other than those above count as a part of the secret; a cookie is redacted whole.
+  // A scheme other than Bearer and Basic is redacted with the secret; a cookie is redacted whole.
   [
     /(authorization(?:\\*["'])?\s{0,4}[:=]\s{0,4}(?:\\*["'])?)(?!Bearer |Basic )[a-z][\w-]{0,30}[ \t]{1,4}[^\s"'\\,;]{8,}/gi,
     `$1${REDACTED}`,
@@ -265,7 +265,7 @@ export const PATTERNS: readonly SecretPattern[] = [
     '=',
   ],
   [/((?<![\w-])(?:requirepass|masterauth|AUTH default)\s{1,4}["']?)(?!\[redacted\])[^\s"'\\]{4,256}/g, `$1${REDACTED}`],
-  // name=value and name: value. Other JSON values at that place are no secret.
+  // name=value and name: value. JSON objects, lists, booleans and null are no secrets.
   [
     new RegExp(
       `(?<head>${NAMES}(?:\\\\*["']\\]?)?(?:\\s{0,4}:\\s{0,4}[A-Za-z]{1,20})?\\s{0,4}(?:=>|:=|[:=：＝])\\s{0,4}${YAML_TAG}(?:[bfru]{1,2}(?=["']))?)(?!Bearer |${REDACTED_TAG}|Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))${secretValue(4)}`,
@@ -280,5 +280,5 @@ export const PATTERNS: readonly SecretPattern[] = [
 ];
 
 /** Every pattern above needs one of these. Most texts have none, and one search for all of them costs a tenth. */
-export const SIGN =
+export const PATTERN_HINT =
   /:\/\/|----|LS0t|bearer|basic|pass|pwd|pw|secret|secure|token|[?&]key=|key(?<=(?:api|access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions|signing)[-_ ]?key)|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identified|jdbc:|private-lines|:\d{4,5}:|(?:pin|code|cv[vc]2?|totp|2fa|mfa)[\\"']{0,4}\s{0,4}(?:[:=]|is\s)[\\"'\s]{0,8}\d{3}/i;

@@ -30,11 +30,11 @@ export const MIXED_PREFIXES: readonly string[] = [
 ];
 
 /** A word begins here, also behind a line break as JSON writes it. */
-export const START = '(?:(?<![A-Za-z0-9])|(?<=\\\\[nrtbf]))';
-const atStart = (form: RegExp) => new RegExp(`${START}${form.source}`, 'g');
+export const WORD_START = '(?:(?<![A-Za-z0-9])|(?<=\\\\[nrtbf]))';
+const atStart = (form: RegExp) => new RegExp(`${WORD_START}${form.source}`, 'g');
 
-/** Tokens that begin like other texts: their whole form tells. Each begins with, or holds, the text before it. */
-export const WHOLE_FORMS: readonly (readonly [sign: string, form: RegExp])[] = [
+/** Tokens that begin like ordinary text, so the whole form is matched. Each form contains its `hint`. */
+export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   ['A3-', atStart(/A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}\b/)],
   ['dapi', atStart(/dapi[a-f0-9]{32}(?:-\d)?/)],
   ['pat', atStart(/pat[A-Za-z0-9]{14}\.[a-f0-9]{64}\b/)],

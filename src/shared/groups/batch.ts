@@ -1,4 +1,4 @@
-/** A batch: calls that are submitted together, each with an outcome of its own. */
+/** A batch: calls that are submitted together, each with its own outcome. */
 import type { ToolCallEnvelope } from '../calls/envelope.ts';
 import type { Issue } from '../errors/failure.ts';
 import { defined } from '../util/json/omit-undefined.ts';
@@ -13,20 +13,20 @@ export type BatchEntryRecord =
 export interface BatchEntryError {
   readonly code: string;
   readonly message: string;
-  /** Each path begins with the entry's place: `calls.3.params.city`. */
+  /** Each path begins with the entry's index: `calls.3.params.city`. */
   readonly issues?: readonly Issue[];
 }
 
 export interface BatchDefinition {
   readonly entries: readonly BatchEntryRecord[];
-  /** So many of its calls are in flight at once. Absent: all of them. */
+  /** The number of its calls that are in flight at a time. Absent: all of them. */
   readonly concurrency?: number;
 }
 
 export const BATCH_STATES = ['running', 'cancelling', 'done', 'cancelled'] as const;
 export type BatchState = (typeof BATCH_STATES)[number];
 
-/** The key that a call of a batch has when its caller gives none: it names the call in every process. */
+/** The idempotency key of a batch's call without a key of its caller. It is the same in every process. */
 export function batchKey(batchId: string, index: number): string {
   return `${batchId}:${index}`;
 }
@@ -43,7 +43,7 @@ export class BatchProgress implements GroupProgress {
   readonly #definition: BatchDefinition;
   readonly #members: RunningMembers;
   /** The first entry that has not begun. */
-  #at = 0;
+  #nextIndex = 0;
   #cancelled = false;
 
   constructor(definition: BatchDefinition, members: ReadonlyMap<string, Member>) {
@@ -62,10 +62,10 @@ export class BatchProgress implements GroupProgress {
   async next(): Promise<readonly NextCall[]> {
     const { entries, concurrency = entries.length } = this.#definition;
     const calls: NextCall[] = [];
-    while (!this.#cancelled && this.#at < entries.length && this.running.size + calls.length < concurrency) {
-      const key = String(this.#at);
-      const entry = entries[this.#at];
-      this.#at += 1;
+    while (!this.#cancelled && this.#nextIndex < entries.length && this.running.size + calls.length < concurrency) {
+      const key = String(this.#nextIndex);
+      const entry = entries[this.#nextIndex];
+      this.#nextIndex += 1;
       if (entry?.envelope !== undefined && !this.#members.all.has(key)) calls.push(entryCall(key, entry));
     }
     return calls;
@@ -89,6 +89,6 @@ export class BatchProgress implements GroupProgress {
 
   get isOver(): boolean {
     if (this.running.size > 0) return false;
-    return this.#cancelled || this.#at >= this.#definition.entries.length;
+    return this.#cancelled || this.#nextIndex >= this.#definition.entries.length;
   }
 }

@@ -1,4 +1,4 @@
-/** Checks a plan before anything runs: its graph, its references, and its parameters as far as they are known. All issues at once. */
+/** Checks a plan before anything runs: its graph, its references, and its known parameters. Returns all issues at once. */
 import type { Issue } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import type { Validator } from '../schema/validator.ts';
@@ -16,7 +16,7 @@ export interface PlanTool {
 
 export interface CheckedPlan {
   readonly issues: readonly Issue[];
-  /** The nodes' names, each behind those that it needs. */
+  /** The nodes' names in topological order. */
   readonly order: readonly string[];
 }
 
@@ -24,18 +24,23 @@ export interface CheckedPlan {
 export async function checkPlan(nodes: PlanNodes, tools: ReadonlyMap<string, PlanTool>): Promise<CheckedPlan> {
   const issues: Issue[] = [];
   for (const name of Object.keys(nodes)) issues.push(...(await checkNode(nodes, name, tools)));
-  const { order, left } = sorted(nodes);
-  if (left.length > 0 && issues.every(({ message }) => !message.includes('itself')))
-    issues.push({ path: `nodes.${left[0]}`, message: `stands in a cycle: ${left.slice(0, 20).join(', ')}` });
+  const { order, left: cyclic } = topologicalOrder(nodes);
+  if (cyclic.length > 0 && issues.every(({ message }) => !message.includes('itself')))
+    issues.push({ path: `nodes.${cyclic[0]}`, message: `stands in a cycle: ${cyclic.slice(0, 20).join(', ')}` });
   return { issues, order };
 }
 
 /** The nodes that must have ended before a node may begin. */
 export function needsOf(node: PlanNode): ReadonlySet<string> {
   const { references } = referencesIn(node.params);
-  const each = node.forEach === undefined ? [] : [parseReference(node.forEach).node];
-  const own = references.map((reference) => reference.node).filter((name) => !isReserved(name));
-  return new Set([...(node.after ?? []), ...each, ...conditionsOf(node).map((condition) => condition.node), ...own]);
+  const forEachNode = node.forEach === undefined ? [] : [parseReference(node.forEach).node];
+  const referenced = references.map((reference) => reference.node).filter((name) => !isReserved(name));
+  return new Set([
+    ...(node.after ?? []),
+    ...forEachNode,
+    ...conditionsOf(node).map((condition) => condition.node),
+    ...referenced,
+  ]);
 }
 
 function isReserved(name: string): boolean {
@@ -44,122 +49,132 @@ function isReserved(name: string): boolean {
 
 async function checkNode(nodes: PlanNodes, name: string, tools: ReadonlyMap<string, PlanTool>): Promise<Issue[]> {
   const node = nodes[name] as PlanNode;
-  const at = `nodes.${name}`;
+  const nodePath = `nodes.${name}`;
   const issues: Issue[] = [];
-  if (isReserved(name)) issues.push({ path: at, message: `is a reserved name (${RESERVED_NAMES.join(', ')})` });
-  const known = (other: string, path: string) => {
-    if (other === name) issues.push({ path, message: 'refers to its node itself' });
-    else if (!Object.hasOwn(nodes, other))
-      issues.push({ path, message: `there is no node ${JSON.stringify(startOf(other, 64))}` });
+  if (isReserved(name)) issues.push({ path: nodePath, message: `is a reserved name (${RESERVED_NAMES.join(', ')})` });
+  const checkNodeExists = (otherName: string, path: string) => {
+    if (otherName === name) issues.push({ path, message: 'refers to its node itself' });
+    else if (!Object.hasOwn(nodes, otherName))
+      issues.push({ path, message: `there is no node ${JSON.stringify(startOf(otherName, 64))}` });
   };
-  for (const [index, other] of (node.after ?? []).entries()) known(other, `${at}.after.${index}`);
+  for (const [index, otherName] of (node.after ?? []).entries())
+    checkNodeExists(otherName, `${nodePath}.after.${index}`);
   for (const condition of conditionsOf(node)) {
-    known(condition.node, `${at}.when.node`);
+    checkNodeExists(condition.node, `${nodePath}.when.node`);
     const stops = nodes[condition.node]?.onFailure;
     if ((condition.is === 'error' || condition.is === 'unknown') && (stops === 'stop' || stops === 'undo'))
       issues.push({
-        path: `${at}.when`,
+        path: `${nodePath}.when`,
         message: `can never be: when ${condition.node} fails, its onFailure ${JSON.stringify(stops)} ends the plan`,
       });
   }
   const { references, malformed } = referencesIn(node.params);
-  for (const place of malformed)
+  for (const location of malformed)
     issues.push({
-      path: [at, 'params', ...place].join('.'),
+      path: [nodePath, 'params', ...location].join('.'),
       message: 'must be { $from: "node.path" } and nothing else; { $literal: … } takes a value as it is',
     });
-  issues.push(...checkForEach(nodes, name, tools, known));
-  for (const reference of references) issues.push(...checkReference(nodes, name, reference, { tools, known }));
+  issues.push(...checkForEach(nodes, name, tools, checkNodeExists));
+  for (const reference of references)
+    issues.push(...checkReference(nodes, name, reference, { tools, known: checkNodeExists }));
   const tool = tools.get(name);
-  if (tool !== undefined) issues.push(...(await checkKnownParams(node, tool, references, at)));
+  if (tool !== undefined) issues.push(...(await checkKnownParams(node, tool, references, nodePath)));
   return issues;
 }
 
-type Known = (other: string, path: string) => void;
+type NodeCheck = (otherName: string, path: string) => void;
 
-function checkForEach(nodes: PlanNodes, name: string, tools: ReadonlyMap<string, PlanTool>, known: Known): Issue[] {
+function checkForEach(
+  nodes: PlanNodes,
+  name: string,
+  tools: ReadonlyMap<string, PlanTool>,
+  checkNodeExists: NodeCheck,
+): Issue[] {
   const { forEach } = nodes[name] as PlanNode;
   if (forEach === undefined) return [];
   const { node, path } = parseReference(forEach);
-  const at = `nodes.${name}.forEach`;
-  known(node, at);
+  const forEachPath = `nodes.${name}.forEach`;
+  checkNodeExists(node, forEachPath);
   const schemas = outputAt(nodes, tools, node, path);
   if (schemas !== 'any' && schemas.length === 0)
-    return [{ path: at, message: `the output of ${node} cannot have ${path.join('.')}` }];
+    return [{ path: forEachPath, message: `the output of ${node} cannot have ${path.join('.')}` }];
   const types = typesOf(schemas);
   return types === undefined || types.has('array')
     ? []
-    : [{ path: at, message: `must be a list; ${[node, ...path].join('.')} is ${[...types].join(' or ')}` }];
+    : [{ path: forEachPath, message: `must be a list; ${[node, ...path].join('.')} is ${[...types].join(' or ')}` }];
 }
 
 function outputAt(nodes: PlanNodes, tools: ReadonlyMap<string, PlanTool>, node: string, path: readonly string[]) {
   const output = tools.get(node)?.outputSchema;
   if (output === undefined) return 'any';
   if (nodes[node]?.forEach === undefined) return alternativesAt(output, path);
-  const [place, ...rest] = path;
-  if (place === undefined) return [{ type: 'array' }];
-  return /^\d{1,9}$/.test(place) ? alternativesAt(output, rest) : [];
+  const [index, ...rest] = path;
+  if (index === undefined) return [{ type: 'array' }];
+  return /^\d{1,9}$/.test(index) ? alternativesAt(output, rest) : [];
 }
 
 function checkReference(
   nodes: PlanNodes,
   name: string,
-  { at, node, path }: FoundReference,
-  { tools, known }: { readonly tools: ReadonlyMap<string, PlanTool>; readonly known: Known },
+  { at: location, node, path }: FoundReference,
+  { tools, known: checkNodeExists }: { readonly tools: ReadonlyMap<string, PlanTool>; readonly known: NodeCheck },
 ): Issue[] {
-  const place = ['nodes', name, 'params', ...at].join('.');
+  const issuePath = ['nodes', name, 'params', ...location].join('.');
   const { forEach } = nodes[name] as PlanNode;
   if (isReserved(node) && forEach === undefined)
-    return [{ path: place, message: `refers to ${node}, and its node has no forEach` }];
-  if (!isReserved(node)) known(node, place);
+    return [{ path: issuePath, message: `refers to ${node}, and its node has no forEach` }];
+  if (!isReserved(node)) checkNodeExists(node, issuePath);
   const list = forEach === undefined ? undefined : parseReference(forEach);
-  const given =
+  const actual =
     node === 'index'
       ? [{ type: 'integer' }]
       : node === 'item' && list !== undefined
         ? outputAt(nodes, tools, list.node, [...list.path, '0', ...path])
         : outputAt(nodes, tools, node, path);
-  const said = [node, ...path].join('.');
-  if (given !== 'any' && given.length === 0)
-    return [{ path: place, message: `${said} cannot exist: see the output schema of the tool` }];
-  const expected = alternativesAt(tools.get(name)?.inputSchema, at);
-  if (expected !== 'any' && expected.length === 0) return [{ path: place, message: `the tool has no such parameter` }];
-  const words = (schemas: typeof given) => [...(typesOf(schemas) ?? [])].join(' or ');
-  return mayFit(given, expected)
+  const referenceText = [node, ...path].join('.');
+  if (actual !== 'any' && actual.length === 0)
+    return [{ path: issuePath, message: `${referenceText} cannot exist: see the output schema of the tool` }];
+  const expected = alternativesAt(tools.get(name)?.inputSchema, location);
+  if (expected !== 'any' && expected.length === 0)
+    return [{ path: issuePath, message: `the tool has no such parameter` }];
+  const typeNames = (schemas: typeof actual) => [...(typesOf(schemas) ?? [])].join(' or ');
+  return mayFit(actual, expected)
     ? []
-    : [{ path: place, message: `must be ${words(expected)}; ${said} is ${words(given)}` }];
+    : [{ path: issuePath, message: `must be ${typeNames(expected)}; ${referenceText} is ${typeNames(actual)}` }];
 }
 
-/** The parameters against their schema. What a reference stands for is not known, and is no issue. */
+/** Checks the parameters by their schema, except for values of references, which are not known yet. */
 async function checkKnownParams(
   node: PlanNode,
   tool: PlanTool,
   references: readonly FoundReference[],
-  at: string,
+  nodePath: string,
 ): Promise<Issue[]> {
-  const open = references.map((reference) => reference.at.join('.'));
-  const isOpen = (path: string) =>
-    open.some((place) => path === place || path.startsWith(`${place}.`) || path === '' || place.startsWith(`${path}.`));
+  const unresolved = references.map((reference) => reference.at.join('.'));
+  const isUnresolved = (path: string) =>
+    unresolved.some(
+      (place) => path === place || path.startsWith(`${place}.`) || path === '' || place.startsWith(`${path}.`),
+    );
   const issues = await tool.validate(resolveReferences(node.params, () => null));
   return issues
-    .filter(({ path }) => open.length === 0 || !isOpen(path))
-    .map(({ path, message }) => ({ path: [at, 'params', ...(path === '' ? [] : [path])].join('.'), message }));
+    .filter(({ path }) => unresolved.length === 0 || !isUnresolved(path))
+    .map(({ path, message }) => ({ path: [nodePath, 'params', ...(path === '' ? [] : [path])].join('.'), message }));
 }
 
-/** Each node behind those that it needs; `left` are those that no order has. */
-function sorted(nodes: PlanNodes): { readonly order: readonly string[]; readonly left: readonly string[] } {
-  const missing = new Map<string, number>();
+/** Sorts nodes behind their dependencies; `left` are the nodes in cycles and behind them. */
+function topologicalOrder(nodes: PlanNodes): { readonly order: readonly string[]; readonly left: readonly string[] } {
+  const pendingNeeds = new Map<string, number>();
   const dependents = new Map(Object.keys(nodes).map((name) => [name, [] as string[]]));
   for (const [name, node] of Object.entries(nodes)) {
-    const needs = [...needsOf(node)].filter((other) => dependents.has(other));
-    missing.set(name, needs.length);
-    for (const other of needs) dependents.get(other)?.push(name);
+    const needs = [...needsOf(node)].filter((otherName) => dependents.has(otherName));
+    pendingNeeds.set(name, needs.length);
+    for (const otherName of needs) dependents.get(otherName)?.push(name);
   }
-  const order = [...missing].filter(([, count]) => count === 0).map(([name]) => name);
+  const order = [...pendingNeeds].filter(([, count]) => count === 0).map(([name]) => name);
   for (const name of order)
     for (const dependent of dependents.get(name) ?? []) {
-      const count = (missing.get(dependent) ?? 0) - 1;
-      missing.set(dependent, count);
+      const count = (pendingNeeds.get(dependent) ?? 0) - 1;
+      pendingNeeds.set(dependent, count);
       if (count === 0) order.push(dependent);
     }
   const done = new Set(order);

@@ -1,9 +1,9 @@
-/** The identity of a batch or plan that its caller gives an idempotency key: which requests are the same group, and its ID. */
+/** The identity of a batch or plan with an idempotency key: which requests are the same group, and its ID. */
 import { PawlError } from '../errors/failure.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { GroupHead, GroupKind } from './group.ts';
 
-/** Characters of a digest: as many as in the ID of a call, for the same reasons. */
+/** The length of a digest, as in the ID of a call (`call-id.ts`). */
 const SHORT_DIGEST = 22;
 
 export interface GroupIdentity {
@@ -15,10 +15,10 @@ export interface GroupIdentity {
 
 export interface KeyedGroup {
   readonly kind: GroupKind;
-  /** Those who share the key: the tenant, the session and its actor. */
+  /** The owner of the key: the tenant, the session and its actor. */
   readonly owner: readonly (string | undefined)[];
   readonly key: string;
-  /** The calls that are asked for, without anything that changes from try to try. */
+  /** The requested calls, without anything that differs between two tries of one request. */
   readonly content: unknown;
 }
 
@@ -32,8 +32,8 @@ function shortDigest(value: unknown): string {
 }
 
 /** Throws `IDEMPOTENCY_CONFLICT` when the group that has the key's ID is another one. */
-export function checkSameGroup({ id, kind, digest: known }: GroupHead, identity: GroupIdentity): void {
-  if (known === identity.digest) return;
+export function checkSameGroup({ id, kind, digest: existingDigest }: GroupHead, identity: GroupIdentity): void {
+  if (existingDigest === identity.digest) return;
   const message = `The idempotency key was used before with another ${kind} (${id}); nothing ran.`;
   throw new PawlError('IDEMPOTENCY_CONFLICT', message);
 }

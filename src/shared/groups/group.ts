@@ -1,6 +1,6 @@
 /**
- * Calls that are made together: a batch, or a plan. Its record says which calls have begun and how they ended, so that any process can
- * go on with it. One process at a time drives it, under a lease and a fence.
+ * A group of calls: a batch, or a plan. Its record has the calls that have begun and their ends, so that any process can continue it. One
+ * process at a time drives it, under a lease and a fence.
  */
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts';
 import type { ResultStatus } from '../errors/result-status.ts';
@@ -8,10 +8,10 @@ import type { ResultStatus } from '../errors/result-status.ts';
 export const GROUP_KINDS = ['batch', 'plan'] as const;
 export type GroupKind = (typeof GROUP_KINDS)[number];
 
-/** The most calls of a batch, and the most nodes of a plan. */
+/** The largest number of calls of a batch, and of nodes of a plan. */
 export const MAX_MEMBERS = 1_000;
 
-/** The part of a group that never changes: whose it is, and when it was made. */
+/** The part of a group that never changes: its owner and its creation time. */
 export interface GroupHead {
   readonly id: string;
   readonly kind: GroupKind;
@@ -20,7 +20,7 @@ export interface GroupHead {
   /** The caller that submitted it, where the front door knows it. */
   readonly submittedBy?: string;
   readonly createdAtMs: number;
-  /** The digest of what was asked for; of a group with an idempotency key. */
+  /** The digest of the requested calls; for a group with an idempotency key. */
   readonly digest?: string;
 }
 
@@ -50,7 +50,7 @@ export interface PlannedCall {
 
 /** The options of a call, beside its envelope. */
 export interface CallExtras {
-  /** The call starts then. */
+  /** The start of a delayed call. */
   readonly startAtMs?: number;
   readonly callbackUrl?: string;
 }
@@ -65,7 +65,7 @@ export interface NextCall extends CallExtras {
 /** The values of a record that change, by field. */
 export type GroupFields = ReadonlyMap<string, object>;
 
-/** Decides what a group does next. It keeps no time and speaks to no store, so its rules can be tested alone. */
+/** Decides the next calls of a group. It reads no clock and no store, so its rules can be tested alone. */
 export interface GroupProgress {
   /** Calls that have begun and not ended, by key. */
   readonly running: ReadonlyMap<string, Member>;
@@ -78,9 +78,9 @@ export interface GroupProgress {
   cancel(): void;
   /** Whether the calls that run should be cancelled now. */
   readonly cancelling: boolean;
-  /** The changes since the last time. */
+  /** The changes since the last call of this method. */
   takeChanges(): GroupFields;
-  /** Whether nothing is left to do. */
+  /** Whether the group has ended. */
   readonly isOver: boolean;
 }
 

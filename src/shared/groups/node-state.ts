@@ -1,13 +1,13 @@
-/** How the nodes of a plan stand, and the keys of its calls. */
+/** The states of a plan's nodes, and the keys of its calls. */
 import type { Member } from './group.ts';
 import type { AcceptedNode } from './plan.ts';
 
 export type NodeState = 'waiting' | 'running' | 'success' | 'error' | 'skipped';
 
-/** A decision about a node that none of its calls shows. */
+/** A decision about a node that its calls do not show. */
 export interface NodeNote {
   readonly skipped?: string;
-  /** How many calls its `forEach` makes. */
+  /** The number of calls of its `forEach`. */
   readonly items?: number;
   /** It failed before a call was made. */
   readonly error?: { readonly code: string; readonly message: string };
@@ -15,7 +15,7 @@ export interface NodeNote {
 
 export interface PlanPhase {
   readonly phase: 'stopping' | 'undoing';
-  /** The node whose failure began it; absent where the plan was not approved. */
+  /** The node whose failure started the phase; absent where the plan was not approved. */
   readonly because?: string;
 }
 
@@ -28,7 +28,7 @@ export const UNDO = '/undo';
 /** The key of the call that waits for the approval of the plan; no node has such a name. */
 export const APPROVAL_KEY = '/approval';
 
-/** The key of a node's call: `node`, or `node:3` for the item at place 3. */
+/** The key of a node's call: `node`, or `node:3` for the item with index 3. */
 export function keyOf(name: string, index?: number): string {
   return index === undefined ? name : `${name}:${index}`;
 }
@@ -41,7 +41,7 @@ export function nodeOf(key: string): string {
   return key.split(/[:/]/, 1)[0] ?? key;
 }
 
-/** How a node stands, by its notes and calls. */
+/** The state of a node, from its note and its calls. */
 export function nodeState(
   node: Pick<AcceptedNode, 'forEach'>,
   name: string,
@@ -51,17 +51,17 @@ export function nodeState(
   if (note?.skipped !== undefined) return { state: 'skipped', unknown: false, keys: [] };
   const items = note?.items;
   if (note?.error !== undefined) {
-    const begun = allKeys(name, items ?? 0).filter((key) => members.has(key));
-    return { state: 'error', unknown: begun.some((key) => mayHaveHappened(members, key)), keys: begun };
+    const startedKeys = allKeys(name, items ?? 0).filter((key) => members.has(key));
+    return { state: 'error', unknown: startedKeys.some((key) => mayHaveHappened(members, key)), keys: startedKeys };
   }
   if (node.forEach !== undefined && items === undefined) return { state: 'waiting', unknown: false, keys: [] };
   const keys = items === undefined ? [name] : allKeys(name, items);
   const ends = keys.map((key) => members.get(key)?.end);
   const unknown = keys.some((key) => mayHaveHappened(members, key));
-  const begun = keys.some((key) => members.has(key));
+  const hasStarted = keys.some((key) => members.has(key));
   if (ends.every((end) => end?.status === 'success')) return { state: 'success', unknown, keys };
   if (ends.every((end) => end !== undefined)) return { state: 'error', unknown, keys };
-  return { state: begun || items !== undefined ? 'running' : 'waiting', unknown, keys };
+  return { state: hasStarted || items !== undefined ? 'running' : 'waiting', unknown, keys };
 }
 
 function allKeys(name: string, items: number): string[] {

@@ -1,4 +1,4 @@
-/** The outputs of a plan's nodes, and the parameters that refer to them. An output is read when a node needs it, and once. */
+/** The outputs of a plan's nodes, and the parameters that refer to them. An output is read once, when a node first needs it. */
 import type { Member } from './group.ts';
 import { keyOf } from './node-state.ts';
 import type { AcceptedNode, PlanDefinition, Reference } from './plan.ts';
@@ -7,7 +7,7 @@ import { parseReference, pathOf, resolveReferences, valueAt } from './references
 export interface NodeValuesDeps {
   readonly definition: PlanDefinition;
   readonly members: ReadonlyMap<string, Member>;
-  /** How many calls a `forEach` node has. */
+  /** The number of calls of a `forEach` node. */
   itemsOf(name: string): number;
   /** The whole output of a call that succeeded. */
   output(callId: string): Promise<unknown>;
@@ -29,21 +29,22 @@ export class NodeValues {
     this.#outputs.set(key, output);
   }
 
-  /** Keeps the list of a `forEach` node. */
+  /** Caches the list of a `forEach` node. */
   keepItems(name: string, items: readonly unknown[]): void {
     this.#items.set(name, items);
   }
 
   async of(reference: Reference): Promise<unknown> {
     const { node, path } = parseReference(reference);
-    return valueAt(await this.#outputOf(node), path);
+    return valueAt(await this.#nodeOutput(node), path);
   }
 
   /** @param index of the item, for a `forEach` node @param needs the nodes that this one needs */
   async params(name: string, index: number | undefined, needs: ReadonlySet<string>): Promise<ResolvedParams> {
     const node = this.#node(name);
     const values = new Map<string, unknown>();
-    for (const other of needs) if (refersTo(node.params, other)) values.set(other, await this.#outputOf(other));
+    for (const dependency of needs)
+      if (refersTo(node.params, dependency)) values.set(dependency, await this.#nodeOutput(dependency));
     if (index !== undefined && node.forEach !== undefined) {
       values.set('item', (await this.#itemsOf(name, node.forEach))[index]);
       values.set('index', index);
@@ -64,16 +65,16 @@ export class NodeValues {
     return items;
   }
 
-  /** The output of a node; that of a `forEach` is a list, with null for what failed. */
-  async #outputOf(name: string): Promise<unknown> {
-    if (this.#node(name).forEach === undefined) return this.#outputOfCall(name);
+  /** The output of a node. The output of a `forEach` is a list, with null for each failed call. */
+  async #nodeOutput(name: string): Promise<unknown> {
+    if (this.#node(name).forEach === undefined) return this.#callOutput(name);
     const count = this.#deps.itemsOf(name);
     return Promise.all(
-      Array.from({ length: count }, async (_, index) => (await this.#outputOfCall(keyOf(name, index))) ?? null),
+      Array.from({ length: count }, async (_, index) => (await this.#callOutput(keyOf(name, index))) ?? null),
     );
   }
 
-  async #outputOfCall(key: string): Promise<unknown> {
+  async #callOutput(key: string): Promise<unknown> {
     const member = this.#deps.members.get(key);
     if (this.#outputs.has(key) || member?.callId === undefined || member.end?.status !== 'success')
       return this.#outputs.get(key);

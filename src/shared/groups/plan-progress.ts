@@ -1,11 +1,11 @@
 /**
- * Decides what a plan does next.
+ * Decides the next calls of a plan.
  *
- * running    nodes begin as those that they need have ended; before, a person approves a plan that needs it
- * stopping   a node has failed: what runs goes on to its end, and nothing begins
- * undoing    likewise; then the calls that succeeded are compensated, the last one first
+ * running    a node begins when its dependencies have ended; a plan that needs an approval waits for it first
+ * stopping   a node has failed: running calls continue to their end, and no call begins
+ * undoing    as stopping; then the calls that succeeded are compensated, the last one first
  *
- * A node waits, runs, and ends as success, error or skipped. The record has each call, and each decision that no call shows.
+ * A node waits, runs, and ends as success, error or skipped. The record has each call, and each decision that the calls do not show.
  */
 import type { ToolResultEnvelope } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
@@ -38,7 +38,7 @@ import { ReadyNodes } from './ready-nodes.ts';
 import { pathOf } from './references.ts';
 import { RunningMembers } from './running-members.ts';
 
-/** The surroundings of a plan, which it asks. */
+/** The functions that a plan's progress needs. */
 export interface PlanDeps {
   call(key: string, node: AcceptedNode, params: unknown): NextCall;
   /** The whole output of a call that succeeded. */
@@ -54,24 +54,24 @@ export class PlanProgress implements GroupProgress {
   readonly #notes = new Map<string, NodeNote>();
   readonly #states = new Map<string, NodeState>();
   readonly #unknown = new Set<string>();
-  /** Keys that were given out and have not begun. */
-  readonly #started = new Set<string>();
+  /** Keys that `next` has returned and that have not begun. */
+  readonly #submitted = new Set<string>();
   readonly #needs: ReadonlyMap<string, ReadonlySet<string>>;
-  /** Nodes whose failure another node's `when` asks for. */
+  /** Nodes whose failure another node's `when` handles. */
   readonly #handled: ReadonlySet<string>;
-  /** Nodes that another one needs. */
+  /** Nodes that another one depends on. */
   readonly #needed: ReadonlySet<string>;
   readonly #ready: ReadyNodes;
-  /** Nodes that run and have calls to give out, with the place of the next one. */
-  readonly #giving = new Map<string, number>();
-  /** How many calls of a node that runs have not ended. */
+  /** Running nodes with further calls to submit, and the index of the next item. */
+  readonly #nextItem = new Map<string, number>();
+  /** The number of calls of a running node that have not ended. */
   readonly #remaining = new Map<string, number>();
   /** Nodes with a call that has failed. */
   readonly #failed = new Set<string>();
   readonly #values: NodeValues;
   #phase: PlanPhase | undefined;
   #cancelled = false;
-  #undone = false;
+  #isUndone = false;
 
   constructor(definition: PlanDefinition, fields: Readonly<Record<string, object>>, deps: PlanDeps) {
     this.#definition = definition;
@@ -83,7 +83,7 @@ export class PlanProgress implements GroupProgress {
     const nodes = Object.entries(definition.nodes);
     this.#needs = new Map(nodes.map(([name, node]) => [name, needsOf(node)]));
     this.#needed = new Set([...this.#needs.values()].flatMap((needs) => [...needs]));
-    this.#handled = new Set(nodes.flatMap(([, node]) => conditionsOf(node).filter(asksForFailure)).map((c) => c.node));
+    this.#handled = new Set(nodes.flatMap(([, node]) => conditionsOf(node).filter(handlesFailure)).map((c) => c.node));
     for (const name of definition.order) this.#restore(name, fields[nodeField(name)] as NodeNote | undefined);
     const open = definition.order.filter((name) => !isEnd(this.#states.get(name)));
     const waiting = open.filter((name) => this.#states.get(name) === 'waiting');
@@ -99,7 +99,7 @@ export class PlanProgress implements GroupProgress {
     if (ends.some((end) => end !== undefined && end.status !== 'success')) this.#failed.add(name);
     if (state !== 'running') return;
     this.#remaining.set(name, ends.filter((end) => end === undefined).length);
-    this.#giving.set(name, 0);
+    this.#nextItem.set(name, 0);
   }
 
   get running(): ReadonlyMap<string, Member> {
@@ -119,9 +119,9 @@ export class PlanProgress implements GroupProgress {
   }
 
   get isOver(): boolean {
-    if (this.running.size > 0 || this.#started.size > 0) return false;
+    if (this.running.size > 0 || this.#submitted.size > 0) return false;
     if (this.#cancelled || this.#phase?.phase === 'stopping') return true;
-    if (this.#phase?.phase === 'undoing') return this.#undone;
+    if (this.#phase?.phase === 'undoing') return this.#isUndone;
     return this.#ready.openCount === 0;
   }
 
@@ -130,51 +130,51 @@ export class PlanProgress implements GroupProgress {
     if (this.#phase !== undefined) return this.#phase.phase === 'undoing' ? this.#nextUndo() : [];
     const calls: NextCall[] = [];
     do {
-      // A node that is skipped may be the last need of others.
+      // Skipping a node may make further nodes ready.
       for (let ready = this.#ready.take(); ready.length > 0; ready = this.#ready.take())
         for (const name of ready) if (this.#phase === undefined) await this.#begin(name);
-      for (const name of this.#giving.keys()) {
+      for (const name of this.#nextItem.keys()) {
         if (this.#phase !== undefined || !this.#hasCapacity) return calls;
-        await this.#giveOut(name, calls);
+        await this.#submitCalls(name, calls);
       }
-      // So may one whose reference has no value: no call of it ends later.
+      // So may failing a node whose reference has no value.
     } while (this.#ready.hasReady && this.#phase === undefined);
     return calls;
   }
 
   get #hasCapacity(): boolean {
-    return this.running.size + this.#started.size < this.#definition.concurrency;
+    return this.running.size + this.#submitted.size < this.#definition.concurrency;
   }
 
   get #awaitsApproval(): boolean {
     return this.running.has(APPROVAL_KEY);
   }
 
-  /** All that the node needs has ended: it runs, or is skipped. */
+  /** Starts or skips a node whose dependencies have all ended. */
   async #begin(name: string): Promise<void> {
     const node = this.#node(name);
     const conditions = conditionsOf(node);
-    const failed = conditions.find((condition) => !this.#holds(condition));
-    if (failed !== undefined) return this.#skip(name, `${failed.node} is not ${failed.is}`);
-    const asked = new Set(conditions.map((condition) => condition.node));
+    const unmet = conditions.find((condition) => !this.#isMet(condition));
+    if (unmet !== undefined) return this.#skip(name, `${unmet.node} is not ${unmet.is}`);
+    const conditionNodes = new Set(conditions.map((condition) => condition.node));
     const missing = [...(this.#needs.get(name) ?? [])].find(
-      (other) => !asked.has(other) && this.#states.get(other) !== 'success',
+      (other) => !conditionNodes.has(other) && this.#states.get(other) !== 'success',
     );
     if (missing !== undefined) return this.#skip(name, `${missing} has not succeeded`);
     if (node.forEach !== undefined && !(await this.#expand(name, node.forEach))) return;
     this.#states.set(name, 'running');
     this.#remaining.set(name, node.forEach === undefined ? 1 : (this.#notes.get(name)?.items ?? 0));
-    this.#giving.set(name, 0);
+    this.#nextItem.set(name, 0);
     this.#settleNode(name);
   }
 
   #endNode(name: string, state: 'success' | 'error' | 'skipped'): void {
     this.#states.set(name, state);
-    this.#giving.delete(name);
+    this.#nextItem.delete(name);
     this.#ready.ended(name);
   }
 
-  #holds({ node, is }: Condition): boolean {
+  #isMet({ node, is }: Condition): boolean {
     const state = this.#states.get(node);
     if (is === 'ended') return true;
     if (is === 'unknown') return this.#unknown.has(node);
@@ -207,7 +207,7 @@ export class PlanProgress implements GroupProgress {
     return true;
   }
 
-  /** The node ends without a further call. */
+  /** Ends the node without a further call. */
   #fail(name: string, message: string): void {
     this.#endNode(name, 'error');
     this.#note(name, { ...this.#notes.get(name), error: { code: 'INVALID_PARAMS', message } });
@@ -215,23 +215,23 @@ export class PlanProgress implements GroupProgress {
   }
 
   /** Adds the node's calls that may begin, as far as the plan's concurrency allows. */
-  async #giveOut(name: string, calls: NextCall[]): Promise<void> {
+  async #submitCalls(name: string, calls: NextCall[]): Promise<void> {
     const node = this.#node(name);
     const count = node.forEach === undefined ? undefined : (this.#notes.get(name)?.items ?? 0);
-    for (let index = this.#giving.get(name) ?? 0; index < (count ?? 1); index += 1) {
-      this.#giving.set(name, index);
+    for (let index = this.#nextItem.get(name) ?? 0; index < (count ?? 1); index += 1) {
+      this.#nextItem.set(name, index);
       if (!this.#hasCapacity) return;
       const key = keyOf(name, count === undefined ? undefined : index);
-      if (this.#members.all.has(key) || this.#started.has(key)) continue;
-      const params = await this.#paramsOf(name, count === undefined ? undefined : index);
+      if (this.#members.all.has(key) || this.#submitted.has(key)) continue;
+      const params = await this.#resolveParams(name, count === undefined ? undefined : index);
       if (params === undefined) return;
-      this.#started.add(key);
+      this.#submitted.add(key);
       calls.push(this.#deps.call(key, node, params));
     }
-    this.#giving.delete(name);
+    this.#nextItem.delete(name);
   }
 
-  async #paramsOf(name: string, index: number | undefined): Promise<unknown> {
+  async #resolveParams(name: string, index: number | undefined): Promise<unknown> {
     const resolved = await this.#values.params(name, index, this.#needs.get(name) ?? new Set());
     if (resolved.missing === undefined) return resolved.params;
     this.#fail(name, `${resolved.missing} has no value`);
@@ -239,20 +239,20 @@ export class PlanProgress implements GroupProgress {
   }
 
   began(key: string, callId: string): void {
-    this.#started.delete(key);
+    this.#submitted.delete(key);
     this.#members.began(key, callId);
   }
 
   ended(key: string, end: Omit<MemberEnd, 'order'>, callId: string | undefined, result?: ToolResultEnvelope): void {
-    this.#started.delete(key);
+    this.#submitted.delete(key);
     this.#members.ended(key, end, callId);
     if (key.endsWith(UNDO)) return;
     if (key === APPROVAL_KEY) {
-      if (end.status !== 'success') this.#enter({ phase: 'stopping' });
+      if (end.status !== 'success') this.#enterPhase({ phase: 'stopping' });
       return;
     }
     const name = nodeOf(key);
-    // A large output is read when it is needed.
+    // A large output is not cached; it is read when a node needs it.
     const output = result?.output;
     if (output !== undefined && output.metadata?.['whole'] === undefined && this.#needed.has(name))
       this.#values.keep(key, output.content);
@@ -262,17 +262,17 @@ export class PlanProgress implements GroupProgress {
     this.#settleNode(name);
   }
 
-  /** A call of a node that has begun, should it have to be submitted again. */
+  /** A call of a node that has begun, so that it can be submitted again. */
   async callOf(key: string): Promise<NextCall | undefined> {
     const node = this.#node(nodeOf(key));
     if (key.endsWith(UNDO))
       return this.#deps.compensation(key, node, this.#members.all.get(key.slice(0, -UNDO.length))?.callId ?? '');
     const [name = '', index] = key.split(':');
-    const params = await this.#paramsOf(name, index === undefined ? undefined : Number(index));
+    const params = await this.#resolveParams(name, index === undefined ? undefined : Number(index));
     return params === undefined ? undefined : this.#deps.call(key, node, params);
   }
 
-  /** A `forEach` that stops the plan does so with its first failure. */
+  /** Ends the node after its last call. A failure takes effect at once, even while a `forEach` has running calls. */
   #settleNode(name: string): void {
     const hasFailed = this.#failed.has(name);
     if (this.#remaining.get(name) === 0 && this.#states.get(name) === 'running')
@@ -283,17 +283,17 @@ export class PlanProgress implements GroupProgress {
   #onFailure(name: string): void {
     const policy = this.#node(name).onFailure ?? (this.#handled.has(name) ? 'continue' : 'stop');
     if (policy === 'continue' || this.#phase !== undefined) return;
-    this.#enter({ phase: policy === 'undo' ? 'undoing' : 'stopping', because: name });
+    this.#enterPhase({ phase: policy === 'undo' ? 'undoing' : 'stopping', because: name });
   }
 
-  #enter(phase: PlanPhase): void {
+  #enterPhase(phase: PlanPhase): void {
     this.#phase = phase;
     this.#members.change(PHASE_FIELD, phase);
   }
 
-  /** One at a time, the call that succeeded last first. */
+  /** The next compensation. Calls are undone one at a time, the last success first. */
   async #nextUndo(): Promise<readonly NextCall[]> {
-    if (this.running.size > 0 || this.#started.size > 0) return [];
+    if (this.running.size > 0 || this.#submitted.size > 0) return [];
     const open = [...this.#members.all]
       .filter(([key, { end }]) => !key.endsWith(UNDO) && key !== APPROVAL_KEY && end?.status === 'success')
       .filter(([key]) => !this.#members.all.has(undoKey(key)))
@@ -302,14 +302,14 @@ export class PlanProgress implements GroupProgress {
     for (const [key, { callId = '' }] of open) {
       try {
         const call = await this.#deps.compensation(undoKey(key), this.#node(nodeOf(key)), callId);
-        this.#started.add(call.key);
+        this.#submitted.add(call.key);
         return [call];
       } catch (error) {
         if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
         this.ended(undoKey(key), { status: 'error', code: error.code, message: error.message }, undefined);
       }
     }
-    this.#undone = true;
+    this.#isUndone = true;
     return [];
   }
 
@@ -318,7 +318,7 @@ export class PlanProgress implements GroupProgress {
   }
 }
 
-function asksForFailure({ is }: Condition): boolean {
+function handlesFailure({ is }: Condition): boolean {
   return is !== 'success' && is !== 'skipped';
 }
 

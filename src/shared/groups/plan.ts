@@ -1,4 +1,4 @@
-/** A plan: a graph whose nodes are calls. A node's parameters may refer to what other nodes returned. */
+/** A plan: a graph whose nodes are calls. A node's parameters may refer to the outputs of other nodes. */
 import { z } from 'zod';
 import { idempotencyKeySchema, laterParamsSchema, type ToolCallEnvelope } from '../calls/envelope.ts';
 import { type AnyTool, type Effects, isTool, qualifiedName, type Tier } from '../tools/tool.ts';
@@ -9,9 +9,9 @@ import { MAX_MEMBERS } from './group.ts';
 export const PLAN_OUTCOMES = ['success', 'error', 'unknown', 'skipped', 'ended'] as const;
 export type PlanOutcome = (typeof PLAN_OUTCOMES)[number];
 
-/** The most items of a `forEach`. */
+/** The largest number of items of a `forEach`. */
 export const MAX_ITEMS = 1_000;
-/** Names that references have for the item of a `forEach` and its place. */
+/** The names by which references read the item of a `forEach` and its index. */
 export const RESERVED_NAMES = ['item', 'index'] as const;
 
 const nameSchema = z.string().max(64);
@@ -26,7 +26,7 @@ export const planNodeSchema = z.strictObject({
   after: z.array(nameSchema).max(MAX_MEMBERS).optional(),
   /** Makes one call for each item of a list. */
   forEach: referenceSchema.optional(),
-  /** Runs only if each of these nodes has ended so; in place of having succeeded. */
+  /** The required ends of other nodes, which replace the rule that they must succeed. */
   when: z.union([conditionSchema, z.array(conditionSchema).min(1).max(100)]).optional(),
   onFailure: z.enum(['stop', 'continue', 'undo']).optional(),
   timeoutMs: z.number().int().positive().max(MAX_WAIT_MS).optional(),
@@ -39,23 +39,23 @@ export const planSchema = z.strictObject({
     .refine((nodes) => Object.keys(nodes).length <= MAX_MEMBERS, `must have at most ${MAX_MEMBERS} nodes`),
   /** The same key in the same session is the same plan; other nodes under it are a conflict. */
   idempotencyKey: idempotencyKeySchema.optional(),
-  /** So many of its calls are in flight at once. */
+  /** The number of its calls that are in flight at a time. */
   concurrency: z.number().int().min(1).max(MAX_MEMBERS).optional(),
 });
 
-/** A plan, as its owner asks for it. The tool of a node is one, or the name of one. */
+/** A plan, as its owner submits it. A node has a tool or the name of one. */
 export interface NewPlan extends Omit<z.input<typeof planSchema>, 'nodes'> {
   nodes: Record<string, Omit<z.input<typeof planNodeSchema>, 'tool'> & { readonly tool: AnyTool | string }>;
 }
 
-/** The same plan with the name of each tool. What is wrong with it is left to `planSchema`. */
+/** The same plan with the name of each tool. `planSchema` reports its faults. */
 export function withToolNames(plan: unknown): unknown {
   const { nodes } = (plan ?? {}) as { readonly nodes?: unknown };
   if (typeof nodes !== 'object' || nodes === null || Array.isArray(nodes)) return plan;
-  const named = Object.entries(nodes as Readonly<Record<string, { readonly tool?: unknown } | null>>).map(
+  const entries = Object.entries(nodes as Readonly<Record<string, { readonly tool?: unknown } | null>>).map(
     ([name, node]) => [name, isTool(node?.tool) ? { ...node, tool: qualifiedName(node.tool) } : node],
   );
-  return { ...(plan as object), nodes: Object.fromEntries(named) };
+  return { ...(plan as object), nodes: Object.fromEntries(entries) };
 }
 
 export type PlanNode = z.output<typeof planNodeSchema>;
@@ -71,11 +71,11 @@ export interface AcceptedNode extends PlanNode {
   /** The digest of the tool's definition. */
   readonly definition: string;
   readonly effects: Effects;
-  /** Why a person must approve its calls; absent where no approval is needed. */
+  /** The reason for an approval of its calls; absent where none is needed. */
   readonly asks?: AskReason;
 }
 
-/** Policy's reason to ask a person about a node. */
+/** The policy's reason for an approval of a node. */
 export interface AskReason {
   readonly rule: string;
   readonly reason: string;
@@ -86,7 +86,7 @@ export interface AskReason {
 export interface PlanDefinition {
   readonly target: ToolCallEnvelope['target'];
   readonly nodes: Readonly<Record<string, AcceptedNode>>;
-  /** The nodes' names, each behind those that it needs. */
+  /** The nodes' names in topological order. */
   readonly order: readonly string[];
   readonly concurrency: number;
 }

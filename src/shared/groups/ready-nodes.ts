@@ -1,32 +1,32 @@
-/** The nodes of a plan that may begin: those whose needs have all ended. Each end costs as much as the nodes that wait for it. */
+/** The nodes of a plan that may begin, because their dependencies have ended. The cost of each end is linear in the node's dependents. */
 export class ReadyNodes {
-  /** How many needs of a node have not ended. */
-  readonly #missing = new Map<string, number>();
+  /** The number of dependencies of a node that have not ended. */
+  readonly #pendingNeeds = new Map<string, number>();
   readonly #dependents = new Map<string, string[]>();
   readonly #ready: string[] = [];
   readonly #open = new Set<string>();
 
-  /** `waiting`: the nodes that have not begun. `open`: those that have not ended, the waiting ones among them. */
+  /** `waiting`: the nodes that have not begun. `open`: the nodes that have not ended, including the waiting ones. */
   constructor(
     needs: ReadonlyMap<string, ReadonlySet<string>>,
     { waiting, open }: { readonly waiting: readonly string[]; readonly open: readonly string[] },
   ) {
     for (const name of open) this.#open.add(name);
     for (const name of waiting) {
-      let missing = 0;
-      for (const other of needs.get(name) ?? []) {
-        if (!this.#open.has(other)) continue;
-        missing += 1;
-        const dependents = this.#dependents.get(other);
-        if (dependents === undefined) this.#dependents.set(other, [name]);
+      let pendingCount = 0;
+      for (const need of needs.get(name) ?? []) {
+        if (!this.#open.has(need)) continue;
+        pendingCount += 1;
+        const dependents = this.#dependents.get(need);
+        if (dependents === undefined) this.#dependents.set(need, [name]);
         else dependents.push(name);
       }
-      this.#missing.set(name, missing);
-      if (missing === 0) this.#ready.push(name);
+      this.#pendingNeeds.set(name, pendingCount);
+      if (pendingCount === 0) this.#ready.push(name);
     }
   }
 
-  /** How many nodes have not ended. */
+  /** The number of nodes that have not ended. */
   get openCount(): number {
     return this.#open.size;
   }
@@ -34,9 +34,9 @@ export class ReadyNodes {
   ended(name: string): void {
     if (!this.#open.delete(name)) return;
     for (const dependent of this.#dependents.get(name) ?? []) {
-      const missing = (this.#missing.get(dependent) ?? 0) - 1;
-      this.#missing.set(dependent, missing);
-      if (missing === 0) this.#ready.push(dependent);
+      const pendingCount = (this.#pendingNeeds.get(dependent) ?? 0) - 1;
+      this.#pendingNeeds.set(dependent, pendingCount);
+      if (pendingCount === 0) this.#ready.push(dependent);
     }
   }
 
@@ -44,7 +44,7 @@ export class ReadyNodes {
     return this.#ready.length > 0;
   }
 
-  /** The nodes that may begin; each is given out once. */
+  /** The nodes that may begin; each is input out once. */
   take(): readonly string[] {
     return this.#ready.splice(0);
   }

@@ -1,13 +1,13 @@
 /**
- * References in a node's parameters: `{"$from": "node.path.to.value"}` stands for a value, and `{"$literal": …}` for what it holds, taken
- * as it is. A reference may be a list of parts, for names with dots.
+ * References in a node's parameters: `{"$from": "node.path.to.value"}` is replaced by a value, and `{"$literal": …}` by its content,
+ * unchanged. A reference may be a list of parts, for names with dots.
  */
 import { canonicalJson } from '../schema/canonical-json.ts';
 import type { Reference } from './plan.ts';
 
-/** A reference and its place in the parameters. */
+/** A reference and its location in the parameters. */
 export interface FoundReference {
-  /** The place, as issues name it. */
+  /** The path of the reference itself, as issues name it. */
   readonly at: readonly string[];
   readonly node: string;
   readonly path: readonly string[];
@@ -29,24 +29,24 @@ function isLiteral(value: object): value is { readonly $literal: unknown } {
   return Object.hasOwn(value, '$literal') && Object.keys(value).length === 1;
 }
 
-/** Every reference, and each object that looks like one and is none. */
+/** Every reference, and each malformed one. */
 export function referencesIn(params: unknown): {
   readonly references: readonly FoundReference[];
   readonly malformed: readonly (readonly string[])[];
 } {
   const references: FoundReference[] = [];
   const malformed: (readonly string[])[] = [];
-  const visit = (value: unknown, at: readonly string[]): void => {
+  const visit = (value: unknown, location: readonly string[]): void => {
     if (typeof value !== 'object' || value === null || isLiteral(value)) return;
-    if (isReference(value)) return void references.push({ at, ...parseReference(value) });
-    if (Object.hasOwn(value, '$from')) return void malformed.push(at);
-    for (const [name, member] of Object.entries(value)) visit(member, [...at, name]);
+    if (isReference(value)) return void references.push({ at: location, ...parseReference(value) });
+    if (Object.hasOwn(value, '$from')) return void malformed.push(location);
+    for (const [name, member] of Object.entries(value)) visit(member, [...location, name]);
   };
   visit(params, []);
   return { references, malformed };
 }
 
-/** A copy with each reference replaced by what `readValue` says. */
+/** A copy with each reference replaced by the result of `readValue`. */
 export function resolveReferences(value: unknown, readValue: (reference: Reference) => unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if (isLiteral(value)) return value.$literal;
@@ -57,33 +57,33 @@ export function resolveReferences(value: unknown, readValue: (reference: Referen
 }
 
 /**
- * Whether a node's parameters may have become this value: all but the references is the same. A member that is null, or a reference to it,
- * may be left out, as it is where a tool does not take null.
+ * Whether a value can be the result of resolving a node's parameters: everything except the references is equal. A member that is null or a
+ * reference may be missing, because null is removed where a tool does not accept it.
  */
 export function mayBecome(template: unknown, value: unknown): boolean {
   if (isReference(template)) return true;
   if (typeof template !== 'object' || template === null) return template === value;
   if (isLiteral(template)) return canonicalJson(template.$literal) === canonicalJson(value);
   if (typeof value !== 'object' || value === null || Array.isArray(template) !== Array.isArray(value)) return false;
-  const given = value as Readonly<Record<string, unknown>>;
+  const actual = value as Readonly<Record<string, unknown>>;
   const members = Object.entries(template);
-  const mayBeLeftOut = (member: unknown) => !Array.isArray(template) && (member === null || isReference(member));
+  const isOptional = (member: unknown) => !Array.isArray(template) && (member === null || isReference(member));
   return (
-    Object.keys(given).every((name) => Object.hasOwn(template, name)) &&
+    Object.keys(actual).every((name) => Object.hasOwn(template, name)) &&
     members.every(([name, member]) =>
-      Object.hasOwn(given, name) ? mayBecome(member, given[name]) : mayBeLeftOut(member),
+      Object.hasOwn(actual, name) ? mayBecome(member, actual[name]) : isOptional(member),
     )
   );
 }
 
 /** The value at a path; undefined where there is none. */
 export function valueAt(value: unknown, path: readonly string[]): unknown {
-  let at = value;
+  let node = value;
   for (const part of path) {
-    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, part)) return undefined;
-    at = (at as Readonly<Record<string, unknown>>)[part];
+    if (typeof node !== 'object' || node === null || !Object.hasOwn(node, part)) return undefined;
+    node = (node as Readonly<Record<string, unknown>>)[part];
   }
-  return at;
+  return node;
 }
 
 /** A reference as people write it. */

@@ -1,4 +1,4 @@
-/** The calls of a group as its driver sees them: which run, how the others ended, and what its record does not have yet. */
+/** The calls of a group in its driver: the running ones, the ends of the others, and the changes that its record does not have yet. */
 import { type GroupFields, type Member, type MemberEnd, memberField } from './group.ts';
 
 export class RunningMembers {
@@ -15,12 +15,12 @@ export class RunningMembers {
     }
   }
 
-  /** All that have begun, by key. */
+  /** All calls that have begun, by key. */
   get all(): ReadonlyMap<string, Member> {
     return this.#all;
   }
 
-  /** Those that have begun and not ended. */
+  /** The calls that have begun and not ended. */
   get running(): ReadonlyMap<string, Member> {
     return this.#running;
   }
@@ -46,7 +46,7 @@ export class RunningMembers {
     this.#changes.set(field, value);
   }
 
-  /** The changes since the last time. */
+  /** The changes since the last call of this method. */
   takeChanges(): GroupFields {
     const changes = new Map(this.#changes);
     this.#changes.clear();

@@ -1,29 +1,29 @@
-/** Looks places up in a JSON Schema: whether they can exist in its values, and which types they can have. */
-import { decoded } from '../schema/json-pointer.ts';
+/** Looks paths up in a JSON Schema: whether they can exist in its values, and which types they can have. */
+import { decodeStep } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 
-/** The schemas that a place may have. `any`: nothing is known. An empty list: the place cannot exist. */
+/** The possible schemas at a path. `any`: nothing is known. An empty list: the path cannot exist. */
 export type Possible = readonly JsonSchema[] | 'any';
 
-/** Deeper alternatives are not looked at. */
+/** Deeper alternatives count as `any`. */
 const MAX_DEPTH = 20;
 
 export function schemasAt(root: JsonSchema | undefined, path: readonly string[]): Possible {
   if (root === undefined) return 'any';
   let schemas: readonly JsonSchema[] = [root];
   for (const part of path) {
-    const below: JsonSchema[] = [];
+    const members: JsonSchema[] = [];
     for (const schema of schemas) {
-      const found = decodedMembers(root, schema, part, 0);
+      const found = memberSchemas(root, schema, part, 0);
       if (found === 'any') return 'any';
-      below.push(...found);
+      members.push(...found);
     }
-    schemas = below;
+    schemas = members;
   }
   return schemas;
 }
 
-function decodedMembers(root: JsonSchema, schema: unknown, part: string, depth: number): Possible {
+function memberSchemas(root: JsonSchema, schema: unknown, part: string, depth: number): Possible {
   const alternatives = alternativesOf(root, schema, depth);
   if (alternatives === 'any') return 'any';
   const found: JsonSchema[] = [];
@@ -35,7 +35,7 @@ function decodedMembers(root: JsonSchema, schema: unknown, part: string, depth: 
   return found;
 }
 
-/** The schema with its references followed and its alternatives apart. */
+/** The alternatives of a schema, with references resolved. */
 function alternativesOf(root: JsonSchema, schema: unknown, depth: number): Possible {
   if (typeof schema !== 'object' || schema === null) return schema === false ? [] : 'any';
   const each = schema as JsonSchema;
@@ -47,35 +47,35 @@ function alternativesOf(root: JsonSchema, schema: unknown, depth: number): Possi
   }
   const choices = each['anyOf'] ?? each['oneOf'];
   if (!Array.isArray(choices)) return [each];
-  const all: JsonSchema[] = [];
+  const alternatives: JsonSchema[] = [];
   for (const choice of choices) {
     const found = alternativesOf(root, choice, depth + 1);
     if (found === 'any') return 'any';
-    all.push(...found);
+    alternatives.push(...found);
   }
-  return all;
+  return alternatives;
 }
 
 function definitionOf(root: JsonSchema, reference: string): unknown {
   const prefix = '#/$defs/';
   if (!reference.startsWith(prefix)) return undefined;
-  return (root['$defs'] as Readonly<Record<string, unknown>> | undefined)?.[decoded(reference.slice(prefix.length))];
+  return (root['$defs'] as Readonly<Record<string, unknown>> | undefined)?.[decodeStep(reference.slice(prefix.length))];
 }
 
 /** The schema of one member; undefined when it cannot exist. */
 function memberOf(schema: JsonSchema, part: string): JsonSchema | 'any' | undefined {
   const types = typesOf([schema]);
-  const mayBe = (type: string) => types === undefined || types.has(type);
+  const allowsType = (type: string) => types === undefined || types.has(type);
   const properties = schema['properties'] as Readonly<Record<string, unknown>> | undefined;
-  if (mayBe('object')) {
+  if (allowsType('object')) {
     if (properties !== undefined && Object.hasOwn(properties, part)) return schemaOrAny(properties[part]);
-    const further = schema['additionalProperties'];
+    const additional = schema['additionalProperties'];
     if (schema['patternProperties'] !== undefined) return 'any';
-    if (further !== false) return schemaOrAny(further);
+    if (additional !== false) return schemaOrAny(additional);
   }
-  if (mayBe('array') && /^\d{1,9}$/.test(part)) {
-    const first = (schema['prefixItems'] as readonly unknown[] | undefined)?.[Number(part)];
-    const item = first ?? schema['items'];
+  if (allowsType('array') && /^\d{1,9}$/.test(part)) {
+    const positional = (schema['prefixItems'] as readonly unknown[] | undefined)?.[Number(part)];
+    const item = positional ?? schema['items'];
     return item === false ? undefined : schemaOrAny(item);
   }
   return undefined;
@@ -90,9 +90,9 @@ export function typesOf(schemas: Possible): ReadonlySet<string> | undefined {
   if (schemas === 'any') return undefined;
   const types = new Set<string>();
   for (const schema of schemas) {
-    const own = schema['type'] ?? typesOfValues(schema);
-    if (own === undefined) return undefined;
-    for (const type of Array.isArray(own) ? own : [own]) types.add(String(type));
+    const schemaTypes = schema['type'] ?? typesOfValues(schema);
+    if (schemaTypes === undefined) return undefined;
+    for (const type of Array.isArray(schemaTypes) ? schemaTypes : [schemaTypes]) types.add(String(type));
   }
   return types;
 }
@@ -103,23 +103,24 @@ function typesOfValues(schema: JsonSchema): readonly string[] | undefined {
   return values.map((value) => (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value));
 }
 
-/** The schemas at a place with its alternatives apart. */
+/** The alternatives of the schemas at a path. */
 export function alternativesAt(root: JsonSchema | undefined, path: readonly string[]): Possible {
   const schemas = schemasAt(root, path);
   if (schemas === 'any' || root === undefined) return 'any';
-  const all: JsonSchema[] = [];
+  const alternatives: JsonSchema[] = [];
   for (const schema of schemas) {
     const found = alternativesOf(root, schema, 0);
     if (found === 'any') return 'any';
-    all.push(...found);
+    alternatives.push(...found);
   }
-  return all;
+  return alternatives;
 }
 
-/** Whether a value of one kind may be one of the other. */
-export function mayFit(given: Possible, expected: Possible): boolean {
-  const [from, to] = [typesOf(given), typesOf(expected)];
-  if (from === undefined || to === undefined || from.size === 0 || to.size === 0) return true;
+/** Whether a value of the actual schemas may match the expected ones. */
+export function mayFit(actual: Possible, expected: Possible): boolean {
+  const [actualTypes, expectedTypes] = [typesOf(actual), typesOf(expected)];
+  if (actualTypes === undefined || expectedTypes === undefined || actualTypes.size === 0 || expectedTypes.size === 0)
+    return true;
   const isNumber = (types: ReadonlySet<string>) => types.has('number') || types.has('integer');
-  return [...from].some((type) => to.has(type)) || (isNumber(from) && isNumber(to));
+  return [...actualTypes].some((type) => expectedTypes.has(type)) || (isNumber(actualTypes) && isNumber(expectedTypes));
 }

@@ -60,14 +60,14 @@ export function costUnitsOf(
 ): number {
   const { costUnits = 1, costs = [] } = budget;
   if (costs.length === 0) return costUnits;
-  const given = { ...defaultsOf(inputSchema), ...params };
+  const values = { ...defaultsOf(inputSchema), ...params };
   const conditions = ({ when }: OperationCost) => Object.entries(when);
-  const fits = (cost: OperationCost) =>
-    conditions(cost).every(([name, value]) => isDeepStrictEqual(given[name], value));
-  const [found] = costs
-    .filter(fits)
+  const matchesParams = (cost: OperationCost) =>
+    conditions(cost).every(([name, value]) => isDeepStrictEqual(values[name], value));
+  const [bestMatch] = costs
+    .filter(matchesParams)
     .sort((one, other) => conditions(other).length - conditions(one).length || other.costUnits - one.costUnits);
-  return found?.costUnits ?? costUnits;
+  return bestMatch?.costUnits ?? costUnits;
 }
 
 /** A session with a budget that its calls, and those of the sessions below it, take from. */
@@ -88,7 +88,7 @@ export interface Account {
 }
 
 /** The accounts that a call takes from when it is claimed, and its cost. */
-export interface Spends {
+export interface BudgetCharge {
   readonly accounts: readonly Account[];
   readonly costUnits: number;
 }
@@ -103,7 +103,7 @@ export interface ToolLimits {
 const SESSION_KEPT_MS = 30 * 24 * 3_600_000;
 const TURN_KEPT_MS = 24 * 3_600_000;
 
-export interface Spending {
+export interface ChargeRequest {
   readonly envelope: ToolCallEnvelope;
   /** `namespace.name`. */
   readonly tool: string;
@@ -116,13 +116,13 @@ export interface Spending {
 }
 
 /** All accounts that a call takes from; usually none. */
-export function accountsOf(spending: Spending): readonly Account[] {
-  const { envelope, budgets = [], settings, toolLimits, tenantId } = spending;
+export function accountsOf(request: ChargeRequest): readonly Account[] {
+  const { envelope, budgets = [], settings, toolLimits, tenantId } = request;
   if (budgets.length === 0 && toolLimits.length === 0 && tenantId === undefined) return [];
   const accounts: Account[] = [];
   const turn = turnOf(envelope) ?? envelope.target.correlationId;
   for (const [pattern, { windowMs, ...limits }] of Object.entries(settings.tenants))
-    if (tenantId !== undefined && spending.matches(pattern, tenantId))
+    if (tenantId !== undefined && request.matches(pattern, tenantId))
       accounts.push({
         name: accountName('tenant', pattern, tenantId),
         title: `tenant ${tenantId}`,
@@ -142,7 +142,7 @@ export function accountsOf(spending: Spending): readonly Account[] {
         window: false,
       });
   }
-  for (const limit of toolLimits) accounts.push(...toolAccounts(spending, limit, turn));
+  for (const limit of toolLimits) accounts.push(...toolAccounts(request, limit, turn));
   return accounts;
 }
 
@@ -151,13 +151,18 @@ export function sessionAccount(sessionKey: string, limits: BudgetLimits): Accoun
   return { name, title: `session ${sessionKey}`, limits, keptMs: SESSION_KEPT_MS, window: false };
 }
 
-function toolAccounts({ tool, sessionKey }: Spending, limit: ToolLimits, turn: string | undefined): Account[] {
+function toolAccounts({ tool, sessionKey }: ChargeRequest, limit: ToolLimits, turn: string | undefined): Account[] {
   const { title, perMinute, perTurn, perSession } = limit;
-  const account = (what: string, calls: number, kept: Pick<Account, 'keptMs' | 'window'>, turnOfCall?: string) => ({
-    name: accountName('tool', what, sessionKey, tool, title, ...(turnOfCall === undefined ? [] : [turnOfCall])),
-    title: `${title} for ${tool} ${what}`,
+  const account = (
+    scope: string,
+    calls: number,
+    retention: Pick<Account, 'keptMs' | 'window'>,
+    turnOfCall?: string,
+  ) => ({
+    name: accountName('tool', scope, sessionKey, tool, title, ...(turnOfCall === undefined ? [] : [turnOfCall])),
+    title: `${title} for ${tool} ${scope}`,
     limits: { calls },
-    ...kept,
+    ...retention,
   });
   return [
     ...(perMinute === undefined ? [] : [account('in a minute', perMinute, { keptMs: 60_000, window: true })]),
@@ -175,7 +180,7 @@ function accountName(...parts: readonly string[]): string {
   return parts.map((part) => `${part.length}:${part}`).join('');
 }
 
-/** Checks the limits of a single call and returns its time limit. Throws `BUDGET_EXHAUSTED` for a call that costs more than one may. */
+/** Checks the limits per call, and returns the call's time limit. Throws `BUDGET_EXHAUSTED` for a call that costs too much. */
 export function checkCall(budgets: readonly SessionBudget[] | undefined, costUnits: number): number | undefined {
   let timeMs: number | undefined;
   for (const { sessionKey, budget } of budgets ?? []) {
@@ -199,21 +204,21 @@ export const UNITS = ['calls', 'costUnits', 'timeMs'] as const;
 export type Unit = (typeof UNITS)[number];
 const UNIT_NAMES: Readonly<Record<Unit, string>> = { calls: 'calls', costUnits: 'cost units', timeMs: 'milliseconds' };
 
-/** The failure of a call that an account cannot pay: which limit, how much of it is spent. */
+/** The failure of a call that an account cannot pay, with the limit and the amount spent. */
 export function budgetExhausted(
   account: Account,
   unit: Unit,
-  { spent, asked, leftMs }: { readonly spent: number; readonly asked: number; readonly leftMs: number },
+  { spent, requested, leftMs }: { readonly spent: number; readonly requested: number; readonly leftMs: number },
 ): PawlError {
   const limit = account.limits[unit] ?? 0;
-  const rest = spent < limit ? ` and this call takes ${asked}` : '';
-  const again = account.window && leftMs > 0 ? { retryAfterMs: leftMs } : {};
+  const callNote = spent < limit ? ` and this call takes ${requested}` : '';
+  const retryHint = account.window && leftMs > 0 ? { retryAfterMs: leftMs } : {};
   return new PawlError(
     'BUDGET_EXHAUSTED',
-    `The budget of ${account.title} is spent: ${spent} of ${limit} ${UNIT_NAMES[unit]}${rest}.`,
+    `The budget of ${account.title} is spent: ${spent} of ${limit} ${UNIT_NAMES[unit]}${callNote}.`,
     {
       issues: [{ path: `budget.${unit}`, message: `${account.title}: ${spent} of ${limit} spent` }],
-      details: { account: account.title, unit, spent, limit, ...again },
+      details: { account: account.title, unit, spent, limit, ...retryHint },
     },
   );
 }

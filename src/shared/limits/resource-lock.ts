@@ -40,9 +40,9 @@ export function requiredLock(
       },
     );
   if (name === undefined && tool.parallel) return undefined;
-  const what = name === undefined ? ['session', session.sessionKey, qualifiedName(tool)] : ['resource', name];
+  const nameParts = name === undefined ? ['session', session.sessionKey, qualifiedName(tool)] : ['resource', name];
   return {
-    resource: digest(canonicalJson([session.tenantId ?? null, ...what])),
+    resource: digest(canonicalJson([session.tenantId ?? null, ...nameParts])),
     mode: !tool.parallel || isMutating(tool, params) ? 'exclusive' : 'shared',
   };
 }

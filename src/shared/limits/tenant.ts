@@ -18,8 +18,8 @@ export type TenantSettings = z.output<typeof tenantSettingsSchema>;
 /** The weight under the tenant's own ID, else under the first pattern that matches; 1 without either. */
 export function tenantWeight(settings: TenantSettings, tenantId: string | undefined): number {
   if (tenantId === undefined) return 1;
-  const own = settings[tenantId]?.weight;
-  if (own !== undefined) return own;
+  const ownWeight = settings[tenantId]?.weight;
+  if (ownWeight !== undefined) return ownWeight;
   for (const [pattern, { weight }] of Object.entries(settings))
     if (weight !== undefined && matches(pattern, tenantId)) return weight;
   return 1;

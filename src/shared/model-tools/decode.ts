@@ -20,20 +20,22 @@ export interface DecodedCall extends ToolReference {
 }
 
 /** A tool that is exported under its own name can also be called by its second name. */
-function referenceOf({ names }: ToolExport, name: string): ToolReference | undefined {
+function resolveName({ names }: ToolExport, name: string): ToolReference | undefined {
   if (Object.hasOwn(names, name)) return names[name];
-  const own = names[ownName(DEFAULT_NAMESPACE, name) ?? ''];
-  return own?.namespace === DEFAULT_NAMESPACE ? own : undefined;
+  const alias = names[ownName(DEFAULT_NAMESPACE, name) ?? ''];
+  return alias?.namespace === DEFAULT_NAMESPACE ? alias : undefined;
 }
 
 /**
- * The call that a model means. Throws `UNKNOWN_TOOL` for a name that was not exported, and `INVALID_PARAMS`, written for the model, for
+ * The call that a model made. Throws `UNKNOWN_TOOL` for a name that was not exported, and `INVALID_PARAMS`, written for the model, for
  * arguments that are not a JSON object and for a call of another kind than the tool's.
  */
 export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[], call: ProviderCall): DecodedCall {
   const shell = tools.find(({ variant }) => variant?.type === 'local-shell');
-  const reference = call.kind === 'local-shell' ? shell : referenceOf(exported, call.name);
-  const tool = tools.find((each) => each.namespace === reference?.namespace && each.name === reference.name);
+  const reference = call.kind === 'local-shell' ? shell : resolveName(exported, call.name);
+  const tool = tools.find(
+    (candidate) => candidate.namespace === reference?.namespace && candidate.name === reference.name,
+  );
   if (tool === undefined) throw new PawlError('UNKNOWN_TOOL', unknownTool(exported, call));
   const target = { namespace: tool.namespace, name: tool.name };
   if (call.kind === 'local-shell') return { ...target, params: shellParams(tool, call.action) };
@@ -41,29 +43,29 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
     if (tool.variant?.type !== 'freeform') throw invalid(`${tool.name} takes JSON arguments, not free text`);
     return { ...target, params: { [tool.variant.parameter ?? 'input']: call.input } };
   }
-  const given = argumentsIn(tool.name, call.arguments);
-  if (typeof given !== 'object' || given === null || Array.isArray(given))
-    throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${startOf(JSON.stringify(given), 100)}`);
-  const params = underOwnNames(tool.inputSchema, given as Readonly<Record<string, unknown>>);
+  const input = parseArguments(tool.name, call.arguments);
+  if (typeof input !== 'object' || input === null || Array.isArray(input))
+    throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${startOf(JSON.stringify(input), 100)}`);
+  const params = underOwnNames(tool.inputSchema, input as Readonly<Record<string, unknown>>);
   return { ...target, params: withoutNulls(tool.inputSchema, params) as Readonly<Record<string, unknown>> };
 }
 
 /**
- * Missing arguments count as none, and so do null and an empty text: libraries pass on what a model left out. Some servers write the
- * object as a text of JSON once more.
+ * Missing arguments, null and an empty text count as an empty object, because libraries pass them on when a model sends none. Some servers
+ * encode the object as JSON twice.
  */
-function argumentsIn(name: string, sent: unknown): unknown {
-  const given = typeof sent === 'string' ? parse(name, sent) : sent;
-  return (typeof given === 'string' && given.trim().startsWith('{') ? parse(name, given) : given) ?? {};
+function parseArguments(name: string, raw: unknown): unknown {
+  const input = typeof raw === 'string' ? parse(name, raw) : raw;
+  return (typeof input === 'string' && input.trim().startsWith('{') ? parse(name, input) : input) ?? {};
 }
 
-/** `trim` also removes a byte order mark. Throws for a number that would become another one. */
-function parse(name: string, sent: string): unknown {
-  const text = sent.trim();
+/** `trim` also removes a byte order mark. Throws for a number that JavaScript cannot represent exactly. */
+function parse(name: string, raw: string): unknown {
+  const text = raw.trim();
   if (text === '') return {};
-  const read = readExactJson(text);
-  if (read.kind === 'value') return read.value;
-  throw invalid(`the arguments of ${name} ${read.problem.replace(/^is /, 'are ').replace(/^holds /, 'hold ')}`);
+  const parsed = readExactJson(text);
+  if (parsed.kind === 'value') return parsed.value;
+  throw invalid(`the arguments of ${name} ${parsed.problem.replace(/^is /, 'are ').replace(/^holds /, 'hold ')}`);
 }
 
 /** A local shell's action has its own names; only parameters that the tool declares are kept. */
@@ -78,8 +80,8 @@ function shellParams(
   };
   return Object.fromEntries(
     Object.entries(action).flatMap(([name, value]) => {
-      const known = [name, ...(synonyms[name] ?? [])].find((each) => declared.includes(each));
-      return known === undefined || value === null ? [] : [[known, value]];
+      const parameter = [name, ...(synonyms[name] ?? [])].find((candidate) => declared.includes(candidate));
+      return parameter === undefined || value === null ? [] : [[parameter, value]];
     }),
   );
 }
@@ -94,7 +96,7 @@ function invalid(message: string): PawlError {
 function unknownTool({ names }: ToolExport, call: ProviderCall): string {
   const name = String('name' in call ? call.name : call.kind);
   if (Object.hasOwn(names, name)) return `The tool ${JSON.stringify(name)} is not offered any more.`;
-  const near = nearest(name, Object.keys(names));
-  const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`;
+  const suggestions = nearest(name, Object.keys(names));
+  const hint = suggestions.length === 0 ? '' : ` Did you mean ${suggestions.join(' or ')}?`;
   return `No tool ${JSON.stringify(name)} was exported.${hint}`;
 }

@@ -1,4 +1,4 @@
-/** Exports tools in Anthropic's form, and chooses those that get a strict place. */
+/** Exports tools in Anthropic's form, and chooses the strict ones within the limits of a request. */
 import { qualifiedName } from '../tools/tool.ts';
 import type { ExportableTool, ExportOptions, NamedTool, ToolForm } from './export-types.ts';
 import { renamedParameters, underPlainNames, withPlainNames } from './parameter-names.ts';
@@ -7,13 +7,16 @@ import { ANTHROPIC, ANTHROPIC_LIMITS } from './provider-rules.ts';
 import { CannotBeStrict, toSubset } from './provider-subset.ts';
 import { measureSchema } from './schema-size.ts';
 
-/** A tool in Anthropic's form. A tool without a strict place keeps its own schema. */
+/** A tool in Anthropic's form. A tool that is not strict keeps its own schema. */
 export function anthropicForm(tool: NamedTool, { strict }: ExportOptions, isStrict: boolean): ToolForm {
   const { schema, removedKeywords } = isStrict
     ? toSubset(tool.inputSchema, ANTHROPIC)
     : { schema: tool.inputSchema, removedKeywords: [] };
   const examples = (tool.examples ?? []).map(({ params }) => underPlainNames(tool.inputSchema, params));
-  const renamed = [...renamedParameters(tool.inputSchema)].map(([own, shown]) => [shown, own]);
+  const renamed = [...renamedParameters(tool.inputSchema)].map(([ownParameter, exportedParameter]) => [
+    exportedParameter,
+    ownParameter,
+  ]);
   return {
     exported: {
       name: tool.exportedName,
@@ -30,18 +33,18 @@ export function anthropicForm(tool: NamedTool, { strict }: ExportOptions, isStri
   };
 }
 
-/** The tools that get a strict place, while the request's budget of tools, optional parameters and unions lasts. */
+/** The strict tools: as many as the request's limits of tools, optional parameters and unions allow. */
 export function chooseStrictTools(
   tools: readonly ExportableTool[],
   options: ExportOptions,
 ): ReadonlySet<ExportableTool> {
   if (options.strict !== true) return new Set();
   const rank = (tool: ExportableTool) => {
-    const at = (options.priority ?? []).findIndex((name) => name === tool.name || name === qualifiedName(tool));
-    return at === -1 ? Number.POSITIVE_INFINITY : at;
+    const index = (options.priority ?? []).findIndex((name) => name === tool.name || name === qualifiedName(tool));
+    return index === -1 ? Number.POSITIVE_INFINITY : index;
   };
   const chosen = new Set<ExportableTool>();
-  let left = {
+  let remaining = {
     tools: ANTHROPIC_LIMITS.tools,
     optional: ANTHROPIC_LIMITS.optional,
     unions: ANTHROPIC_LIMITS.unions,
@@ -49,9 +52,13 @@ export function chooseStrictTools(
   for (const tool of tools.toSorted((a, b) => (rank(a) === rank(b) ? 0 : rank(a) - rank(b)))) {
     const size = anthropicSize(tool);
     if (typeof size === 'string') continue;
-    const after = { tools: left.tools - 1, optional: left.optional - size.optional, unions: left.unions - size.unions };
-    if (Object.values(after).some((rest) => rest < 0)) continue;
-    left = after;
+    const next = {
+      tools: remaining.tools - 1,
+      optional: remaining.optional - size.optional,
+      unions: remaining.unions - size.unions,
+    };
+    if (Object.values(next).some((rest) => rest < 0)) continue;
+    remaining = next;
     chosen.add(tool);
   }
   return chosen;

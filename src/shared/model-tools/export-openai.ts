@@ -48,23 +48,23 @@ function freeText(
 
 function plainFunction(tool: NamedTool): ToolForm {
   const { schema, removedKeywords } = toSubset(tool.inputSchema, PLAIN);
-  return { ...NOT_STRICT, removedKeywords, exported: functionOf(tool, schema, false) };
+  return { ...NOT_STRICT, removedKeywords, exported: buildFunction(tool, schema, false) };
 }
 
 /** Throws `CannotBeStrict` for parameters without a strict form, and for those that are larger than OpenAI allows. */
 function strictFunction(tool: NamedTool): ToolForm {
   const { schema, removedKeywords } = toSubset(tool.inputSchema, OPENAI);
   const size = measureSchema(schema);
-  for (const [what, limit] of Object.entries(OPENAI_LIMITS)) {
-    const measured = size[what as keyof typeof OPENAI_LIMITS];
-    if (measured > limit) throw new CannotBeStrict(`it has ${measured} ${what}; at most ${limit} are allowed`);
+  for (const [measure, limit] of Object.entries(OPENAI_LIMITS)) {
+    const value = size[measure as keyof typeof OPENAI_LIMITS];
+    if (value > limit) throw new CannotBeStrict(`it has ${value} ${measure}; at most ${limit} are allowed`);
   }
   const refusal = providerRefusal('openai-strict', schema);
   if (refusal !== undefined) throw new CannotBeStrict(refusal);
-  return { exported: functionOf(tool, schema, true), strict: true, removedKeywords, warnings: [] };
+  return { exported: buildFunction(tool, schema, true), strict: true, removedKeywords, warnings: [] };
 }
 
-function functionOf(
+function buildFunction(
   { exportedName: name, description }: NamedTool,
   parameters: JsonSchema,
   strict: boolean,

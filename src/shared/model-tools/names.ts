@@ -1,4 +1,4 @@
-/** Names that every provider accepts, and their way back. */
+/** Maps tools to names that every provider accepts. */
 import { digest } from '../schema/canonical-json.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 
@@ -17,7 +17,7 @@ export function exportedNames(tools: readonly ToolReference[]): readonly string[
   const plain = tools.map((tool) => plainName(tool));
   return tools.map((tool, index) => {
     const name = plain[index] ?? '';
-    const collides = plain.some((other, at) => other === name && at !== index);
+    const collides = plain.some((other, otherIndex) => other === name && otherIndex !== index);
     return collides || name.length > MAX_LENGTH ? distinctName(tool, name) : name;
   });
 }
@@ -29,16 +29,16 @@ function plainName({ namespace, name }: ToolReference): string {
 }
 
 function distinctName({ namespace, name }: ToolReference, mapped: string): string {
-  const mark = digest(`${namespace}.${name}`)
+  const suffix = digest(`${namespace}.${name}`)
     .replaceAll(/[^A-Za-z0-9]/g, '')
     .slice(0, 8);
-  return `${mapped.slice(0, MAX_LENGTH - mark.length - 1)}_${mark}`;
+  return `${mapped.slice(0, MAX_LENGTH - suffix.length - 1)}_${suffix}`;
 }
 
-/** Names under which models of other systems know base tools. They are not exported; policies see the tool's own name. */
-const SECOND_NAMES: ReadonlyMap<string, string> = new Map([['read_file', 'read']]);
+/** Names of base tools in other systems, which models may use. They are not exported; policies see the tool's own name. */
+const ALIASES: ReadonlyMap<string, string> = new Map([['read_file', 'read']]);
 
-/** The base tool's own name for its second name; undefined for every other name. */
+/** The name of the base tool behind an alias; undefined for any other name. */
 export function ownName(namespace: string, name: string): string | undefined {
-  return namespace === DEFAULT_NAMESPACE ? SECOND_NAMES.get(name) : undefined;
+  return namespace === DEFAULT_NAMESPACE ? ALIASES.get(name) : undefined;
 }

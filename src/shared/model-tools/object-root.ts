@@ -1,6 +1,6 @@
 /**
  * Turns parameters into one object. Providers refuse a schema that is combined at its root or has no type there, and one such tool fails
- * the whole request. Alternatives become one object with the properties of all; the description says what tells them apart.
+ * the whole request. Alternatives become one object with the properties of all; the description lists the alternatives.
  */
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { isTooCostly } from '../schema/schema-cost.ts';
@@ -8,18 +8,18 @@ import { withoutReference } from '../schema/schema-references.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { keywordText, type RemovedKeyword } from './provider-subset.ts';
 
-type Parts = Readonly<Record<string, unknown>>;
-type Named = Readonly<Record<string, unknown>>;
+type SchemaObject = Readonly<Record<string, unknown>>;
+type Properties = Readonly<Record<string, unknown>>;
 
-/** Keywords that no root may have. `unevaluated…` keywords become the properties that are left out. */
+/** Keywords that no root may have. */
 const CHOICES = ['anyOf', 'oneOf'];
 const FORBIDDEN_AT_ROOT = [...CHOICES, 'allOf', 'not', 'enum', 'const'];
 const MAX_ALTERNATIVE_LENGTH = 300;
 const MAX_ALTERNATIVES = 20;
 const MAX_DEPTH = 32;
 
-interface Flat {
-  readonly properties: Named;
+interface FlatObject {
+  readonly properties: Properties;
   readonly required: readonly string[];
   readonly isClosed: boolean;
 }
@@ -35,23 +35,26 @@ export function flatRoot(schema: JsonSchema): {
   // A schema that is too costly to validate is too costly to convert.
   if (isTooCostly(schema))
     return { schema: { type: 'object', properties: {} }, removedKeywords: [{ path: '', keyword: '$ref' }] };
-  const root = resolved(schema, schema);
-  const left = FORBIDDEN_AT_ROOT.filter((keyword) => root[keyword] !== undefined);
-  if (left.length === 0 && schema['$ref'] === undefined)
+  const root = resolve(schema, schema);
+  const combiners = FORBIDDEN_AT_ROOT.filter((keyword) => root[keyword] !== undefined);
+  if (combiners.length === 0 && schema['$ref'] === undefined)
     return { schema: schema['type'] === 'object' ? schema : { ...schema, type: 'object' }, removedKeywords: [] };
   const { $defs } = root;
-  const isCombined = [...CHOICES, 'allOf'].some((keyword) => left.includes(keyword));
-  const unsaid = [...left, ...['unevaluatedProperties'].filter((name) => isCombined && root[name] !== undefined)];
-  const kept = Object.entries(root).filter(
-    ([keyword]) => !(unsaid.includes(keyword) || ['$ref', 'required'].includes(keyword)),
+  const isCombined = [...CHOICES, 'allOf'].some((keyword) => combiners.includes(keyword));
+  const droppedKeywords = [
+    ...combiners,
+    ...['unevaluatedProperties'].filter((name) => isCombined && root[name] !== undefined),
+  ];
+  const keptEntries = Object.entries(root).filter(
+    ([keyword]) => !(droppedKeywords.includes(keyword) || ['$ref', 'required'].includes(keyword)),
   );
-  const { properties, required, isClosed } = flat(schema, schema, []);
-  const words = unsaid.map((keyword) =>
+  const { properties, required, isClosed } = flatten(schema, schema, []);
+  const notes = droppedKeywords.map((keyword) =>
     CHOICES.includes(keyword) ? describeChoice(keyword, root[keyword], schema) : keywordText(keyword, root[keyword]),
   );
-  const description = [root['description'], ...words].filter(Boolean).join(' ');
-  const { additionalProperties: _, ...others } = Object.fromEntries(kept);
-  const rest = isCombined ? others : Object.fromEntries(kept);
+  const description = [root['description'], ...notes].filter(Boolean).join(' ');
+  const { additionalProperties: _, ...others } = Object.fromEntries(keptEntries);
+  const rest = isCombined ? others : Object.fromEntries(keptEntries);
   return {
     schema: {
       ...rest,
@@ -62,54 +65,55 @@ export function flatRoot(schema: JsonSchema): {
       ...(isCombined && isClosed ? { additionalProperties: false } : {}),
       ...($defs === undefined ? {} : { $defs }),
     },
-    removedKeywords: unsaid.map((keyword) => ({ path: '', keyword })),
+    removedKeywords: droppedKeywords.map((keyword) => ({ path: '', keyword })),
   };
 }
 
 /** The properties of an object and of all its alternatives. */
-function flat(schema: unknown, root: Parts, within: readonly unknown[]): Flat {
-  // A definition that consists of itself describes nothing more.
-  if (within.includes(schema) || within.length > MAX_DEPTH) return { properties: {}, required: [], isClosed: false };
-  const parts = resolved(schema, root);
-  const below = (part: unknown) => flat(part, root, [...within, schema]);
-  const own: Flat = {
-    properties: (parts['properties'] ?? {}) as Named,
+function flatten(schema: unknown, root: SchemaObject, ancestors: readonly unknown[]): FlatObject {
+  // A recursive definition adds no further properties.
+  if (ancestors.includes(schema) || ancestors.length > MAX_DEPTH)
+    return { properties: {}, required: [], isClosed: false };
+  const parts = resolve(schema, root);
+  const flattenPart = (part: unknown) => flatten(part, root, [...ancestors, schema]);
+  const base: FlatObject = {
+    properties: (parts['properties'] ?? {}) as Properties,
     required: (parts['required'] as readonly string[] | undefined) ?? [],
     isClosed: parts['additionalProperties'] === false && parts['patternProperties'] === undefined,
   };
   const choices = CHOICES.map((keyword) => listOf(parts[keyword]))
     .filter((branches) => branches.length > 0)
-    .map((branches) => alternatives(branches.filter((branch) => isObjects(branch, root)).map(below)));
-  const all = [own, ...listOf(parts['allOf']).map(below), ...choices];
+    .map((branches) => alternatives(branches.filter((branch) => acceptsObject(branch, root)).map(flattenPart)));
+  const all = [base, ...listOf(parts['allOf']).map(flattenPart), ...choices];
   return {
-    properties: merged(all.map(({ properties }) => properties)),
+    properties: mergeProperties(all.map(({ properties }) => properties)),
     required: [...new Set(all.flatMap(({ required }) => required))],
     isClosed: all.some(({ isClosed }) => isClosed),
   };
 }
 
-function alternatives(branches: readonly Flat[]): Flat {
+function alternatives(branches: readonly FlatObject[]): FlatObject {
   const [first, ...others] = branches;
   return {
-    properties: merged(branches.map(({ properties }) => properties)),
+    properties: mergeProperties(branches.map(({ properties }) => properties)),
     required: (first?.required ?? []).filter((name) => others.every(({ required }) => required.includes(name))),
     isClosed: branches.every(({ isClosed }) => isClosed),
   };
 }
 
 /** A property that differs between alternatives may have any of their forms. */
-function merged(described: readonly Named[]): Named {
-  const names = [...new Set(described.flatMap((properties) => Object.keys(properties)))];
+function mergeProperties(propertySets: readonly Properties[]): Properties {
+  const names = [...new Set(propertySets.flatMap((properties) => Object.keys(properties)))];
   return Object.fromEntries(
     names.map((name) => {
-      const having = described.filter((properties) => Object.hasOwn(properties, name));
-      const forms = new Map(having.map(({ [name]: form }) => [JSON.stringify(form), form]));
+      const matchingSets = propertySets.filter((properties) => Object.hasOwn(properties, name));
+      const forms = new Map(matchingSets.map(({ [name]: form }) => [JSON.stringify(form), form]));
       return [name, anyOf([...forms.values()])];
     }),
   );
 }
 
-/** Forms that are lists of values become one list, which tells the alternatives apart. */
+/** Alternatives that are lists of values become one list. */
 function anyOf(forms: readonly unknown[]): unknown {
   if (forms.length === 1) return forms[0];
   const values = forms.map(valuesOf);
@@ -117,8 +121,8 @@ function anyOf(forms: readonly unknown[]): unknown {
     const flattened = forms.flatMap((form) => (isOnlyChoice(form) ? form.anyOf : [form]));
     return { anyOf: [...new Map(flattened.map((form) => [JSON.stringify(form), form])).values()] };
   }
-  const types = new Set(forms.map((form) => JSON.stringify((form as Parts)['type'])));
-  const { type } = forms[0] as Parts;
+  const types = new Set(forms.map((form) => JSON.stringify((form as SchemaObject)['type'])));
+  const { type } = forms[0] as SchemaObject;
   return {
     ...(types.size === 1 && type !== undefined ? { type } : {}),
     enum: [...new Map(values.flatMap((each) => each ?? []).map((value) => [JSON.stringify(value), value])).values()],
@@ -131,20 +135,20 @@ function isOnlyChoice(form: unknown): form is { readonly anyOf: readonly unknown
 
 function valuesOf(form: unknown): readonly unknown[] | undefined {
   if (typeof form !== 'object' || form === null) return undefined;
-  const { const: only, enum: several, type: _, title, description, ...more } = form as Parts;
-  if (Object.keys(more).length > 0) return undefined;
-  return only !== undefined ? [only] : Array.isArray(several) ? several : undefined;
+  const { const: constant, enum: allowed, type: _, title, description, ...rest } = form as SchemaObject;
+  if (Object.keys(rest).length > 0) return undefined;
+  return constant !== undefined ? [constant] : Array.isArray(allowed) ? allowed : undefined;
 }
 
 /** Describes a choice: `Exactly one of: {op: "create", title, tags?}; {op: "delete", id}.` */
-function describeChoice(keyword: string, branches: unknown, root: Parts): string {
+function describeChoice(keyword: string, branches: unknown, root: SchemaObject): string {
   const all = listOf(branches);
-  const described = all.slice(0, MAX_ALTERNATIVES).map((branch) => describeAlternative(flat(branch, root, [])));
+  const described = all.slice(0, MAX_ALTERNATIVES).map((branch) => describeAlternative(flatten(branch, root, [])));
   const more = all.length > described.length ? [`${all.length - described.length} more`] : [];
   return `${keyword === 'oneOf' ? 'Exactly one of' : 'Any of'}: ${[...described, ...more].join('; ')}.`;
 }
 
-function describeAlternative({ properties, required }: Flat): string {
+function describeAlternative({ properties, required }: FlatObject): string {
   const members = Object.entries(properties).map(([name, form]) => {
     const values = valuesOf(form)
       ?.map((value) => JSON.stringify(value))
@@ -152,8 +156,8 @@ function describeAlternative({ properties, required }: Flat): string {
     return `${name}${required.includes(name) ? '' : '?'}${values === undefined ? '' : `: ${values}`}`;
   });
   // For alternatives that only require more, the root describes the properties.
-  const asked = required.filter((name) => !Object.hasOwn(properties, name));
-  const text = [...members, ...asked].join(', ');
+  const undescribed = required.filter((name) => !Object.hasOwn(properties, name));
+  const text = [...members, ...undescribed].join(', ');
   return `{${text.length <= MAX_ALTERNATIVE_LENGTH ? text : `${startOf(text, MAX_ALTERNATIVE_LENGTH)}…`}}`;
 }
 
@@ -162,12 +166,12 @@ function listOf(value: unknown): readonly unknown[] {
 }
 
 /** Parameters are never null, even if a choice allows it. */
-function isObjects(branch: unknown, root: Parts): boolean {
-  const { type = 'object' } = resolved(branch, root);
+function acceptsObject(branch: unknown, root: SchemaObject): boolean {
+  const { type = 'object' } = resolve(branch, root);
   return branch !== false && [type].flat().includes('object');
 }
 
 /** The schema with its own reference replaced by the target. */
-function resolved(schema: unknown, root: Parts): Parts {
-  return typeof schema === 'object' && schema !== null ? withoutReference(schema as Parts, root) : {};
+function resolve(schema: unknown, root: SchemaObject): SchemaObject {
+  return typeof schema === 'object' && schema !== null ? withoutReference(schema as SchemaObject, root) : {};
 }

@@ -3,9 +3,9 @@
  * this table before it is returned.
  */
 import { canonicalJson } from '../schema/canonical-json.ts';
-import { decoded } from '../schema/json-pointer.ts';
+import { decodeStep } from '../schema/json-pointer.ts';
 
-type Parts = Readonly<Record<string, unknown>>;
+type SchemaObject = Readonly<Record<string, unknown>>;
 
 /** A provider's API in one of its modes. */
 export type ProviderForm = 'openai-strict' | 'openai' | 'anthropic-strict' | 'anthropic' | 'gemini' | 'mcp';
@@ -14,15 +14,15 @@ interface Refusal {
   readonly forms: readonly ProviderForm[];
   readonly what: string;
   /** Whether a schema within the parameters, or their root (`isRoot`), is refused. */
-  readonly holds: (schema: Parts, isRoot: boolean) => boolean;
+  readonly holds: (schema: SchemaObject, isRoot: boolean) => boolean;
 }
 
 const STRICT: readonly ProviderForm[] = ['openai-strict', 'anthropic-strict'];
 const READ_BY_PROVIDERS: readonly ProviderForm[] = [...STRICT, 'openai', 'gemini'];
 const ALL: readonly ProviderForm[] = [...READ_BY_PROVIDERS, 'anthropic', 'mcp'];
 
-const has = (schema: Parts, keyword: string) => schema[keyword] !== undefined;
-const isOf = ({ type }: Parts, name: string) => [type].flat().includes(name);
+const has = (schema: SchemaObject, keyword: string) => schema[keyword] !== undefined;
+const hasType = ({ type }: SchemaObject, name: string) => [type].flat().includes(name);
 
 const REFUSALS: readonly Refusal[] = [
   { forms: ALL, what: 'is no object', holds: (schema, isRoot) => isRoot && schema['type'] !== 'object' },
@@ -69,12 +69,12 @@ const REFUSALS: readonly Refusal[] = [
   {
     forms: ['openai-strict', 'openai'],
     what: 'has a list that says nothing of its items',
-    holds: (schema) => isOf(schema, 'array') && !has(schema, 'items'),
+    holds: (schema) => hasType(schema, 'array') && !has(schema, 'items'),
   },
   {
     forms: STRICT,
     what: 'has an open object',
-    holds: (schema) => isOf(schema, 'object') && schema['additionalProperties'] !== false,
+    holds: (schema) => hasType(schema, 'object') && schema['additionalProperties'] !== false,
   },
   {
     forms: ['openai-strict'],
@@ -107,78 +107,78 @@ const PARAMETERS = ['parameters', 'input_schema', 'parametersJsonSchema', 'input
 const ANY_OBJECT = { type: 'object', properties: {} } as const;
 
 /**
- * An exported tool whose provider refuses its parameters, with those of any object in their place: the whole request would be refused
- * for its sake. `refusal` says why; without one, the tool is as it was.
+ * Replaces parameters that the provider refuses by those of any object, because one refused tool fails the whole request. `refusal` is the
+ * reason; without one, the tool is unchanged.
  */
 export function withoutRefusal(
   form: ProviderForm,
-  exported: Parts,
-): { readonly exported: Parts; readonly refusal?: string } {
+  exported: SchemaObject,
+): { readonly exported: SchemaObject; readonly refusal?: string } {
   const name = PARAMETERS.find((each) => exported[each] !== undefined);
   if (name === undefined) return { exported };
-  const refusal = providerRefusal(form, exported[name] as Parts);
+  const refusal = providerRefusal(form, exported[name] as SchemaObject);
   return refusal === undefined ? { exported } : { exported: { ...exported, [name]: ANY_OBJECT }, refusal };
 }
 
 /** The reason why a provider refuses the parameters, with its path; undefined where it accepts them. */
-export function providerRefusal(form: ProviderForm, parameters: Parts): string | undefined {
+export function providerRefusal(form: ProviderForm, parameters: SchemaObject): string | undefined {
   const table = REFUSALS.filter(({ forms }) => forms.includes(form));
-  const look = (schema: unknown, at: string): string | undefined => {
+  const visit = (schema: unknown, path: string): string | undefined => {
     if (typeof schema !== 'object' || schema === null) return undefined;
-    const parts = schema as Parts;
-    const refused = table.find(({ holds }) => holds(parts, at === ''));
-    if (refused !== undefined) return `${at === '' ? 'the root' : at.slice(1)} ${refused.what}`;
-    for (const [name, below] of schemasBelow(parts)) {
-      const found = look(below, `${at}.${name}`);
+    const parts = schema as SchemaObject;
+    const refused = table.find(({ holds: applies }) => applies(parts, path === ''));
+    if (refused !== undefined) return `${path === '' ? 'the root' : path.slice(1)} ${refused.what}`;
+    for (const [name, child] of schemasBelow(parts)) {
+      const found = visit(child, `${path}.${name}`);
       if (found !== undefined) return found;
     }
     return undefined;
   };
-  const isOpen = form === 'anthropic-strict' ? 'always' : form === 'gemini' ? 'required' : undefined;
-  const recursive = isOpen !== undefined && isRecursive(parameters, isOpen);
+  const cycleScope = form === 'anthropic-strict' ? 'always' : form === 'gemini' ? 'required' : undefined;
+  const recursive = cycleScope !== undefined && isRecursive(parameters, cycleScope);
   return (
-    look(parameters, '') ??
-    (recursive ? `the root refers to itself${isOpen === 'required' ? ' in required properties' : ''}` : undefined)
+    visit(parameters, '') ??
+    (recursive ? `the root refers to itself${cycleScope === 'required' ? ' in required properties' : ''}` : undefined)
   );
 }
 
-/** Whether references lead back to where they are, in any property or in required ones alone. */
-function isRecursive(root: Parts, where: 'always' | 'required'): boolean {
-  const definitions = (root['$defs'] ?? {}) as Parts;
+/** Whether a schema is recursive, through any property or through required ones alone. */
+function isRecursive(root: SchemaObject, scope: 'always' | 'required'): boolean {
+  const definitions = (root['$defs'] ?? {}) as SchemaObject;
   const done = new Set<unknown>();
-  const go = (schema: unknown, above: readonly unknown[]): boolean => {
+  const isCyclic = (schema: unknown, ancestors: readonly unknown[]): boolean => {
     if (typeof schema !== 'object' || schema === null || done.has(schema)) return false;
-    if (above.includes(schema)) return true;
-    const parts = schema as Parts;
-    const within = [...above, schema];
+    if (ancestors.includes(schema)) return true;
+    const parts = schema as SchemaObject;
+    const path = [...ancestors, schema];
     const reference = parts['$ref'];
-    const target = reference === '#' ? root : definitions[decoded(String(reference ?? '').slice('#/$defs/'.length))];
-    if (reference !== undefined && go(target, within)) return true;
+    const target = reference === '#' ? root : definitions[decodeStep(String(reference ?? '').slice('#/$defs/'.length))];
+    if (reference !== undefined && isCyclic(target, path)) return true;
     const required = (parts['required'] ?? []) as readonly string[];
     const isFollowed = (name: string) =>
       !name.startsWith('$defs.') &&
-      (where === 'always' || !name.startsWith('properties.') || required.includes(name.slice('properties.'.length)));
-    if (schemasBelow(parts).some(([name, below]) => isFollowed(name) && go(below, within))) return true;
+      (scope === 'always' || !name.startsWith('properties.') || required.includes(name.slice('properties.'.length)));
+    if (schemasBelow(parts).some(([name, child]) => isFollowed(name) && isCyclic(child, path))) return true;
     done.add(schema);
     return false;
   };
-  return [root, ...Object.values(definitions)].some((schema) => go(schema, []));
+  return [root, ...Object.values(definitions)].some((schema) => isCyclic(schema, []));
 }
 
-function schemasBelow(parts: Parts): (readonly [name: string, schema: unknown])[] {
+function schemasBelow(parts: SchemaObject): (readonly [name: string, schema: unknown])[] {
   const named = (keyword: string) =>
     Object.entries((parts[keyword] ?? {}) as object).map(([name, part]) => [`${keyword}.${name}`, part] as const);
   const single = ['items', 'additionalProperties'].map((keyword) => [keyword, parts[keyword]] as const);
   return [...['properties', '$defs', 'anyOf', 'oneOf', 'allOf'].flatMap(named), ...single];
 }
 
-function valuesOf({ const: only, enum: several }: Parts): readonly unknown[] | undefined {
-  if (only !== undefined) return [only];
-  return Array.isArray(several) ? several : undefined;
+function valuesOf({ const: constant, enum: allowed }: SchemaObject): readonly unknown[] | undefined {
+  if (constant !== undefined) return [constant];
+  return Array.isArray(allowed) ? allowed : undefined;
 }
 
 /** Whether a value is of a type that the schema names. */
-export function isOfType({ type }: Parts, value: unknown): boolean {
+export function isOfType({ type }: SchemaObject, value: unknown): boolean {
   if (type === undefined) return true;
   return [type].flat().some((name) => {
     if (name === 'null') return value === null;

@@ -52,7 +52,7 @@ export const OPENAI_LIMITS = {
   enumCharacters: 15_000,
 } as const;
 
-/** Tools that are not strict are checked, too. */
+/** The rules for tools that are not strict, which OpenAI checks, too. */
 export const PLAIN: SubsetRules = {
   unknown: new Set(['prefixItems']),
   itemsRequired: true,

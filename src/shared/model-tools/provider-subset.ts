@@ -40,10 +40,10 @@ export interface SubsetRules {
 /** The reason why a schema has no strict form. */
 export class CannotBeStrict extends Error {}
 
-type Parts = Record<string, unknown>;
+type SchemaObject = Record<string, unknown>;
 
-/** The keyword that describes the rest of another one is removed with it: alone, it would refuse what the other allows. */
-const REST_OF: Readonly<Record<string, string>> = {
+/** Keywords that check the remainder of another one are removed with it: alone, they would refuse values that the other allows. */
+const REMAINDER_OF: Readonly<Record<string, string>> = {
   prefixItems: 'items',
   patternProperties: 'additionalProperties',
 };
@@ -53,224 +53,228 @@ export function toSubset(
   rules: SubsetRules,
 ): { readonly schema: JsonSchema; readonly removedKeywords: readonly RemovedKeyword[] } {
   const removedKeywords: RemovedKeyword[] = [];
-  const made = convert(schema as Parts, '', rules, removedKeywords);
-  const combined = ['anyOf', 'oneOf', 'allOf', 'enum', 'not', '$ref'].find((keyword) => made[keyword] !== undefined);
-  if (rules.closed && (made['type'] !== 'object' || combined !== undefined))
+  const result = convert(schema as SchemaObject, '', rules, removedKeywords);
+  const combined = ['anyOf', 'oneOf', 'allOf', 'enum', 'not', '$ref'].find((keyword) => result[keyword] !== undefined);
+  if (rules.closed && (result['type'] !== 'object' || combined !== undefined))
     throw new CannotBeStrict(`the root is ${combined === undefined ? 'no object' : `combined by ${combined}`}`);
-  return { schema: made, removedKeywords };
+  return { schema: result, removedKeywords };
 }
 
-/** One schema on its way, changed in place. */
+/** The state of one schema's conversion; the schema is changed in place. */
 interface Conversion {
-  readonly made: Parts;
+  readonly made: SchemaObject;
   readonly path: string;
   readonly rules: SubsetRules;
-  /** The words that the description gets for what is removed. */
+  /** The notes for the description about removed keywords. */
   readonly words: string[];
   readonly removedKeywords: RemovedKeyword[];
 }
 
-function convert(schema: unknown, path: string, rules: SubsetRules, removedKeywords: RemovedKeyword[]): Parts {
+function convert(schema: unknown, path: string, rules: SubsetRules, removedKeywords: RemovedKeyword[]): SchemaObject {
   if (typeof schema === 'boolean') {
     if (rules.closed) throw new CannotBeStrict(`${path || 'the root'} accepts ${schema ? 'anything' : 'nothing'}`);
     if (schema || !rules.unknown.has('not')) return schema ? {} : { not: {} };
     removedKeywords.push({ path, keyword: 'not' });
     return {};
   }
-  const made = standingAlone(schema as Parts, rules);
-  const conversion: Conversion = { made, path, rules, words: [], removedKeywords };
+  const result = unwrapReference(schema as SchemaObject, rules);
+  const conversion: Conversion = { made: result, path, rules, words: [], removedKeywords };
   convertValues(conversion);
   weakenOneOf(conversion);
   removeUnknown(conversion);
   removeUnsupported(conversion);
   convertBelow(conversion);
   if (rules.closed) close(conversion);
-  const { words } = conversion;
+  const { words: notes } = conversion;
   if (rules.known !== undefined)
-    for (const keyword of Object.keys(made)) if (!rules.known.has(keyword)) delete made[keyword];
-  if (words.length > 0) made['description'] = [made['description'], ...words].filter(Boolean).join(' ');
-  return made;
+    for (const keyword of Object.keys(result)) if (!rules.known.has(keyword)) delete result[keyword];
+  if (notes.length > 0) result['description'] = [result['description'], ...notes].filter(Boolean).join(' ');
+  return result;
 }
 
-function remove({ made, path, words, removedKeywords }: Conversion, keyword: string): void {
+function remove({ made: result, path, words: notes, removedKeywords }: Conversion, keyword: string): void {
   removedKeywords.push({ path, keyword });
-  words.push(keywordText(keyword, made[keyword]));
-  delete made[keyword];
+  notes.push(keywordText(keyword, result[keyword]));
+  delete result[keyword];
 }
 
-/** Values that contradict the type beside them are not accepted by the tool either. */
+/** Drops values that contradict the type: the tool does not accept them either. */
 function convertValues(conversion: Conversion): void {
-  const { made, path, rules } = conversion;
-  if (made['const'] !== undefined && rules.constAsEnum) {
-    made['enum'] = [made['const']];
-    delete made['const'];
+  const { made: result, path, rules } = conversion;
+  if (result['const'] !== undefined && rules.constAsEnum) {
+    result['enum'] = [result['const']];
+    delete result['const'];
   }
-  const { enum: values = made['const'] === undefined ? undefined : [made['const']] } = made;
+  const { enum: values = result['const'] === undefined ? undefined : [result['const']] } = result;
   if (!Array.isArray(values)) return;
-  const different = [...new Map(values.map((value) => [canonicalJson(value), value])).values()];
-  const possible = different.filter((value) => isOfType(made, value));
+  const distinctValues = [...new Map(values.map((value) => [canonicalJson(value), value])).values()];
+  const possible = distinctValues.filter((value) => isOfType(result, value));
   if (possible.length === 0 && rules.closed) throw new CannotBeStrict(`${path || 'the root'} has no value of its type`);
-  if (possible.length === 0) remove(conversion, made['enum'] === undefined ? 'const' : 'enum');
-  else if (possible.length < values.length) made['enum'] = possible;
-  if (rules.plainEnums && made['enum'] !== undefined) makePlainEnum(conversion, made['enum'] as readonly unknown[]);
+  if (possible.length === 0) remove(conversion, result['enum'] === undefined ? 'const' : 'enum');
+  else if (possible.length < values.length) result['enum'] = possible;
+  if (rules.plainEnums && result['enum'] !== undefined) makePlainEnum(conversion, result['enum'] as readonly unknown[]);
 }
 
 function makePlainEnum(conversion: Conversion, values: readonly unknown[]): void {
-  const { made } = conversion;
+  const { made: result } = conversion;
   const others = values.filter((value) => value !== null);
   const isPlain =
     others.length > 0 &&
     others.every((value) => typeof value === 'number' || (typeof value === 'string' && value !== ''));
-  addType(made);
+  addType(result);
   if (!isPlain) {
     remove(conversion, 'enum');
     return;
   }
-  if (others.length === values.length || made['anyOf'] !== undefined) return;
-  const types = [made['type'] ?? []].flat().filter((name) => name !== 'null');
-  made['anyOf'] = [
+  if (others.length === values.length || result['anyOf'] !== undefined) return;
+  const types = [result['type'] ?? []].flat().filter((name) => name !== 'null');
+  result['anyOf'] = [
     { ...(types.length === 0 ? {} : { type: types.length === 1 ? types[0] : types }), enum: others },
     { type: 'null' },
   ];
-  delete made['type'];
-  delete made['enum'];
+  delete result['type'];
+  delete result['enum'];
 }
 
 /** "Exactly one of" becomes "any of", which accepts more, so the keyword counts as removed. */
-function weakenOneOf({ made, path, rules, removedKeywords }: Conversion): void {
-  if (!Array.isArray(made['oneOf']) || !rules.unknown.has('oneOf') || made['anyOf'] !== undefined) return;
-  made['anyOf'] = made['oneOf'];
+function weakenOneOf({ made: result, path, rules, removedKeywords }: Conversion): void {
+  if (!Array.isArray(result['oneOf']) || !rules.unknown.has('oneOf') || result['anyOf'] !== undefined) return;
+  result['anyOf'] = result['oneOf'];
   removedKeywords.push({ path, keyword: 'oneOf' });
-  delete made['oneOf'];
+  delete result['oneOf'];
 }
 
 function removeUnknown(conversion: Conversion): void {
-  const { made, rules } = conversion;
-  for (const keyword of Object.keys(made)) {
+  const { made: result, rules } = conversion;
+  for (const keyword of Object.keys(result)) {
     if (!rules.unknown.has(keyword)) continue;
-    const rest = REST_OF[keyword];
-    const first = made[keyword];
-    const others = rest === undefined ? undefined : made[rest];
+    const rest = REMAINDER_OF[keyword];
+    const positional = result[keyword];
+    const others = rest === undefined ? undefined : result[rest];
     remove(conversion, keyword);
     if (rest === undefined || others === undefined) continue;
     remove(conversion, rest);
-    if (keyword === 'prefixItems' && Array.isArray(first)) made['items'] = anyOfItems(first, others);
+    if (keyword === 'prefixItems' && Array.isArray(positional)) result['items'] = anyOfItems(positional, others);
   }
 }
 
-/** Removes values that the provider does not know of keywords that it knows. */
+/** Removes known keywords whose value the provider does not support. */
 function removeUnsupported(conversion: Conversion): void {
-  const { made, rules } = conversion;
-  if (rules.itemsRequired && isType(made, 'array') && made['items'] === undefined) made['items'] = {};
-  if (rules.formats !== undefined && made['format'] !== undefined && !rules.formats.has(String(made['format'])))
+  const { made: result, rules } = conversion;
+  if (rules.itemsRequired && isType(result, 'array') && result['items'] === undefined) result['items'] = {};
+  if (rules.formats !== undefined && result['format'] !== undefined && !rules.formats.has(String(result['format'])))
     remove(conversion, 'format');
-  if (Number(made['minItems'] ?? 0) > (rules.largestMinItems ?? Number.POSITIVE_INFINITY))
+  if (Number(result['minItems'] ?? 0) > (rules.largestMinItems ?? Number.POSITIVE_INFINITY))
     remove(conversion, 'minItems');
 }
 
 /** Converts the schemas within this one. */
-function convertBelow({ made, path, rules, removedKeywords }: Conversion): void {
-  const below = (part: unknown, name: string) =>
+function convertBelow({ made: result, path, rules, removedKeywords }: Conversion): void {
+  const convertPart = (part: unknown, name: string) =>
     convert(part, path === '' ? name : `${path}.${name}`, rules, removedKeywords);
   for (const keyword of ['anyOf', 'oneOf', 'allOf', 'prefixItems'])
-    if (Array.isArray(made[keyword]))
-      made[keyword] = made[keyword].map((part, index) => below(part, `${keyword}.${index}`));
-  if (typeof made['$defs'] === 'object' && made['$defs'] !== null)
-    made['$defs'] = mapValues(made['$defs'], (part, name) => below(part, `$defs.${name}`));
-  if (made['items'] !== undefined) made['items'] = below(made['items'], 'items');
-  if (typeof made['additionalProperties'] === 'object')
-    made['additionalProperties'] = below(made['additionalProperties'], 'additionalProperties');
-  if (made['properties'] !== undefined || isType(made, 'object')) convertObject(made, path, rules, below);
+    if (Array.isArray(result[keyword]))
+      result[keyword] = result[keyword].map((part, index) => convertPart(part, `${keyword}.${index}`));
+  if (typeof result['$defs'] === 'object' && result['$defs'] !== null)
+    result['$defs'] = mapValues(result['$defs'], (part, name) => convertPart(part, `$defs.${name}`));
+  if (result['items'] !== undefined) result['items'] = convertPart(result['items'], 'items');
+  if (typeof result['additionalProperties'] === 'object')
+    result['additionalProperties'] = convertPart(result['additionalProperties'], 'additionalProperties');
+  if (result['properties'] !== undefined || isType(result, 'object')) convertObject(result, path, rules, convertPart);
 }
 
-/** Completes a strict schema: a type, something that it accepts, and no annotations that strict modes refuse. */
-function close({ made, path, words }: Conversion): void {
-  addType(made);
-  requireStrictForm(made, path);
-  if (made['default'] !== undefined) words.push(`Default: ${JSON.stringify(made['default'])}.`);
-  delete made['default'];
-  delete made['examples'];
+/** Completes a strict schema: adds a type, requires a strict form, and removes annotations that strict modes refuse. */
+function close({ made: result, path, words: notes }: Conversion): void {
+  addType(result);
+  requireStrictForm(result, path);
+  if (result['default'] !== undefined) notes.push(`Default: ${JSON.stringify(result['default'])}.`);
+  delete result['default'];
+  delete result['examples'];
 }
 
 /** A schema for any item of a list with fixed positions. `others` describes the items after them, if there may be any. */
-function anyOfItems(first: readonly unknown[], others: unknown): unknown {
-  const forms = [...first, ...(others === false ? [] : [others])];
-  const different = [...new Map(forms.map((form) => [JSON.stringify(form), form])).values()];
-  return different.length === 1 ? different[0] : { anyOf: different };
+function anyOfItems(positional: readonly unknown[], others: unknown): unknown {
+  const forms = [...positional, ...(others === false ? [] : [others])];
+  const distinctValues = [...new Map(forms.map((form) => [JSON.stringify(form), form])).values()];
+  return distinctValues.length === 1 ? distinctValues[0] : { anyOf: distinctValues };
 }
 
 /**
- * Generators wrap a reference to add to it. Providers accept another form: `allOf` of one schema becomes `anyOf`, and nothing stands beside
- * a reference.
+ * Generators wrap a reference to add keywords to it. Providers accept another form: `allOf` of one schema becomes `anyOf`, and a reference
+ * has no keywords next to it.
  */
-function standingAlone(schema: Parts, rules: SubsetRules): Parts {
-  const { allOf, $ref, ...beside } = schema;
-  if (beside['anyOf'] !== undefined) return { ...schema };
+function unwrapReference(schema: SchemaObject, rules: SubsetRules): SchemaObject {
+  const { allOf, $ref, ...siblings } = schema;
+  if (siblings['anyOf'] !== undefined) return { ...schema };
   if (rules.unknown.has('allOf') && Array.isArray(allOf) && allOf.length === 1 && $ref === undefined) {
-    const [only] = allOf as unknown[];
-    const isMerged = typeof only === 'object' && Object.keys(beside).every((keyword) => ANNOTATIONS.includes(keyword));
-    return isMerged ? standingAlone({ ...only, ...beside }, rules) : { ...beside, anyOf: allOf };
+    const [single] = allOf as unknown[];
+    const isMerged =
+      typeof single === 'object' && Object.keys(siblings).every((keyword) => ANNOTATIONS.includes(keyword));
+    return isMerged ? unwrapReference({ ...single, ...siblings }, rules) : { ...siblings, anyOf: allOf };
   }
-  if ($ref === undefined || Object.keys(beside).every((keyword) => keyword.startsWith('$'))) return { ...schema };
-  return { ...beside, ...(allOf === undefined ? {} : { allOf }), anyOf: [{ $ref }] };
+  if ($ref === undefined || Object.keys(siblings).every((keyword) => keyword.startsWith('$'))) return { ...schema };
+  return { ...siblings, ...(allOf === undefined ? {} : { allOf }), anyOf: [{ $ref }] };
 }
 
 function convertObject(
-  made: Parts,
+  result: SchemaObject,
   path: string,
   rules: SubsetRules,
-  below: (part: unknown, name: string) => Parts,
+  convertPart: (part: unknown, name: string) => SchemaObject,
 ): void {
-  const properties = (made['properties'] ?? {}) as Parts;
-  const required = (made['required'] as readonly string[] | undefined) ?? [];
+  const properties = (result['properties'] ?? {}) as SchemaObject;
+  const required = (result['required'] as readonly string[] | undefined) ?? [];
   const converted = mapValues(properties, (part, name) => {
-    const inner = below(part, `properties.${name}`);
+    const inner = convertPart(part, `properties.${name}`);
     return rules.nullForOptional && !required.includes(name) ? nullable(inner) : inner;
   });
-  if (made['properties'] !== undefined || rules.closed) made['properties'] = converted;
+  if (result['properties'] !== undefined || rules.closed) result['properties'] = converted;
   if (!rules.closed) return;
-  if (made['additionalProperties'] !== false)
+  if (result['additionalProperties'] !== false)
     throw new CannotBeStrict(`${path || 'the root'} takes any further properties`);
   const undeclared = required.find((name) => !Object.hasOwn(properties, name));
   if (undeclared !== undefined)
     throw new CannotBeStrict(`${path || 'the root'} requires ${undeclared}, which it does not describe`);
-  if (rules.nullForOptional) made['required'] = Object.keys(properties);
+  if (rules.nullForOptional) result['required'] = Object.keys(properties);
 }
 
 /** OpenAI refuses values without a type beside them. */
-function addType(made: Parts): void {
-  const values = made['const'] !== undefined ? [made['const']] : made['enum'];
-  if (made['type'] !== undefined || !Array.isArray(values)) return;
+function addType(result: SchemaObject): void {
+  const values = result['const'] !== undefined ? [result['const']] : result['enum'];
+  if (result['type'] !== undefined || !Array.isArray(values)) return;
   const types = [...new Set(values.map(typeOf))];
   if (types.includes('object') || types.includes('array')) return;
-  made['type'] = types.length === 1 ? types[0] : types;
+  result['type'] = types.length === 1 ? types[0] : types;
 }
 
 function typeOf(value: unknown): string {
   return value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
 }
 
-function requireStrictForm(made: Parts, path: string): void {
+function requireStrictForm(result: SchemaObject, path: string): void {
   const place = path || 'the root';
-  const says = ['type', 'anyOf', '$ref', 'enum', 'const'].some((keyword) => made[keyword] !== undefined);
-  if (!says) throw new CannotBeStrict(`${place} accepts anything`);
-  if (isType(made, 'array') && made['items'] === undefined)
+  const isDescribed = ['type', 'anyOf', '$ref', 'enum', 'const'].some((keyword) => result[keyword] !== undefined);
+  if (!isDescribed) throw new CannotBeStrict(`${place} accepts anything`);
+  if (isType(result, 'array') && result['items'] === undefined)
     throw new CannotBeStrict(`the items of ${place} are not described`);
 }
 
 /** Accepts null, too. The description stays outside, where models look for it. */
-function nullable(schema: Parts): Parts {
+function nullable(schema: SchemaObject): SchemaObject {
   if (isType(schema, 'null')) return schema;
   const { description, title, ...rest } = schema;
-  const said = { ...(title === undefined ? {} : { title }), ...(description === undefined ? {} : { description }) };
-  return { ...said, anyOf: [rest, { type: 'null' }] };
+  const annotations = {
+    ...(title === undefined ? {} : { title }),
+    ...(description === undefined ? {} : { description }),
+  };
+  return { ...annotations, anyOf: [rest, { type: 'null' }] };
 }
 
-function isType({ type }: Parts, name: string): boolean {
+function isType({ type }: SchemaObject, name: string): boolean {
   return type === name || (Array.isArray(type) && type.includes(name));
 }
 
-function mapValues(parts: object, map: (part: unknown, name: string) => unknown): Parts {
+function mapValues(parts: object, map: (part: unknown, name: string) => unknown): SchemaObject {
   return Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, map(part, name)]));
 }
 

@@ -1,6 +1,6 @@
 /** The size of a schema, in the measures of the providers' limits. */
 
-type Parts = Record<string, unknown>;
+type SchemaObject = Record<string, unknown>;
 
 /** Up to this number of enum values, their length is not limited. */
 const MANY_ENUM_VALUES = 250;
@@ -30,7 +30,7 @@ export function measureSchema(schema: unknown): {
   const levelsOf = (part: unknown): number => {
     if (typeof part !== 'object' || part === null) return 0;
     if (Array.isArray(part)) return Math.max(0, ...part.map(levelsOf));
-    const parts = part as Parts;
+    const parts = part as SchemaObject;
     let deepest = 0;
     for (const [keyword, value] of Object.entries(parts)) {
       if (ANNOTATIONS.includes(keyword) || keyword === 'enum' || keyword === 'const' || keyword === 'required')
@@ -39,7 +39,7 @@ export function measureSchema(schema: unknown): {
         deepest = Math.max(deepest, ...Object.values(value as object).map(levelsOf));
       else deepest = Math.max(deepest, levelsOf(value));
     }
-    const own = parts['properties'] === undefined ? 0 : 1;
+    const ownLevel = parts['properties'] === undefined ? 0 : 1;
     const names = Object.keys((parts['properties'] ?? {}) as object);
     properties += names.length;
     optional += names.filter(
@@ -52,7 +52,7 @@ export function measureSchema(schema: unknown): {
       if (values.length > MANY_ENUM_VALUES) enumCharacters = Math.max(enumCharacters, characters);
     }
     if (Array.isArray(parts['anyOf']) || Array.isArray(parts['type'])) unions += 1;
-    return deepest + own;
+    return deepest + ownLevel;
   };
   const levels = levelsOf(schema);
   return {

@@ -1,6 +1,6 @@
 /**
- * Exports tools in the form that a provider's API accepts, each from its one canonical schema, with a report of what was lost and a map
- * back from the exported names. The same tools give the same bytes, so prompt caches hold. The worker always validates with the canonical
+ * Exports tools in the form that a provider's API accepts, each from its one canonical schema, with a report of the losses and a map
+ * back from the exported names. The same tools give the same bytes, so that prompt caches hit. The worker always validates with the canonical
  * schema.
  */
 import { PawlError } from '../errors/failure.ts';
@@ -27,7 +27,7 @@ import { providerRefusal, withoutRefusal } from './provider-refusals.ts';
 import { GEMINI, PLAIN } from './provider-rules.ts';
 import { keywordText, type RemovedKeyword, toSubset } from './provider-subset.ts';
 
-const LONGEST_DESCRIPTION = 2_048;
+const MAX_DESCRIPTION_LENGTH = 2_048;
 
 /** Parameters in a form that every provider accepts, for libraries that talk to all of them. */
 export function plainParameters(schema: JsonSchema): JsonSchema {
@@ -48,20 +48,24 @@ export function toolsFor(
     );
   const sorted = wellFormed(tools).toSorted((a, b) => compare(qualifiedName(a), qualifiedName(b)));
   const roots = sorted.map(({ inputSchema }) => flatRoot(inputSchema));
-  const named = sorted.map((tool, index) => ({ ...tool, inputSchema: roots[index]?.schema ?? tool.inputSchema }));
-  const twice = named.find(
-    (tool, index) => index > 0 && qualifiedName(tool) === qualifiedName(named[index - 1] ?? tool),
+  const flatTools = sorted.map((tool, index) => ({ ...tool, inputSchema: roots[index]?.schema ?? tool.inputSchema }));
+  const duplicate = flatTools.find(
+    (tool, index) => index > 0 && qualifiedName(tool) === qualifiedName(flatTools[index - 1] ?? tool),
   );
-  if (twice !== undefined) throw new PawlError('CONFIGURATION', `Two tools are named ${qualifiedName(twice)}.`);
-  const names = exportedNames(named);
-  const strictOnes = provider === 'anthropic' ? chooseStrictTools(named, options) : new Set<ExportableTool>();
-  const made = named.map((tool, index) => {
+  if (duplicate !== undefined) throw new PawlError('CONFIGURATION', `Two tools are named ${qualifiedName(duplicate)}.`);
+  const names = exportedNames(flatTools);
+  const strictTools = provider === 'anthropic' ? chooseStrictTools(flatTools, options) : new Set<ExportableTool>();
+  const forms = flatTools.map((tool, index) => {
     const exportedName = names[index] ?? '';
-    const form = accepted(provider, toolForm(provider, { ...tool, exportedName }, options, strictOnes.has(tool)), tool);
+    const form = withAcceptedParameters(
+      provider,
+      toolForm(provider, { ...tool, exportedName }, options, strictTools.has(tool)),
+      tool,
+    );
     const report = reportOf(tool, exportedName, form, roots[index]?.removedKeywords ?? []);
     return { exported: form.exported, report, name: exportedName, tool };
   });
-  const ordered = made.toSorted((a, b) => compare(a.name, b.name));
+  const ordered = forms.toSorted((a, b) => compare(a.name, b.name));
   return {
     provider,
     tools: ordered.map(({ exported }) => exported),
@@ -71,8 +75,12 @@ export function toolsFor(
   };
 }
 
-/** The form as its provider accepts it: parameters that it refuses become those of any object, and words in the description. */
-function accepted(provider: Provider, form: ToolForm, { description, inputSchema }: ExportableTool): ToolForm {
+/** The form with parameters that its provider accepts: refused ones become those of any object, and a note in the description. */
+function withAcceptedParameters(
+  provider: Provider,
+  form: ToolForm,
+  { description, inputSchema }: ExportableTool,
+): ToolForm {
   const { exported, refusal } = withoutRefusal(
     form.strict && (provider === 'openai' || provider === 'anthropic') ? `${provider}-strict` : provider,
     form.exported,
@@ -96,9 +104,9 @@ function reportOf(
   removedAtRoot: readonly RemovedKeyword[],
 ): ToolReport {
   const removedKeywords = [...removedAtRoot, ...form.removedKeywords];
-  const long = tool.description.length > LONGEST_DESCRIPTION;
-  const warnings = long
-    ? [`the description is longer than ${LONGEST_DESCRIPTION} characters; some clients cut it`]
+  const isLong = tool.description.length > MAX_DESCRIPTION_LENGTH;
+  const warnings = isLong
+    ? [`the description is longer than ${MAX_DESCRIPTION_LENGTH} characters; some clients cut it`]
     : [];
   return {
     name,

@@ -2,7 +2,7 @@
 import type { FilePatch, Hunk, HunkLine } from './file-patch.ts';
 import { hunkLine, isHeadOfUnified, LineReader, NO_LINE_END } from './line-reader.ts';
 
-/** The grammar of the format in Lark's notation, for models that can be bound to it. The reader accepts all that it generates. */
+/** The grammar of the format in Lark's notation, for models whose output can be constrained to it. The reader accepts everything in it. */
 export const PATCH_GRAMMAR = String.raw`start: BEGIN file+ END
 file: ADD ADDED+ | DELETE | UPDATE (MOVE hunk* | hunk+)
 hunk: HEAD+ LINE+ END_OF_FILE?
@@ -21,8 +21,8 @@ END_OF_FILE: "*** End of File\n"
 
 export const BEGIN = '*** Begin Patch';
 
-/** The head of a file's part, before which models may put white space. */
-const HEAD_OF_FILE = /^(\s*)\*\*\* (End Patch|(?:Add|Delete|Update)(?= File: ))/;
+/** The heading of a file's changes, before which models may put white space. */
+const FILE_HEAD = /^(\s*)\*\*\* (End Patch|(?:Add|Delete|Update)(?= File: ))/;
 
 export class PatchReader extends LineReader {
   /** The white space before the newest head of a file. */
@@ -30,8 +30,8 @@ export class PatchReader extends LineReader {
   /** The last line that can be the closing mark. */
   readonly #lastEnd: number;
 
-  constructor(lines: readonly string[], at: number) {
-    super(lines, at);
+  constructor(lines: readonly string[], index: number) {
+    super(lines, index);
     this.#lastEnd = lines.findLastIndex((line) => line.trim() === '*** End Patch');
   }
 
@@ -39,19 +39,19 @@ export class PatchReader extends LineReader {
     const patches: FilePatch[] = [];
     for (;;) {
       const line = this.line?.trim();
-      if (line === '*** End Patch' && !this.#goesOn()) return patches;
+      if (line === '*** End Patch' && !this.#hasFurtherPatch()) return patches;
       if (line === '' || line === '*** End Patch') this.at += 1;
       else patches.push(this.#file(line));
     }
   }
 
   /** Whether another patch follows the closing mark. Its changes must not be lost. */
-  #goesOn(): boolean {
+  #hasFurtherPatch(): boolean {
     const end = this.at;
-    for (let at = end + 1; at < this.lines.length; at += 1) {
-      this.at = at;
+    for (let index = end + 1; index < this.lines.length; index += 1) {
+      this.at = index;
       if (this.line?.trim() === BEGIN) return true;
-      if (isHeadOfUnified(this.lines, at)) throw this.wrong('no unified diff below "*** End Patch"');
+      if (isHeadOfUnified(this.lines, index)) throw this.wrong('no unified diff below "*** End Patch"');
     }
     this.at = end;
     return false;
@@ -64,41 +64,43 @@ export class PatchReader extends LineReader {
     [this.#padding = ''] = /^\s*/.exec(this.line ?? '') ?? [];
     this.at += 1;
     if (verb === 'Delete') return { kind: 'delete', path };
-    if (verb === 'Add') return { kind: 'add', path, content: this.#added() };
+    if (verb === 'Add') return { kind: 'add', path, content: this.#addedContent() };
     const [, moveTo] = /^\*\*\* Move to: (.+)$/.exec(this.line?.trim() ?? '') ?? [];
     if (moveTo !== undefined) this.at += 1;
     const hunks: Hunk[] = [];
-    const isNext = () => this.#isNextFile() || (hunks.length > 0 && HEAD_OF_FILE.test(this.line ?? ''));
+    const isNext = () => this.#isNextFile() || (hunks.length > 0 && FILE_HEAD.test(this.line ?? ''));
     while (this.line !== undefined && !isNext()) {
-      if (this.#endsInBlanks() || (this.line.trim() === '' && this.#isNextFile(this.at + 1))) this.at += 1;
+      if (this.#endsBeforeHead() || (this.line.trim() === '' && this.#isNextFile(this.at + 1))) this.at += 1;
       else hunks.push(this.#hunk(hunks.length === 0));
     }
     if (hunks.length === 0 && moveTo === undefined) throw this.wrong('"@@" and the lines of a hunk');
     return { kind: 'update', path, hunks, ...(moveTo === undefined ? {} : { moveTo }) };
   }
 
-  /** A mark behind white space may also be a kept line of a hunk. The lines around it decide. */
-  #isNextFile(at = this.at): boolean {
-    const line = this.lines[at] ?? '';
-    const [, padding, mark] = HEAD_OF_FILE.exec(line) ?? [];
+  /** A heading with white space before it may also be a context line of a hunk. The lines around it decide. */
+  #isNextFile(index = this.at): boolean {
+    const line = this.lines[index] ?? '';
+    const [, padding, mark] = FILE_HEAD.exec(line) ?? [];
     if (mark === undefined || padding === '') return mark !== undefined;
-    if (mark === 'End Patch') return at === this.#lastEnd;
-    return padding === this.#padding || (mark === 'Update' && /^(@@|\*\*\* Move to: )/.test(this.lines[at + 1] ?? ''));
+    if (mark === 'End Patch') return index === this.#lastEnd;
+    return (
+      padding === this.#padding || (mark === 'Update' && /^(@@|\*\*\* Move to: )/.test(this.lines[index + 1] ?? ''))
+    );
   }
 
   /** Whether the empty lines here only separate the next hunk, or the next file. */
-  #endsInBlanks(): boolean {
+  #endsBeforeHead(): boolean {
     if (this.line !== '') return false;
     const next = this.afterBlanks();
     return this.#isNextFile(next) || this.lines[next]?.startsWith('@@') === true;
   }
 
-  #added(): string {
+  #addedContent(): string {
     const added: string[] = [];
     // Models omit the "+" of an empty line.
-    const goesOn = () =>
+    const isAddedLine = () =>
       this.line?.startsWith('+') || (this.line === '' && this.lines[this.afterBlanks()]?.startsWith('+'));
-    for (; goesOn(); this.at += 1) added.push(`${this.line?.slice(1)}\n`);
+    for (; isAddedLine(); this.at += 1) added.push(`${this.line?.slice(1)}\n`);
     const hasNoLineEnd = this.line?.trimEnd() === NO_LINE_END;
     if (hasNoLineEnd) this.at += 1;
     if (this.line !== undefined && this.line.trim() !== '' && !this.#isNextFile())
@@ -127,10 +129,11 @@ export class PatchReader extends LineReader {
         if (lines.at(-1)?.kind !== 'remove') noLineEnd = true;
         continue;
       }
-      if (line.startsWith('@@') || this.#isNextFile() || this.#endsInBlanks()) break;
-      const read = hunkLine(line);
-      if (read === undefined) throw this.wrong('a line that begins with a space, "+" or "-", or "*** End of File"');
-      lines.push(read);
+      if (line.startsWith('@@') || this.#isNextFile() || this.#endsBeforeHead()) break;
+      const parsedLine = hunkLine(line);
+      if (parsedLine === undefined)
+        throw this.wrong('a line that begins with a space, "+" or "-", or "*** End of File"');
+      lines.push(parsedLine);
     }
     if (lines.length === 0) throw this.wrong('the lines of a hunk, each beginning with a space, "+" or "-"');
     return { headings, lines, atEnd: atEnd || noLineEnd, noLineEnd };

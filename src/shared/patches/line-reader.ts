@@ -9,16 +9,16 @@ export class LineReader {
   /** The run of empty lines that was found last. */
   #blanks = { from: 0, to: 0 };
 
-  constructor(lines: readonly string[], at = 0) {
+  constructor(lines: readonly string[], index = 0) {
     this.lines = lines;
-    this.at = at;
+    this.at = index;
   }
 
   get line(): string | undefined {
     return this.lines[this.at];
   }
 
-  /** The line behind the empty lines from here on. A patch may have a million of them. */
+  /** The index after the empty lines from here on. It is cached, because a patch may have a million of them. */
   afterBlanks(): number {
     if (this.at >= this.#blanks.from && this.at < this.#blanks.to) return this.#blanks.to;
     let to = this.at;
@@ -28,18 +28,18 @@ export class LineReader {
   }
 
   wrong(expected: string): PawlError {
-    const came = this.line === undefined ? 'the end of the patch' : JSON.stringify(startOf(this.line, 120));
+    const actual = this.line === undefined ? 'the end of the patch' : JSON.stringify(startOf(this.line, 120));
     return new PawlError(
       'INVALID_PARAMS',
-      `Line ${this.at + 1} of the patch: expected ${expected}; got ${came}. Nothing was changed.`,
+      `Line ${this.at + 1} of the patch: expected ${expected}; got ${actual}. Nothing was changed.`,
       { issues: [{ path: 'patch', message: `line ${this.at + 1}: expected ${expected}` }] },
     );
   }
 }
 
 /** Whether the two lines that name a file's old and new version begin here. */
-export function isHeadOfUnified(lines: readonly string[], at: number): boolean {
-  return lines[at]?.startsWith('--- ') === true && lines[at + 1]?.startsWith('+++ ') === true;
+export function isHeadOfUnified(lines: readonly string[], index: number): boolean {
+  return lines[index]?.startsWith('--- ') === true && lines[index + 1]?.startsWith('+++ ') === true;
 }
 
 export const NO_LINE_END = '\\ No newline at end of file';

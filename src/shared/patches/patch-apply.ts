@@ -7,45 +7,45 @@ export function applyHunks(
   path: string,
   text: string,
   hunks: readonly Hunk[],
-  secondPlace: SecondPlace = 'refuse',
+  onAmbiguous: SecondPlace = 'refuse',
 ): string {
-  // The byte order mark stays, whatever becomes of the first line.
+  // The byte order mark stays, even if the first line changes.
   const [byteOrderMark = ''] = /^\ufeff/.exec(text) ?? [];
   const content = text.slice(byteOrderMark.length);
-  // The lines keep their ends, so that kept lines stay as they are.
-  const whole = content.split(/(?<=\n)/);
-  if (whole.at(-1) === '') whole.pop();
-  const places = placesOfHunks(path, whole.map(withoutLineEnd), hunks, secondPlace);
+  // The lines include their line ends, so that unchanged lines stay as they are.
+  const sourceLines = content.split(/(?<=\n)/);
+  if (sourceLines.at(-1) === '') sourceLines.pop();
+  const positions = placesOfHunks(path, sourceLines.map(withoutLineEnd), hunks, onAmbiguous);
   const usualEnd = usualLineEnd(content);
   const result: string[] = [];
-  let taken = 0;
-  const keepUpTo = (end: number) => {
-    for (; taken < end; taken += 1) result.push(whole[taken] ?? '');
+  let nextLine = 0;
+  const copyUpTo = (end: number) => {
+    for (; nextLine < end; nextLine += 1) result.push(sourceLines[nextLine] ?? '');
   };
   const add = (line: string, lineEnd: string) => {
-    const above = result.pop();
-    if (above !== undefined) result.push(above.endsWith('\n') ? above : above + lineEnd);
+    const previous = result.pop();
+    if (previous !== undefined) result.push(previous.endsWith('\n') ? previous : previous + lineEnd);
     result.push((byteOrderMark === '' ? line : line.replace(/^\ufeff/, '')) + lineEnd);
   };
   hunks.forEach((hunk, index) => {
-    keepUpTo(places[index] ?? 0);
-    /** A line that takes the place of another ends as that one did. */
-    let ends: string[] = [];
+    copyUpTo(positions[index] ?? 0);
+    /** A line that replaces another gets its line end. */
+    let lineEnds: string[] = [];
     for (const line of hunk.lines) {
-      if (line.kind === 'add') add(line.text, ends.shift() ?? usualEnd);
+      if (line.kind === 'add') add(line.text, lineEnds.shift() ?? usualEnd);
       // Kept lines stay as the file has them, even where white space at their end differs from the patch.
       else if (line.kind === 'keep') {
-        keepUpTo(taken + 1);
-        ends = [];
+        copyUpTo(nextLine + 1);
+        lineEnds = [];
       } else {
-        ends.push(/\r?\n$/.exec(whole[taken] ?? '')?.[0] ?? usualEnd);
-        taken += 1;
+        lineEnds.push(/\r?\n$/.exec(sourceLines[nextLine] ?? '')?.[0] ?? usualEnd);
+        nextLine += 1;
       }
     }
-    const last = hunk.noLineEnd ? result.pop() : undefined;
-    if (last !== undefined) result.push(withoutLineEnd(last));
+    const lastLine = hunk.noLineEnd ? result.pop() : undefined;
+    if (lastLine !== undefined) result.push(withoutLineEnd(lastLine));
   });
-  keepUpTo(whole.length);
+  copyUpTo(sourceLines.length);
   return byteOrderMark + result.join('');
 }
 

@@ -1,12 +1,12 @@
-/** Finds the places of a patch's hunks in a file. A hunk that fits several places is refused: the first need not be the intended one. */
+/** Finds the positions of a patch's hunks in a file. An ambiguous hunk is refused, because the first match need not be the intended one. */
 import { PawlError } from '../errors/failure.ts';
 import { matcher } from '../util/text/text-search.ts';
 import type { Hunk } from './file-patch.ts';
 
-/** The answer to a hunk that fits several places. */
+/** The rule for a hunk that matches in several places. */
 export type SecondPlace = 'refuse' | 'take-first';
 
-/** The most lines that are compared for all hunks of a file. Hunks at their stated places take each line twice. */
+/** The largest number of compared lines for all hunks of a file. Hunks at their stated lines compare each line twice. */
 const MAX_COMPARED_LINES = 20_000_000;
 const MAX_NAMED_LINES = 10;
 
@@ -30,7 +30,7 @@ interface Range {
   readonly to: number;
 }
 
-interface Fit {
+interface HunkMatch {
   readonly wanted: readonly string[];
   readonly level: number;
   readonly scope: readonly Range[];
@@ -51,46 +51,46 @@ export function placesOfHunks(
   path: string,
   lines: readonly string[],
   hunks: readonly Hunk[],
-  secondPlace: SecondPlace,
+  onAmbiguous: SecondPlace,
 ): readonly number[] {
-  const search = new PlaceSearch(path, lines);
-  const refused = (index: number, why: string, hint: string): PawlError =>
+  const search = new HunkSearch(path, lines);
+  const refusal = (index: number, reason: string, hint: string): PawlError =>
     new PawlError(
       'PRECONDITION_FAILED',
-      `${hunks.length === 1 ? 'The hunk' : `Hunk ${index + 1} of ${hunks.length}`} for ${JSON.stringify(path)} ${why}. Nothing was changed; ${hint}.`,
+      `${hunks.length === 1 ? 'The hunk' : `Hunk ${index + 1} of ${hunks.length}`} for ${JSON.stringify(path)} ${reason}. Nothing was changed; ${hint}.`,
     );
   const starts: number[] = [0];
-  const fits = hunks.map((hunk, index) => {
-    const fit = search.fit(hunk, starts[index] ?? 0);
-    if (typeof fit === 'string')
-      throw refused(index, `does not fit: ${fit}`, 'read the file again and write the patch on what it holds');
-    starts.push(fit.at + (fit.below === 0 ? fit.wanted.length : fit.below));
-    return fit;
+  const hunkMatches = hunks.map((hunk, index) => {
+    const match = search.fit(hunk, starts[index] ?? 0);
+    if (typeof match === 'string')
+      throw refusal(index, `does not fit: ${match}`, 'read the file again and write the patch on what it holds');
+    starts.push(match.at + (match.below === 0 ? match.wanted.length : match.below));
+    return match;
   });
   let end = lines.length;
-  for (const [index, fit] of [...fits.entries()].reverse()) {
-    if (secondPlace === 'take-first' || fit.isPinned || search.last(fit, end) === fit.at) {
-      end = fit.at + fit.below;
+  for (const [index, match] of [...hunkMatches.entries()].reverse()) {
+    if (onAmbiguous === 'take-first' || match.isPinned || search.last(match, end) === match.at) {
+      end = match.at + match.below;
       continue;
     }
-    const places = search.places(fit, starts[index] ?? 0, end);
-    const named = places.slice(0, MAX_NAMED_LINES).map((at) => at + 1);
-    const [count, more] = places.length > MAX_NAMED_LINES ? ['many', ' and more'] : [places.length, ''];
-    const how = fit.level === 0 ? '' : ', none of them exactly';
-    const why = `fits ${count} places, at lines ${named.join(', ')}${more}${how}`;
-    throw refused(
+    const positions = search.places(match, starts[index] ?? 0, end);
+    const lineNumbers = positions.slice(0, MAX_NAMED_LINES).map((index) => index + 1);
+    const [count, suffix] = positions.length > MAX_NAMED_LINES ? ['many', ' and more'] : [positions.length, ''];
+    const note = match.level === 0 ? '' : ', none of them exactly';
+    const reason = `fits ${count} places, at lines ${lineNumbers.join(', ')}${suffix}${note}`;
+    throw refusal(
       index,
-      why,
+      reason,
       'give more of the lines around the change, or "@@" and a line above it that names the place',
     );
   }
-  return fits.map(({ at, below }) => at + below);
+  return hunkMatches.map(({ at: index, below: changeOffset }) => index + changeOffset);
 }
 
-class PlaceSearch {
+class HunkSearch {
   readonly #path: string;
   readonly #lines: readonly string[];
-  readonly #alike: (readonly string[])[] = [];
+  readonly #normalized: (readonly string[])[] = [];
   readonly #index: Map<string, number[]>[] = [];
   readonly #blockEnds = new Map<number, number>();
   #comparedLines = 0;
@@ -101,81 +101,95 @@ class PlaceSearch {
   }
 
   /** The first place at or below a line, or why there is none. */
-  fit(hunk: Hunk, start: number): Fit | string {
+  fit(hunk: Hunk, start: number): HunkMatch | string {
     const { length } = this.#lines;
-    const old = hunk.lines.filter((line) => line.kind !== 'add').map((line) => line.text);
-    const pinned = (at: number): Fit => ({ wanted: [], level: 0, scope: [], at, below: 0, isPinned: true });
+    const oldLines = hunk.lines.filter((line) => line.kind !== 'add').map((line) => line.text);
+    const pinnedMatch = (index: number): HunkMatch => ({
+      wanted: [],
+      level: 0,
+      scope: [],
+      at: index,
+      below: 0,
+      isPinned: true,
+    });
     // A hunk of added lines alone belongs right below its heading.
-    if (old.length === 0 && hunk.atEnd) return pinned(length);
-    if (old.length === 0 && hunk.headings.length === 0) {
+    if (oldLines.length === 0 && hunk.atEnd) return pinnedMatch(length);
+    if (oldLines.length === 0 && hunk.headings.length === 0) {
       const { nearLine } = hunk;
-      return pinned(nearLine === undefined || nearLine > length ? length : Math.max(start, nearLine));
+      return pinnedMatch(nearLine === undefined || nearLine > length ? length : Math.max(start, nearLine));
     }
-    const scopes = this.#scopes(old.length === 0 ? hunk.headings.slice(0, -1) : hunk.headings);
+    const scopes = this.#scopes(oldLines.length === 0 ? hunk.headings.slice(0, -1) : hunk.headings);
     if (typeof scopes === 'string') return scopes;
-    if (old.length === 0) {
-      const wanted = hunk.headings.slice(-1);
-      const fit = this.#first(wanted, scopes, start);
-      return fit === undefined ? noHeading(wanted[0], start) : { ...fit, below: 1 };
+    if (oldLines.length === 0) {
+      const expected = hunk.headings.slice(-1);
+      const match = this.#first(expected, scopes, start);
+      return match === undefined ? noHeading(expected[0], start) : { ...match, below: 1 };
     }
     // A copied byte order mark means the first line. `lines` are without the mark.
-    const marked = old[0]?.startsWith('\ufeff') ? [old[0].slice(1), ...old.slice(1)] : undefined;
-    const top = marked && this.#first(marked, [[{ from: 0, to: 1 }]], start);
+    const withoutMark = oldLines[0]?.startsWith('\ufeff') ? [oldLines[0].slice(1), ...oldLines.slice(1)] : undefined;
+    const top = withoutMark && this.#first(withoutMark, [[{ from: 0, to: 1 }]], start);
     if (top !== undefined) return top;
-    const fit =
+    const match =
       hunk.nearLine === undefined || hunk.atEnd
-        ? this.#first(old, hunk.atEnd ? [[{ from: length - old.length, to: length }]] : scopes, start)
-        : this.#nearest(old, hunk.nearLine - 1, start);
-    return fit ?? explain(this.#lines, old, start);
+        ? this.#first(oldLines, hunk.atEnd ? [[{ from: length - oldLines.length, to: length }]] : scopes, start)
+        : this.#nearest(oldLines, hunk.nearLine - 1, start);
+    return match ?? explain(this.#lines, oldLines, start);
   }
 
   /** The last place, by the same comparison, that ends before a line. */
-  last({ wanted, level, scope, at, below }: Fit, end: number): number | undefined {
+  last(
+    { wanted: expected, level, scope, at: firstStart, below: changeOffset }: HunkMatch,
+    end: number,
+  ): number | undefined {
     for (const { from, to } of scope.toReversed()) {
-      const before = Math.min(to, end - (below === 0 ? wanted.length : below) + 1);
-      for (const place of this.#descending(wanted, level, Math.max(from, at), before)) return place;
+      const limit = Math.min(to, end - (changeOffset === 0 ? expected.length : changeOffset) + 1);
+      for (const position of this.#descending(expected, level, Math.max(from, firstStart), limit)) return position;
     }
     return undefined;
   }
 
   /** The places between two lines, at most one more than an error names. */
-  places({ wanted, level, scope, below }: Fit, start: number, end: number): readonly number[] {
-    const places: number[] = [];
+  places(
+    { wanted: expected, level, scope, below: changeOffset }: HunkMatch,
+    start: number,
+    end: number,
+  ): readonly number[] {
+    const positions: number[] = [];
     for (const { from, to } of scope) {
-      const before = Math.min(to, end - (below === 0 ? wanted.length : below) + 1);
-      for (const place of this.#ascending(wanted, level, Math.max(from, start), before)) {
-        places.push(place);
-        if (places.length > MAX_NAMED_LINES) return places;
+      const limit = Math.min(to, end - (changeOffset === 0 ? expected.length : changeOffset) + 1);
+      for (const position of this.#ascending(expected, level, Math.max(from, start), limit)) {
+        positions.push(position);
+        if (positions.length > MAX_NAMED_LINES) return positions;
       }
     }
-    return places;
+    return positions;
   }
 
-  #first(wanted: readonly string[], scopes: readonly (readonly Range[])[], start: number): Fit | undefined {
+  #first(expected: readonly string[], scopes: readonly (readonly Range[])[], start: number): HunkMatch | undefined {
     for (const scope of scopes)
       for (const level of COMPARISONS.keys())
         for (const { from, to } of scope)
-          for (const at of this.#ascending(wanted, level, Math.max(from, start), to))
-            return { wanted, level, scope, at, below: 0, isPinned: false };
+          for (const index of this.#ascending(expected, level, Math.max(from, start), to))
+            return { wanted: expected, level, scope, at: index, below: 0, isPinned: false };
     return undefined;
   }
 
   /** A line number decides between places that fit exactly. Places that fit loosely must be at that very line. */
-  #nearest(wanted: readonly string[], near: number, start: number): Fit | undefined {
+  #nearest(expected: readonly string[], near: number, start: number): HunkMatch | undefined {
     const scope = [{ from: 0, to: this.#lines.length }];
     for (const level of COMPARISONS.keys()) {
       let best: number | undefined;
       let isPinned = false;
-      for (const at of this.#ascending(wanted, level, start, this.#lines.length)) {
-        const isNearer = best === undefined || Math.abs(at - near) < Math.abs(best - near);
-        if (at === near || (level === 0 && isNearer)) [best, isPinned] = [at, true];
+      for (const index of this.#ascending(expected, level, start, this.#lines.length)) {
+        const isNearer = best === undefined || Math.abs(index - near) < Math.abs(best - near);
+        if (index === near || (level === 0 && isNearer)) [best, isPinned] = [index, true];
         // The two places are equally far, one above and one below.
-        else if (level === 0 && at + (best ?? 0) === 2 * near) isPinned = false;
-        best ??= at;
+        else if (level === 0 && index + (best ?? 0) === 2 * near) isPinned = false;
+        best ??= index;
         // The places that follow are farther still.
-        if (at >= near && at > best) break;
+        if (index >= near && index > best) break;
       }
-      if (best !== undefined) return { wanted, level, scope, at: best, below: 0, isPinned };
+      if (best !== undefined) return { wanted: expected, level, scope, at: best, below: 0, isPinned };
     }
     return undefined;
   }
@@ -184,37 +198,37 @@ class PlaceSearch {
   #scopes(headings: readonly string[]): readonly (readonly Range[])[] | string {
     let scopes: readonly (readonly Range[])[] = [[{ from: 0, to: this.#lines.length }]];
     for (const heading of headings) {
-      const found = this.#occurrences(heading, scopes);
-      if (found === undefined) return noHeading(heading, scopes.at(-1)?.[0]?.from ?? 0);
+      const occurrences = this.#occurrences(heading, scopes);
+      if (occurrences === undefined) return noHeading(heading, scopes.at(-1)?.[0]?.from ?? 0);
       const blocks: Range[] = [];
-      for (const at of found) {
-        const block = { from: at + 1, to: this.#blockEnd(at) };
+      for (const index of occurrences) {
+        const block = { from: index + 1, to: this.#blockEnd(index) };
         // A block within the previous one is already searched.
         if (block.from >= (blocks.at(-1)?.to ?? 0)) blocks.push(block);
       }
-      scopes = [blocks, [{ from: (found[0] ?? 0) + 1, to: this.#lines.length }]];
+      scopes = [blocks, [{ from: (occurrences[0] ?? 0) + 1, to: this.#lines.length }]];
     }
     return scopes;
   }
 
   #occurrences(line: string, scopes: readonly (readonly Range[])[]): readonly number[] | undefined {
     for (const scope of scopes)
-      for (const [level, like] of COMPARISONS.entries()) {
+      for (const [level, normalize] of COMPARISONS.entries()) {
         let range = 0;
-        const found = (this.#indexOf(level).get(like(line)) ?? []).filter((at) => {
+        const occurrences = (this.#indexOf(level).get(normalize(line)) ?? []).filter((index) => {
           this.#countLine();
-          while (at >= (scope[range]?.to ?? Number.POSITIVE_INFINITY)) range += 1;
-          return at >= (scope[range]?.from ?? Number.POSITIVE_INFINITY);
+          while (index >= (scope[range]?.to ?? Number.POSITIVE_INFINITY)) range += 1;
+          return index >= (scope[range]?.from ?? Number.POSITIVE_INFINITY);
         });
-        if (found.length > 0) return found;
+        if (occurrences.length > 0) return occurrences;
       }
     return undefined;
   }
 
   /** A block holds the lines that are indented deeper than its head, and brackets that end the head or begin the block. */
   #blockEnd(head: number): number {
-    const known = this.#blockEnds.get(head);
-    if (known !== undefined) return known;
+    const cachedEnd = this.#blockEnds.get(head);
+    if (cachedEnd !== undefined) return cachedEnd;
     const depth = this.#lines[head]?.search(/\S/) ?? 0;
     let end = head + 1;
     for (; end < this.#lines.length; end += 1) {
@@ -227,33 +241,43 @@ class PlaceSearch {
     return end;
   }
 
-  #alikeAt(level: number): readonly string[] {
-    this.#alike[level] ??= this.#lines.map(COMPARISONS[level] ?? String);
-    return this.#alike[level];
+  #normalizedLines(level: number): readonly string[] {
+    this.#normalized[level] ??= this.#lines.map(COMPARISONS[level] ?? String);
+    return this.#normalized[level];
   }
 
   #indexOf(level: number): Map<string, number[]> {
-    this.#index[level] ??= Map.groupBy(this.#lines.keys(), (at) => this.#alikeAt(level)[at] ?? '');
+    this.#index[level] ??= Map.groupBy(this.#lines.keys(), (index) => this.#normalizedLines(level)[index] ?? '');
     return this.#index[level];
   }
 
   /** The places that begin from `from` to before `to`, in linear time, because files and hunks can have many equal lines. */
-  *#ascending(wanted: readonly string[], level: number, from: number, to: number): Generator<number, void, undefined> {
-    const have = this.#alikeAt(level);
-    const ends = matcher(wanted.map(COMPARISONS[level] ?? String));
-    const end = Math.min(have.length, to + wanted.length - 1);
-    for (let at = Math.max(0, from); at < end; at += 1) {
+  *#ascending(
+    expected: readonly string[],
+    level: number,
+    from: number,
+    to: number,
+  ): Generator<number, void, undefined> {
+    const lines = this.#normalizedLines(level);
+    const endsMatch = matcher(expected.map(COMPARISONS[level] ?? String));
+    const end = Math.min(lines.length, to + expected.length - 1);
+    for (let index = Math.max(0, from); index < end; index += 1) {
       this.#countLine();
-      if (ends(have[at])) yield at + 1 - wanted.length;
+      if (endsMatch(lines[index])) yield index + 1 - expected.length;
     }
   }
 
-  *#descending(wanted: readonly string[], level: number, from: number, to: number): Generator<number, void, undefined> {
-    const have = this.#alikeAt(level);
-    const begins = matcher(wanted.map(COMPARISONS[level] ?? String).reverse());
-    for (let at = Math.min(have.length, to + wanted.length - 1) - 1; at >= from; at -= 1) {
+  *#descending(
+    expected: readonly string[],
+    level: number,
+    from: number,
+    to: number,
+  ): Generator<number, void, undefined> {
+    const lines = this.#normalizedLines(level);
+    const beginsMatch = matcher(expected.map(COMPARISONS[level] ?? String).reverse());
+    for (let index = Math.min(lines.length, to + expected.length - 1) - 1; index >= from; index -= 1) {
       this.#countLine();
-      if (begins(have[at])) yield at;
+      if (beginsMatch(lines[index])) yield index;
     }
   }
 
@@ -271,17 +295,20 @@ function noHeading(heading: string | undefined, from: number): string {
   return `there is no line ${JSON.stringify(heading)} below line ${from}`;
 }
 
-function explain(lines: readonly string[], wanted: readonly string[], from: number): string {
-  const first = wanted.find((text) => text.trim() !== '') ?? '';
-  const at = lines.findIndex((line, index) => index >= from && line.trim() === first.trim());
-  if (at === -1) {
-    const above = lines.findIndex((line) => line.trim() === first.trim());
-    const where = above === -1 ? 'does not stand in the file' : `stands at line ${above + 1}, above the hunk before it`;
-    return `its line ${JSON.stringify(first)} ${where}`;
+function explain(lines: readonly string[], expected: readonly string[], from: number): string {
+  const first = expected.find((text) => text.trim() !== '') ?? '';
+  const matchLine = lines.findIndex((line, index) => index >= from && line.trim() === first.trim());
+  if (matchLine === -1) {
+    const earlierLine = lines.findIndex((line) => line.trim() === first.trim());
+    const location =
+      earlierLine === -1 ? 'does not stand in the file' : `stands at line ${earlierLine + 1}, above the hunk before it`;
+    return `its line ${JSON.stringify(first)} ${location}`;
   }
-  const offset = wanted.indexOf(first);
-  const bad = wanted.findIndex((text, index) => (lines[at + index - offset] ?? '').trim() !== text.trim());
-  if (bad === -1)
-    return `its lines stand at line ${at - offset + 1}, above the hunk before it or not at the end of the file`;
-  return `line ${at + bad - offset + 1} is ${JSON.stringify(lines[at + bad - offset] ?? 'past the end')}, where the patch has ${JSON.stringify(wanted[bad])}`;
+  const offset = expected.indexOf(first);
+  const mismatch = expected.findIndex(
+    (text, index) => (lines[matchLine + index - offset] ?? '').trim() !== text.trim(),
+  );
+  if (mismatch === -1)
+    return `its lines stand at line ${matchLine - offset + 1}, above the hunk before it or not at the end of the file`;
+  return `line ${matchLine + mismatch - offset + 1} is ${JSON.stringify(lines[matchLine + mismatch - offset] ?? 'past the end')}, where the patch has ${JSON.stringify(expected[mismatch])}`;
 }

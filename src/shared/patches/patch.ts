@@ -8,13 +8,13 @@ import type { FilePatch } from './file-patch.ts';
 import { isHeadOfUnified } from './line-reader.ts';
 import { UnifiedReader } from './unified-diff.ts';
 
-/** The most files of one patch, because their folders are all open during the change. */
+/** The largest number of files of one patch, because their folders are all open during the change. */
 const MAX_FILES = 1_000;
 
 /** Reads either format. Throws `INVALID_PARAMS` with the number of the line that cannot be read, and what was expected there. */
 export function parsePatch(text: string): readonly FilePatch[] {
   const lines = text.replaceAll('\r\n', '\n').split('\n');
-  const begin = beginOf(lines);
+  const begin = findBegin(lines);
   const patches =
     begin === -1
       ? new UnifiedReader(lines).read()
@@ -34,9 +34,9 @@ export function parsePatch(text: string): readonly FilePatch[] {
 }
 
 /** The line of the first "*** Begin Patch"; -1 for a unified diff, which may hold that line with a space before it. */
-function beginOf(lines: readonly string[]): number {
+function findBegin(lines: readonly string[]): number {
   const begin = lines.findIndex((line) => line.trim() === BEGIN);
-  const head = lines.findIndex((_line, at) => isHeadOfUnified(lines, at));
+  const head = lines.findIndex((_line, index) => isHeadOfUnified(lines, index));
   if (begin === -1 || head === -1 || head > begin) return begin;
   if (lines[begin]?.startsWith(' ')) return -1;
   throw new PawlError(
@@ -45,7 +45,7 @@ function beginOf(lines: readonly string[]): number {
   );
 }
 
-/** Models indent a whole patch, as in a list. Then all its lines begin with what stands before its first mark. */
+/** Removes a common indentation: models indent a whole patch, as in a list. */
 function withoutMargin(lines: readonly string[], begin: string): readonly string[] {
   const margin = begin.slice(0, begin.indexOf('*'));
   const isIndented = margin !== '' && lines.every((line) => line.trim() === '' || line.startsWith(margin));

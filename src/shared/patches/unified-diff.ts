@@ -9,21 +9,21 @@ export class UnifiedReader extends LineReader {
     const patches: FilePatch[] = [];
     let head: GitHead = {};
     const flush = () => {
-      patches.push(...withoutLines(head));
+      patches.push(...headerOnlyPatch(head));
       head = {};
     };
     for (; this.line !== undefined; ) {
       const { line } = this;
       if (line.startsWith('diff --git ')) {
         flush();
-        head = { path: pathOfHead(line) };
+        head = { path: headerPath(line) };
       }
       if (line.startsWith('new file mode ')) head.kind = 'add';
       const [, mode] = /^new (?:file )?mode (\d+)$/.exec(line) ?? [];
       if (mode !== undefined) head.isExecutable = this.#isExecutable(mode);
       if (line.startsWith('deleted file mode ')) head.kind = 'delete';
       const [, end, name] = /^rename (from|to) (.+)$/.exec(line) ?? [];
-      if (name !== undefined) head[end === 'to' ? 'to' : 'from'] = unquoted(name);
+      if (name !== undefined) head[end === 'to' ? 'to' : 'from'] = unquote(name);
       if (/^(GIT binary patch|Binary files .* differ)$/.test(line))
         throw this.wrong('a text patch; binary patches cannot be applied');
       if (/^copy from /.test(line)) throw this.wrong('no copy; add the new file with all its lines');
@@ -44,13 +44,13 @@ export class UnifiedReader extends LineReader {
   }
 
   #file(): FilePatch {
-    const from = nameOf(this.line ?? '', 'a/');
+    const from = fileName(this.line ?? '', 'a/');
     this.at += 1;
-    const to = nameOf(this.line ?? '', 'b/');
+    const to = fileName(this.line ?? '', 'b/');
     this.at += 1;
     const hunks: Hunk[] = [];
-    for (let at = this.at; this.lines[at]?.startsWith('@@ '); at = this.afterBlanks()) {
-      this.at = at;
+    for (let index = this.at; this.lines[index]?.startsWith('@@ '); index = this.afterBlanks()) {
+      this.at = index;
       hunks.push(this.#hunk());
     }
     if (hunks.length === 0) throw this.wrong('"@@ -LINE,COUNT +LINE,COUNT @@"');
@@ -67,33 +67,33 @@ export class UnifiedReader extends LineReader {
     const head = HUNK_HEAD.exec(this.line ?? '');
     if (head === null) throw this.wrong('"@@ -LINE,COUNT +LINE,COUNT @@"');
     this.at += 1;
-    let [old, fresh] = [Number(head[2] ?? 1), Number(head[4] ?? 1)];
+    let [oldLines, newLines] = [Number(head[2] ?? 1), Number(head[4] ?? 1)];
     const lines: HunkLine[] = [];
     let noLineEnd = false;
-    while ((old > 0 || fresh > 0 || this.#goesOn()) && !this.#endsEarly()) {
-      const read = hunkLine(this.line ?? '');
-      if (read === undefined && !this.line?.startsWith('\\'))
+    while ((oldLines > 0 || newLines > 0 || this.#continues()) && !this.#endsEarly()) {
+      const parsedLine = hunkLine(this.line ?? '');
+      if (parsedLine === undefined && !this.line?.startsWith('\\'))
         throw this.wrong('a line that begins with a space, "+" or "-"');
-      if (read !== undefined) {
-        lines.push(read);
-        if (read.kind !== 'add') old -= 1;
-        if (read.kind !== 'remove') fresh -= 1;
+      if (parsedLine !== undefined) {
+        lines.push(parsedLine);
+        if (parsedLine.kind !== 'add') oldLines -= 1;
+        if (parsedLine.kind !== 'remove') newLines -= 1;
       }
       this.at += 1;
       if (this.line?.startsWith('\\')) {
-        if (read?.kind !== 'remove') noLineEnd = true;
+        if (parsedLine?.kind !== 'remove') noLineEnd = true;
         this.at += 1;
       }
     }
     return { headings: [], lines, atEnd: noLineEnd, noLineEnd, nearLine: Number(head[1]) };
   }
 
-  /** Models miscount lines, so a hunk goes on as long as its kind of lines comes, up to the next file or a mail's signature. */
-  #goesOn(): boolean {
-    // Models also omit the space of an empty kept line. Without a look behind it, the lines that follow would be lost in silence.
-    const at = this.afterBlanks();
-    const line = this.lines[at] ?? '';
-    if (line.trimEnd() === '--' || isHeadOfUnified(this.lines, at)) return false;
+  /** Models miscount lines, so a hunk continues as long as its lines look like hunk lines, up to the next file or a mail's signature. */
+  #continues(): boolean {
+    // Models also omit the space of an empty context line. Without this look-ahead, the lines behind it would be lost silently.
+    const index = this.afterBlanks();
+    const line = this.lines[index] ?? '';
+    if (line.trimEnd() === '--' || isHeadOfUnified(this.lines, index)) return false;
     return /^[ +-]/.test(line);
   }
 
@@ -115,7 +115,7 @@ interface GitHead {
 }
 
 /** The patch of a header without lines: a renamed file, an empty one, or one whose mode alone changes. */
-function withoutLines(head: GitHead): FilePatch[] {
+function headerOnlyPatch(head: GitHead): FilePatch[] {
   const { path, kind, from, to } = head;
   const mode = modeOf(head);
   if (from !== undefined && to !== undefined) return [{ kind: 'update', path: from, moveTo: to, hunks: [], ...mode }];
@@ -131,17 +131,17 @@ function modeOf({ kind, isExecutable }: GitHead): { readonly isExecutable?: bool
 }
 
 /** The path of `diff --git a/PATH b/PATH`; undefined where the paths differ. */
-function pathOfHead(line: string): string | undefined {
+function headerPath(line: string): string | undefined {
   const [, quoted] = /^diff --git "a\/.+" ("b\/.+")$/.exec(line) ?? [];
-  if (quoted !== undefined) return unquoted(quoted).slice('b/'.length);
+  if (quoted !== undefined) return unquote(quoted).slice('b/'.length);
   // Each path is half of the line, so a long line needs no try at every " b/".
   const path = line.slice(line.length / 2 + 'diff --git a/ b/'.length / 2);
   return path !== '' && line === `diff --git a/${path} b/${path}` ? path : undefined;
 }
 
 /** The path of a `---` or `+++` line, without the time stamp; undefined for /dev/null. */
-function nameOf(line: string, prefix: string): string | undefined {
-  const name = unquoted(line.slice(4).split('\t')[0] ?? '');
+function fileName(line: string, prefix: string): string | undefined {
+  const name = unquote(line.slice(4).split('\t')[0] ?? '');
   if (name.trim() === '/dev/null') return undefined;
   return name.startsWith(prefix) ? name.slice(prefix.length) : name.trim();
 }
@@ -157,7 +157,7 @@ const ESCAPED: Readonly<Record<string, string>> = {
 };
 
 /** Git quotes paths with special characters as C does, with their bytes in octal. */
-function unquoted(name: string): string {
+function unquote(name: string): string {
   const [, inner] = /^"(.*)"$/.exec(name.trim()) ?? [];
   if (inner === undefined) return name;
   const bytes = Buffer.from(inner)

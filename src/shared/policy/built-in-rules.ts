@@ -1,6 +1,6 @@
 /** The built-in rules, which apply in every configuration. */
 import { SESSION_TIERS } from '../sessions/session.ts';
-import { refusedBySkills } from '../sessions/skill-rule.ts';
+import { skillsRefusal } from '../sessions/skill-rule.ts';
 import type { PolicyRequest, Ruling } from './policy-request.ts';
 import { asksToEscalate } from './sandbox-policy.ts';
 
@@ -28,7 +28,7 @@ const registrySwitch: Rule = ({ tool, registry }) =>
     : undefined;
 
 const skills: Rule = ({ tool, session }) => {
-  const reason = refusedBySkills(session.skillRules, tool);
+  const reason = skillsRefusal(session.skillRules, tool);
   return reason === undefined ? undefined : deny('built-in.skills', reason);
 };
 

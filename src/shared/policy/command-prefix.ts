@@ -4,8 +4,8 @@
  */
 import { posix } from 'node:path';
 
-/** Programs that run a program or text which is named somewhere in their arguments. */
-const RUN_WHAT_FOLLOWS = wordSet(`
+/** Programs that run a program or text from anywhere in their arguments. */
+const RUN_ARGUMENTS = wordSet(`
   bwrap builtin busybox caffeinate chroot chrt cmd command deno doas entr env eval exec expect fd fdfind find firejail flock gdb ionice
   ltrace nice nohup nsenter parallel powershell prlimit pwsh rlwrap runuser script sed setarch setpriv setsid source ssh
   start-stop-daemon stdbuf strace su sudo systemd-run taskset time timeout toybox unbuffer unshare watch wsl xargs
@@ -17,8 +17,8 @@ const RUN_A_FILE = wordSet(`
   osascript perl php pypy python r rscript ruby rsh scala sh tclsh ts-node tsx uvx vi vim wish zsh
 `);
 
-/** Programs that run what follows after one of these subcommands. */
-const RUN_UNDER = new Map<string, readonly string[]>(
+/** Programs that run their further arguments after one of these subcommands. */
+const RUN_SUBCOMMANDS = new Map<string, readonly string[]>(
   Object.entries({
     bundle: ['exec'],
     docker: ['compose', 'container', 'exec', 'run'],
@@ -41,18 +41,18 @@ export function commandPrefixRule(command: readonly string[]): readonly string[]
   return prefix.length === 0 || isOpenPrefix(prefix) ? undefined : prefix;
 }
 
-/** Whether a prefix leaves open what runs. */
+/** Whether a prefix does not determine the program that runs. */
 export function isOpenPrefix([program = '', second]: readonly string[]): boolean {
-  const name = nameOf(program);
-  if (RUN_WHAT_FOLLOWS.has(name)) return true;
+  const name = programName(program);
+  if (RUN_ARGUMENTS.has(name)) return true;
   const isOption = second === undefined || /^[-+]/.test(second);
-  const under = RUN_UNDER.get(name);
-  if (!RUN_A_FILE.has(name) && under === undefined) return false;
-  return isOption || under?.includes(second) === true;
+  const subcommands = RUN_SUBCOMMANDS.get(name);
+  if (!RUN_A_FILE.has(name) && subcommands === undefined) return false;
+  return isOption || subcommands?.includes(second) === true;
 }
 
 /** The plain name of a program, without folder and version: `python` for `/opt/venv/bin/python3.12`. */
-function nameOf(program: string): string {
+function programName(program: string): string {
   const name = posix.basename(program).toLowerCase();
   return name.replace(/\.exe$/, '').replace(/(?<=\D)-?[\d.]+$/, '');
 }

@@ -6,21 +6,21 @@ import { ANY_COMMAND, readCommandText, type SimpleCommand } from './shell-comman
 
 /**
  * The rule with the longest prefix that the command starts with; the strictest of equally long ones. For a command that may continue in any
- * way, all rules that it might match. Unless `sure`, no rule allows it.
+ * way, all rules that it might match. Unless `isExact`, no rule allows it.
  */
-export function commandRulesFor({ commands = [] }: ToolRule, { words, open }: SimpleCommand, sure: boolean) {
-  const found = commands
+export function commandRulesFor({ commands = [] }: ToolRule, { words, open }: SimpleCommand, isExact: boolean) {
+  const matchingRules = commands
     .map((rule, index) => ({ rule, index }))
     .filter(({ rule: { prefix, decision } }) => {
-      if (decision === 'allow') return sure && commandStartsWith(words, prefix);
+      if (decision === 'allow') return isExact && commandStartsWith(words, prefix);
       if (open && words.length === 0) return true;
-      const known = open ? prefix.slice(0, words.length) : prefix;
-      return commandStartsWith(words, known) || sameProgramAndWords(words, known);
+      const comparable = open ? prefix.slice(0, words.length) : prefix;
+      return commandStartsWith(words, comparable) || sameProgramAndWords(words, comparable);
     })
     .sort(
       (a, b) => b.rule.prefix.length - a.rule.prefix.length || SEVERITY[b.rule.decision] - SEVERITY[a.rule.decision],
     );
-  return open ? found : found.slice(0, 1);
+  return open ? matchingRules : matchingRules.slice(0, 1);
 }
 
 /**
@@ -34,9 +34,9 @@ export function commandStartsWith(command: readonly string[], prefix: readonly s
 /** Compares program names without their folders: a program that is denied under one name is denied in every folder. */
 function sameProgramAndWords(
   [program = '', ...rest]: readonly string[],
-  [named = '', ...words]: readonly string[],
+  [expectedProgram = '', ...words]: readonly string[],
 ): boolean {
-  return commandStartsWith([posix.basename(program), ...rest], [posix.basename(named), ...words]);
+  return commandStartsWith([posix.basename(program), ...rest], [posix.basename(expectedProgram), ...words]);
 }
 
 /** Parameters that hold a command, under the names that tools use; schemas need not mark them. */
@@ -49,10 +49,10 @@ function commandsIn(params: Readonly<Record<string, unknown>> | undefined): read
 /** The argument vector of a call that starts a program; undefined without one, or where there may be several. */
 export function commandOf(params: Readonly<Record<string, unknown>> | undefined): readonly string[] | undefined {
   const commands = commandsIn(params);
-  return commands.length === 1 ? wordsOf(commands[0]) : undefined;
+  return commands.length === 1 ? commandWords(commands[0]) : undefined;
 }
 
-function wordsOf(command: unknown): readonly string[] | undefined {
+function commandWords(command: unknown): readonly string[] | undefined {
   if (!Array.isArray(command) || !command.every((word) => typeof word === 'string')) return undefined;
   const [program = '', ...rest] = command as readonly string[];
   return [programOf(program), ...rest];
@@ -61,16 +61,16 @@ function wordsOf(command: unknown): readonly string[] | undefined {
 /** Shells whose command texts `readCommandText` can read. */
 const SHELLS = new Set(['sh', 'ash', 'bash', 'dash', 'ksh']);
 
-/** The commands that a call may start. `sure` means these and no others; only then can rules allow them. */
+/** The commands that a call may start. `isExact` means these and no others; only then can rules allow them. */
 export function startedCommands(params: Readonly<Record<string, unknown>> | undefined): {
   readonly commands: readonly SimpleCommand[];
-  readonly sure: boolean;
+  readonly isExact: boolean;
 } {
   const commands = commandsIn(params);
   const shell = params?.['shell'];
   const isText = typeof shell !== 'string' || SHELLS.has(programOf(shell));
-  const read = commands.map((command) => {
-    const words = wordsOf(command);
+  const parsed = commands.map((command) => {
+    const words = commandWords(command);
     if (words !== undefined) return { commands: [{ words, open: false }], plain: true };
     if (typeof command !== 'string' || !isText) return { commands: [ANY_COMMAND], plain: false };
     const { commands, plain } = readCommandText(command);
@@ -83,8 +83,8 @@ export function startedCommands(params: Readonly<Record<string, unknown>> | unde
     };
   });
   return {
-    commands: read.flatMap(({ commands }) => commands),
-    sure: read.length === 1 && read.every(({ plain }) => plain),
+    commands: parsed.flatMap(({ commands }) => commands),
+    isExact: parsed.length === 1 && parsed.every(({ plain }) => plain),
   };
 }
 

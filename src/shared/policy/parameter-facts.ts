@@ -17,13 +17,13 @@ const PATH_NAMES =
 
 export function pathsIn(params: Readonly<Record<string, unknown>>): { readonly name: string; readonly path: string }[] {
   return textsIn(params).flatMap(([name, value]) => {
-    const paths = name === 'patch' ? pathsOfPatch(value) : PATH_NAMES.test(name) ? [value] : [];
+    const paths = name === 'patch' ? patchPaths(value) : PATH_NAMES.test(name) ? [value] : [];
     return paths.map((path) => ({ name, path: posix.normalize(path) }));
   });
 }
 
 /** The paths of the files in a patch. A patch that cannot be parsed cannot be applied either. */
-function pathsOfPatch(text: string): string[] {
+function patchPaths(text: string): string[] {
   try {
     return parsePatch(text).flatMap((file) =>
       file.kind === 'update' && file.moveTo !== undefined ? [file.path, file.moveTo] : [file.path],
@@ -40,6 +40,6 @@ const MAX_DEPTH = 128;
 function textsIn(value: unknown, name = '', depth = 0): (readonly [name: string, text: string])[] {
   if (typeof value === 'string') return [[name, value]];
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return [];
-  const entries = Array.isArray(value) ? value.map((each) => [name, each] as const) : Object.entries(value);
-  return entries.flatMap(([key, each]) => textsIn(each, key, depth + 1));
+  const entries = Array.isArray(value) ? value.map((item) => [name, item] as const) : Object.entries(value);
+  return entries.flatMap(([key, item]) => textsIn(item, key, depth + 1));
 }

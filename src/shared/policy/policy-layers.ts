@@ -7,7 +7,7 @@ import { commandRulesFor, startedCommands } from './command-rules.ts';
 import { hostsIn, pathsIn } from './parameter-facts.ts';
 import type { PolicyLayer, ToolRule } from './policy-file.ts';
 import type { PolicyRequest, Ruling } from './policy-request.ts';
-import { concernsTaint } from './taint.ts';
+import { isTaintRelevant } from './taint.ts';
 
 interface NamedLayer {
   readonly path: string;
@@ -19,30 +19,31 @@ interface NamedLayer {
  * it, too.
  */
 export function layersOf({ policy, session, channel, registry, tool }: PolicyRequest): NamedLayer[] {
-  const own: NamedLayer[] =
+  const registryLayers: NamedLayer[] =
     registry?.rule === undefined ? [] : [{ path: 'registry', layer: { tools: { [tool.name]: registry.rule } } }];
-  if (policy === undefined) return own;
-  const named = policy.global === undefined ? own : [...own, { path: 'policy.global', layer: policy.global }];
+  if (policy === undefined) return registryLayers;
+  const layers =
+    policy.global === undefined ? registryLayers : [...registryLayers, { path: 'policy.global', layer: policy.global }];
   const add = (group: 'tenants' | 'agents' | 'channels' | 'sessions', ...names: (string | undefined)[]) => {
     for (const [pattern, layer] of Object.entries(policy[group]))
       if (names.some((name) => name !== undefined && matches(pattern, name)))
-        named.push({ path: `policy.${group}.${pattern}`, layer });
+        layers.push({ path: `policy.${group}.${pattern}`, layer });
   };
   add('tenants', session.tenantId);
   add('agents', session.agentId);
   add('channels', channel ?? 'none');
   add('sessions', session.sessionKey, ...(session.ancestors ?? []));
-  return named;
+  return layers;
 }
 
 /** The limits that the layers set for calls of the tool in one session. The claim of a call counts them. */
 export function toolLimits(request: PolicyRequest): readonly ToolLimits[] {
   return layersOf(request).flatMap(({ path, layer }) => {
-    const found = toolRuleOf(layer, request.tool);
-    if (found === undefined) return [];
-    const { perMinute, perTurn, perSession } = found.rule;
+    const matching = toolRuleOf(layer, request.tool);
+    if (matching === undefined) return [];
+    const { perMinute, perTurn, perSession } = matching.rule;
     if (perMinute === undefined && perTurn === undefined && perSession === undefined) return [];
-    return [{ title: `${path}.tools.${found.name}`, perMinute, perTurn, perSession }];
+    return [{ title: `${path}.tools.${matching.name}`, perMinute, perTurn, perSession }];
   });
 }
 
@@ -56,14 +57,14 @@ export function layerRulings(request: PolicyRequest, { path, layer }: NamedLayer
       rule: `${path}.tiers.${tool.tier}`,
       reason: `${path} says ${tier} for the tier ${tool.tier}`,
     });
-  const found = toolRuleOf(layer, tool);
-  if (found !== undefined) {
-    const ruled = toolRulings(request, `${path}.tools.${found.name}`, found.rule);
+  const match = toolRuleOf(layer, tool);
+  if (match !== undefined) {
+    const toolResults = toolRulings(request, `${path}.tools.${match.name}`, match.rule);
     // The tool's own decision replaces that of its tier.
-    if (ruled.some(({ own }) => own)) rulings.length = 0;
-    rulings.push(...ruled.map(({ own: _, ...ruling }) => ruling));
+    if (toolResults.some(({ replacesTier }) => replacesTier)) rulings.length = 0;
+    rulings.push(...toolResults.map(({ replacesTier: _, ...ruling }) => ruling));
   }
-  if (layer.taint !== undefined && concernsTaint(request))
+  if (layer.taint !== undefined && isTaintRelevant(request))
     rulings.push({
       decision: layer.taint,
       rule: `${path}.taint`,
@@ -78,25 +79,26 @@ export function toolRuleOf(
   { namespace = 'tools', name }: PolicyRequest['tool'],
 ): { readonly name: string; readonly rule: ToolRule } | undefined {
   const qualified = `${namespace}.${name}`;
-  const [found] = Object.keys(tools)
+  const [pattern] = Object.keys(tools)
     .filter((key) => matches(key, name) || matches(key, qualified))
-    .sort((a, b) => rank(b, qualified) - rank(a, qualified));
-  const rule = found === undefined ? undefined : tools[found];
-  if (found === undefined || rule === undefined) return undefined;
-  return { name: found, rule: typeof rule === 'string' ? { decision: rule } : rule };
+    .sort((a, b) => specificity(b, qualified) - specificity(a, qualified));
+  const rule = pattern === undefined ? undefined : tools[pattern];
+  if (pattern === undefined || rule === undefined) return undefined;
+  return { name: pattern, rule: typeof rule === 'string' ? { decision: rule } : rule };
 }
 
-function rank(pattern: string, qualified: string): number {
+function specificity(pattern: string, qualified: string): number {
   return (pattern === qualified ? 2_000 : pattern.includes('*') ? 0 : 1_000) + pattern.length;
 }
 
-function toolRulings({ tool, session, params: given }: PolicyRequest, path: string, rule: ToolRule): OwnRuling[] {
+function toolRulings({ tool, session, params: callParams }: PolicyRequest, path: string, rule: ToolRule): ToolRuling[] {
   const { commands, hosts, paths, methods } = rule;
-  const looksAtParams = [commands, hosts, paths, methods].some((list) => list !== undefined);
-  const params = given === undefined || !looksAtParams ? undefined : { ...defaultsOf(tool.inputSchema), ...given };
-  const rulings: OwnRuling[] = [];
+  const needsParams = [commands, hosts, paths, methods].some((list) => list !== undefined);
+  const params =
+    callParams === undefined || !needsParams ? undefined : { ...defaultsOf(tool.inputSchema), ...callParams };
+  const rulings: ToolRuling[] = [];
   const deny = (field: string, reason: string) =>
-    rulings.push({ decision: 'deny', rule: `${path}.${field}`, reason, own: false });
+    rulings.push({ decision: 'deny', rule: `${path}.${field}`, reason, replacesTier: false });
   rulings.push(...commandRulings(rule, path, params));
   if (rule.sessionKinds !== undefined && !rule.sessionKinds.includes(session.kind))
     deny('sessionKinds', `${tool.name} is only for sessions of kind ${rule.sessionKinds.join(', ')}`);
@@ -107,40 +109,45 @@ function toolRulings({ tool, session, params: given }: PolicyRequest, path: stri
       if (!hosts.some((pattern) => matches(pattern, host)))
         deny('hosts', `${name} names the host ${host}, which is not on the list`);
   if (paths !== undefined)
-    for (const { name, path: at } of pathsIn(params))
-      if (!paths.some((pattern) => matches(pattern, at)))
-        deny('paths', `${name} names the path ${at}, which is not on the list`);
+    for (const { name, path: value } of pathsIn(params))
+      if (!paths.some((pattern) => matches(pattern, value)))
+        deny('paths', `${name} names the path ${value}, which is not on the list`);
   const method = params['method'];
   if (methods !== undefined && typeof method === 'string' && !methods.includes(method.toUpperCase()))
     deny('methods', `the method ${method} is not on the list`);
   return rulings;
 }
 
-type OwnRuling = Ruling & { readonly own: boolean };
+type ToolRuling = Ruling & { readonly replacesTier: boolean };
 
 /** The rulings of the tool's own decision and of its rules for commands, one for each command that the call may start. */
 function commandRulings(
   rule: ToolRule,
   path: string,
   params: Readonly<Record<string, unknown>> | undefined,
-): OwnRuling[] {
+): ToolRuling[] {
   const general: Ruling[] =
     rule.decision === undefined
       ? []
       : [{ decision: rule.decision, rule: path, reason: rule.reason ?? `${path} says ${rule.decision}` }];
   const started = rule.commands === undefined ? undefined : startedCommands(params);
   if (started === undefined || started.commands.length === 0)
-    return general.map((ruling) => ({ ...ruling, own: true }));
-  const ruled = started.commands.map((command) => {
-    const found = commandRulesFor(rule, command, started.sure).map(({ rule: { prefix, decision, reason }, index }) => {
-      const named = `commands that start with ${prefix.join(' ')}`;
-      const said = command.open ? `it may run ${named}: ${reason ?? decision}` : (reason ?? `${named}: ${decision}`);
-      return { decision, rule: `${path}.commands.${index}`, reason: said };
-    });
-    return command.open || found.length === 0 ? [...found, ...general] : found;
+    return general.map((ruling) => ({ ...ruling, replacesTier: true }));
+  const rulingsByCommand = started.commands.map((command) => {
+    const matching = commandRulesFor(rule, command, started.isExact).map(
+      ({ rule: { prefix, decision, reason }, index }) => {
+        const subject = `commands that start with ${prefix.join(' ')}`;
+        const explanation = command.open
+          ? `it may run ${subject}: ${reason ?? decision}`
+          : (reason ?? `${subject}: ${decision}`);
+        return { decision, rule: `${path}.commands.${index}`, reason: explanation };
+      },
+    );
+    return command.open || matching.length === 0 ? [...matching, ...general] : matching;
   });
-  // The tier decides what the tool's rules do not.
-  const own = general.length > 0 || started.commands.every(({ open }, index) => !open && ruled[index]?.length !== 0);
-  const each = new Map(ruled.flat().map((ruling) => [ruling.rule, ruling]));
-  return [...each.values()].map((ruling) => ({ ...ruling, own }));
+  // The tier's decision stays where the tool's rules leave a command undecided.
+  const replacesTier =
+    general.length > 0 || started.commands.every(({ open }, index) => !open && rulingsByCommand[index]?.length !== 0);
+  const byRule = new Map(rulingsByCommand.flat().map((ruling) => [ruling.rule, ruling]));
+  return [...byRule.values()].map((ruling) => ({ ...ruling, replacesTier }));
 }

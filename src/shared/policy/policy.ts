@@ -1,6 +1,6 @@
 /**
- * The policy: who may call what. One pure function decides, in the producer before a call is claimed and in the worker before its tool
- * runs.
+ * The policy: which session may call which tool. One pure function decides, in the producer before a call is claimed and in the worker
+ * before its tool runs.
  *
  * Each rule that applies gives a ruling: allow, ask (a person decides) or deny. The strictest ruling is the result, so a layer can only
  * restrict what the others allow. Within a layer, a tool's rule replaces its tier's, and the longest matching command prefix replaces the
@@ -14,20 +14,20 @@ import { commandOf } from './command-rules.ts';
 import { layerRulings, layersOf, toolRuleOf } from './policy-layers.ts';
 import { type PolicyRequest, type PolicyResult, type Ruling, SEVERITY } from './policy-request.ts';
 import { asksToEscalate } from './sandbox-policy.ts';
-import { concernsTaint } from './taint.ts';
+import { isTaintRelevant } from './taint.ts';
 
 /** The strictest ruling with its rule. The first of equally strict rulings decides. */
 export function evaluate(request: PolicyRequest): PolicyResult {
   const rulings = builtInRulings(request);
   const layers = layersOf(request);
   for (const layer of layers) rulings.push(...layerRulings(request, layer));
-  const deciding = rulings.reduce((strictest, ruling) =>
+  const strictest = rulings.reduce((strictest, ruling) =>
     SEVERITY[ruling.decision] > SEVERITY[strictest.decision] ? ruling : strictest,
   );
-  if (deciding.decision !== 'ask') return { ...deciding, rulings };
+  if (strictest.decision !== 'ask') return { ...strictest, rulings };
   const { taint = [] } = request;
-  const isTaintAsked = layers.some(({ layer }) => layer.taint === 'ask' && concernsTaint(request));
-  const result: PolicyResult = { ...deciding, rulings, ...(isTaintAsked ? { askedForTaint: taint } : {}) };
+  const isTaintAsked = layers.some(({ layer }) => layer.taint === 'ask' && isTaintRelevant(request));
+  const result: PolicyResult = { ...strictest, rulings, ...(isTaintAsked ? { askedForTaint: taint } : {}) };
   if (request.unconfined === true) return { ...result, unconfined: true };
   if (asksToEscalate(request.params)) return result;
   const prefix = commandPrefixRule(commandOf(request.params) ?? []);
@@ -64,17 +64,17 @@ export function isOutOfReach(request: Omit<PolicyRequest, 'params' | 'taint' | '
   if (builtInRulings(request).some(isDenied)) return true;
   const { policy, tool, session } = request;
   const layers = layersOf(policy === undefined ? request : { ...request, policy: { ...policy, channels: {} } });
-  return layers.some((named) => {
-    const { commands = [], sessionKinds, states } = toolRuleOf(named.layer, tool)?.rule ?? {};
+  return layers.some((layer) => {
+    const { commands = [], sessionKinds, states } = toolRuleOf(layer.layer, tool)?.rule ?? {};
     if (sessionKinds?.includes(session.kind) === false || isOutOfState(states, session)) return true;
     // A rule for a command replaces the tool's own decision, and that of its tier.
-    return commands.every(({ decision }) => decision === 'deny') && layerRulings(request, named).some(isDenied);
+    return commands.every(({ decision }) => decision === 'deny') && layerRulings(request, layer).some(isDenied);
   });
 }
 
 export function denied(tool: { readonly name: string; readonly tier: Tier }, reason: string, rule?: string): PawlError {
-  const why = reason.replace(/\.$/, '');
-  return new PawlError('PERMISSION_DENIED', `${tool.name} (tier ${tool.tier}) is denied: ${why}.`, {
+  const detail = reason.replace(/\.$/, '');
+  return new PawlError('PERMISSION_DENIED', `${tool.name} (tier ${tool.tier}) is denied: ${detail}.`, {
     details: { tier: tool.tier, ...(rule === undefined ? {} : { rule }) },
   });
 }

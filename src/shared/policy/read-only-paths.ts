@@ -1,4 +1,4 @@
-/** Files that a program of the workspace's owner runs later, although no person names it then: hooks, settings that name commands, start scripts. */
+/** Files that programs of the workspace's owner run later by themselves: hooks, settings that name commands, start scripts. */
 interface OwnerFiles {
   readonly paths: readonly string[];
   /** The program, and when it runs what the files say. `docs/security.md` has the same table. */
@@ -7,7 +7,7 @@ interface OwnerFiles {
 
 /**
  * The files that calls leave as they are. A path stands for that name at any depth and everything below it; `*` is one name, `**` any
- * number of names. What a person names before it runs is not among them: it is what agents are asked to write.
+ * number of names. Files that a person runs by name are not listed: agents are asked to write those.
  */
 export const OWNER_FILES: readonly OwnerFiles[] = [
   {

@@ -15,17 +15,17 @@ export interface CommandText {
   readonly plain: boolean;
 }
 
-/** A command of which nothing is known. */
+/** A command that cannot be determined. */
 export const ANY_COMMAND: SimpleCommand = { words: [], open: true };
 const UNREADABLE: CommandText = { commands: [ANY_COMMAND], plain: false };
 
-/** Words of the shell itself that another command, or its text, follows. */
+/** Shell keywords and builtins that are followed by another command or its text. */
 const SHELL_WORDS = new Set(
   `! . alias builtin case command compgen complete coproc do elif else esac eval exec fi for function if in mapfile readarray select
   source then time trap until while`.split(/\s+/),
 );
 const ENDS_COMMAND = /[;&|\n]/;
-/** Only the shell knows what a word with one of these becomes. */
+/** Only the shell can expand a word with one of these. */
 const EXPANDS = /[$*?[{}~]/;
 /** A variable, or a literal dollar. Anything else after a dollar may be a command, or quotes with their own rules. */
 const VARIABLE = /\$(?:\w|[@*#?$!-]|\{\w+\}|(?=[\s;&|"]|$))/y;
@@ -34,13 +34,13 @@ const ASSIGNMENT = /^[A-Za-z_]\w*\+?=/;
 
 /** Reads a text as shells of the `sh` family do. */
 export function readCommandText(text: string): CommandText {
-  const reading = new CommandReader();
-  for (let at = 0; at < text.length; ) {
-    const next = reading.take(text, at);
+  const reader = new CommandReader();
+  for (let index = 0; index < text.length; ) {
+    const next = reader.readCharacter(text, index);
     if (next === undefined) return UNREADABLE;
-    at = next;
+    index = next;
   }
-  return reading.end();
+  return reader.end();
 }
 
 class CommandReader {
@@ -56,20 +56,20 @@ class CommandReader {
   #redirects = false;
 
   /** The index where to continue; undefined where the text cannot be read. */
-  take(text: string, at: number): number | undefined {
-    const char = text[at] as string;
-    if (char === "'" || char === '"') return this.#quote(text, at);
-    if (char === '\\') return this.#escape(at);
-    if (char === '<' || char === '>') return this.#redirect(text, at);
-    if ('`()'.includes(char) || (char === '$' && !isVariable(text, at))) return undefined;
+  readCharacter(text: string, index: number): number | undefined {
+    const char = text[index] as string;
+    if (char === "'" || char === '"') return this.#quote(text, index);
+    if (char === '\\') return this.#escape(index);
+    if (char === '<' || char === '>') return this.#redirect(text, index);
+    if ('`()'.includes(char) || (char === '$' && !isVariable(text, index))) return undefined;
     if (char === '#' && this.#word === undefined) {
-      const end = text.indexOf('\n', at);
+      const end = text.indexOf('\n', index);
       return end === -1 ? text.length : end;
     }
     if (char === ' ' || char === '\t') this.#endWord();
     else if (ENDS_COMMAND.test(char)) this.#endCommand();
-    else this.#add(char, EXPANDS.test(char));
-    return at + 1;
+    else this.#append(char, EXPANDS.test(char));
+    return index + 1;
   }
 
   end(): CommandText {
@@ -77,39 +77,39 @@ class CommandReader {
     return { commands: this.#commands, plain: this.#plain };
   }
 
-  #add(text: string, expands: boolean): void {
+  #append(text: string, expands: boolean): void {
     this.#word = (this.#word ?? '') + text;
     this.#expands ||= expands;
   }
 
-  #quote(text: string, at: number): number | undefined {
-    const double = text[at] === '"';
-    const closing = double ? closingQuote(text, at) : text.indexOf("'", at + 1);
+  #quote(text: string, index: number): number | undefined {
+    const isDouble = text[index] === '"';
+    const closing = isDouble ? closingQuote(text, index) : text.indexOf("'", index + 1);
     if (closing === -1) return undefined;
-    for (let inside = at + 1; double && inside < closing; inside += 1)
-      if (text[inside] === '`' || (text[inside] === '$' && !isVariable(text, inside))) return undefined;
-    const content = text.slice(at + 1, closing);
+    for (let position = index + 1; isDouble && position < closing; position += 1)
+      if (text[position] === '`' || (text[position] === '$' && !isVariable(text, position))) return undefined;
+    const content = text.slice(index + 1, closing);
     // A text in single quotes can still be run by some shell words, if it looks like a substitution.
-    this.#add(content, (double ? /[$\\]/ : /`|\$\(/).test(content));
+    this.#append(content, (isDouble ? /[$\\]/ : /`|\$\(/).test(content));
     this.#quoted = true;
     return closing + 1;
   }
 
   /** The escaped character is literal, or a line break that continues the line. */
-  #escape(at: number): number {
-    this.#add('', true);
-    return at + 2;
+  #escape(index: number): number {
+    this.#append('', true);
+    return index + 2;
   }
 
-  #redirect(text: string, at: number): number | undefined {
+  #redirect(text: string, index: number): number | undefined {
     // A here-document follows.
-    if (text.startsWith('<<', at)) return undefined;
+    if (text.startsWith('<<', index)) return undefined;
     // A number before the redirection, as in `2>`, is a file descriptor and not a word.
     if (!this.#quoted && /^\d+$/.test(this.#word ?? '')) this.#word = undefined;
     this.#endWord();
     this.#plain = false;
     this.#redirects = true;
-    REDIRECTION.lastIndex = at;
+    REDIRECTION.lastIndex = index;
     REDIRECTION.test(text);
     return REDIRECTION.lastIndex;
   }
@@ -147,14 +147,14 @@ class CommandReader {
 
 /** The index of the quote that closes the one at `from`; -1 when it is never closed. */
 function closingQuote(text: string, from: number): number {
-  for (let at = from + 1; at < text.length; at += 1) {
-    if (text[at] === '\\') at += 1;
-    else if (text[at] === '"') return at;
+  for (let index = from + 1; index < text.length; index += 1) {
+    if (text[index] === '\\') index += 1;
+    else if (text[index] === '"') return index;
   }
   return -1;
 }
 
-function isVariable(text: string, at: number): boolean {
-  VARIABLE.lastIndex = at;
+function isVariable(text: string, index: number): boolean {
+  VARIABLE.lastIndex = index;
   return VARIABLE.test(text);
 }

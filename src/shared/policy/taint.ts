@@ -2,7 +2,7 @@
 import type { SessionRecord } from '../sessions/session.ts';
 import type { PolicyRequest } from './policy-request.ts';
 
-export function concernsTaint({ tool, taint = [] }: PolicyRequest): boolean {
+export function isTaintRelevant({ tool, taint = [] }: PolicyRequest): boolean {
   return taint.length > 0 && tool.effects !== 'none';
 }
 
@@ -13,10 +13,10 @@ export function concernsTaint({ tool, taint = [] }: PolicyRequest): boolean {
 export function taintOf(
   tags: readonly string[] | undefined,
   { taint = [] }: Pick<SessionRecord, 'taint'> = {},
-  madeAtMs = Number.POSITIVE_INFINITY,
+  submittedAtMs = Number.POSITIVE_INFINITY,
 ): readonly string[] {
   if (tags === undefined && taint.length === 0) return [];
-  const said = (tags ?? []).filter((tag) => tag.startsWith('taint:')).map((tag) => tag.slice('taint:'.length));
-  const seen = taint.filter(({ atMs }) => atMs <= madeAtMs).map(({ source }) => source);
-  return [...new Set([...said, ...seen])];
+  const taggedSources = (tags ?? []).filter((tag) => tag.startsWith('taint:')).map((tag) => tag.slice('taint:'.length));
+  const readSources = taint.filter(({ atMs }) => atMs <= submittedAtMs).map(({ source }) => source);
+  return [...new Set([...taggedSources, ...readSources])];
 }

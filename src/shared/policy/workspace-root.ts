@@ -1,5 +1,5 @@
 /**
- * The folders that may be the root of a workspace, judged by their path: no system folder, no whole home folder, and for a tenant only its
+ * The folders that may be the root of a workspace, by their path alone: no system folder, no whole home folder, and for a tenant only its
  * own folder.
  */
 import { createHash } from 'node:crypto';
@@ -25,7 +25,7 @@ const SHARED_FOLDERS = [
 ];
 const PROGRAM_FOLDERS = ['/usr/bin', '/usr/sbin', '/usr/lib', '/usr/local/bin', '/usr/local/lib', '/usr/local/sbin'];
 /** Each folder within these is a home folder. */
-const FOLDERS_OF_HOMES = ['/home', '/Users'];
+const HOME_PARENTS = ['/home', '/Users'];
 
 /** The reason why a path cannot be the root of a workspace; undefined where it can. `homes` are further home folders. */
 export function forbiddenRoot(path: string, homes: readonly string[]): string | undefined {
@@ -33,8 +33,8 @@ export function forbiddenRoot(path: string, homes: readonly string[]): string | 
   if ([...SYSTEM_FOLDERS, ...PROGRAM_FOLDERS].some((folder) => liesIn(folder, root)))
     return `${root} belongs to the system`;
   if (SHARED_FOLDERS.includes(root)) return `${root} holds what belongs to others`;
-  const isHome = root === '/root' || FOLDERS_OF_HOMES.includes(dirname(root));
-  if (isHome || [...homes, ...FOLDERS_OF_HOMES].some((home) => liesIn(root, home)))
+  const isHome = root === '/root' || HOME_PARENTS.includes(dirname(root));
+  if (isHome || [...homes, ...HOME_PARENTS].some((home) => liesIn(root, home)))
     return `${root} is a home folder, or holds one`;
   return undefined;
 }
@@ -49,28 +49,29 @@ export interface TenantFolders {
 }
 
 /** A tenant's own root. No two tenants share one, even on a file system that ignores case. */
-export function tenantRoot(places: TenantFolders, tenantId: string): string {
+export function tenantRoot(folders: TenantFolders, tenantId: string): string {
   const readable = tenantId
     .toLowerCase()
     .replaceAll(/[^a-z0-9]+/g, '-')
     .slice(0, 40);
   const distinct = createHash('sha256').update(tenantId).digest('hex').slice(0, 16);
-  return join(tenantsFolder(places), `${readable}-${distinct}`);
+  return join(tenantsFolder(folders), `${readable}-${distinct}`);
 }
 
 /**
  * The absolute root that the opener of a session names; a relative path of a tenant starts at its own root. Throws `PERMISSION_DENIED` for
  * a root that no worker would open. Workers resolve links.
  */
-export function requireAllowedRoot(asked: string, tenantId: string | undefined, places: TenantFolders): string {
-  const own = tenantId === undefined ? undefined : tenantRoot(places, tenantId);
-  const root = own === undefined ? resolve(asked) : resolve(own, asked);
-  const refuse = (why: string) => {
-    throw new PawlError('PERMISSION_DENIED', `The session cannot have ${root} as its workspaceRoot: ${why}.`);
+export function requireAllowedRoot(path: string, tenantId: string | undefined, folders: TenantFolders): string {
+  const tenantFolder = tenantId === undefined ? undefined : tenantRoot(folders, tenantId);
+  const root = tenantFolder === undefined ? resolve(path) : resolve(tenantFolder, path);
+  const refuse = (reason: string) => {
+    throw new PawlError('PERMISSION_DENIED', `The session cannot have ${root} as its workspaceRoot: ${reason}.`);
   };
   const forbidden = forbiddenRoot(root, []);
   if (forbidden !== undefined) refuse(forbidden);
-  if (own !== undefined && !liesIn(own, root)) refuse(`its tenant's workspaces lie in ${own}`);
-  if (own === undefined && liesIn(tenantsFolder(places), root)) refuse('it lies in the folder of a tenant');
+  if (tenantFolder !== undefined && !liesIn(tenantFolder, root))
+    refuse(`its tenant's workspaces lie in ${tenantFolder}`);
+  if (tenantFolder === undefined && liesIn(tenantsFolder(folders), root)) refuse('it lies in the folder of a tenant');
   return root;
 }

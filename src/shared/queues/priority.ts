@@ -9,7 +9,7 @@ import { PRIORITIES, type Priority } from './priority-names.ts';
 const TAG = 'importance:';
 /** The share of a tier's admission limit. */
 const SHARES: Readonly<Record<Priority, number>> = { critical: 1, normal: 0.9, background: 0.5 };
-/** The calls that start for each normal one. Never 0, so that calls of low priority wait longer and still run. */
+/** The calls that start for each normal one. Never 0, so that calls of low priority are delayed and not starved. */
 const WEIGHTS: Readonly<Record<Priority, number>> = { critical: 4, normal: 1, background: 1 / 8 };
 const RETRY_AFTER_MS: Readonly<Record<Priority, number>> = { critical: 1_000, normal: 2_000, background: 10_000 };
 
@@ -21,11 +21,11 @@ export function priorityOf(
   { control, payload }: ToolCallEnvelope,
   session: { readonly importance?: Priority | undefined },
 ): Priority {
-  const tag = control.requestTags?.find((each) => each.startsWith(TAG))?.slice(TAG.length);
+  const tag = control.requestTags?.find((candidate) => candidate.startsWith(TAG))?.slice(TAG.length);
   if (tag === undefined)
     return payload.callHints?.safetyCritical === true ? 'critical' : (session.importance ?? 'normal');
-  const known = PRIORITIES.find((each) => each === tag);
-  if (known !== undefined) return known;
+  const priority = PRIORITIES.find((candidate) => candidate === tag);
+  if (priority !== undefined) return priority;
   const message = `${TAG}${tag} is unknown; expected one of ${PRIORITIES.join(', ')}`;
   throw contractInvalid([{ path: 'control.requestTags', message }]);
 }
@@ -50,13 +50,13 @@ export function overloaded(
   inflight: number,
 ): PawlError {
   const retryAfterMs = RETRY_AFTER_MS[priority];
-  const where =
+  const subject =
     shards === 1
       ? `The tier ${tier}`
       : `Shard ${shard} of the tier ${tier}, one of ${shards} with its share of the limit,`;
   return new PawlError(
     'OVERLOADED',
-    `${where} has ${inflight} calls in flight and takes no more of importance ${priority}; ` +
+    `${subject} has ${inflight} calls in flight and takes no more of importance ${priority}; ` +
       `try again in ${retryAfterMs / 1_000} s.`,
     { details: { retryAfterMs, inflight, importance: priority } },
   );

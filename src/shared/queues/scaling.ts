@@ -24,9 +24,9 @@ const DEFAULT_SLOTS = 32;
  */
 export function neededWorkers(load: TierLoad): number {
   const { waiting, running, oldestWaitMs, workers, slots, meanAttemptMs = TARGET_WAIT_MS } = load;
-  const slotsEach = workers === 0 ? DEFAULT_SLOTS : slots / workers;
+  const slotsPerWorker = workers === 0 ? DEFAULT_SLOTS : slots / workers;
   const share = Math.min(1, meanAttemptMs / TARGET_WAIT_MS);
-  const needed = Math.ceil((running + waiting * share) / slotsEach);
-  const late = waiting > 0 && oldestWaitMs > TARGET_WAIT_MS && running >= slots;
-  return late ? Math.max(needed, workers + 1) : needed;
+  const needed = Math.ceil((running + waiting * share) / slotsPerWorker);
+  const isLate = waiting > 0 && oldestWaitMs > TARGET_WAIT_MS && running >= slots;
+  return isLate ? Math.max(needed, workers + 1) : needed;
 }

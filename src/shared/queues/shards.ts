@@ -12,8 +12,8 @@ export const MAX_SHARDS = 64;
 export interface TierShards {
   /** The shards among which new sessions are spread. */
   readonly current: number;
-  /** The largest number of shards so far: sessions that were opened then are still there. */
-  readonly made: number;
+  /** The largest number of shards so far. Older sessions may still use the higher ones. */
+  readonly highest: number;
   /** Whether an operator set the number. Otherwise the configuration decides. */
   readonly isSet: boolean;
 }

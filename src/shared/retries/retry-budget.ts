@@ -20,7 +20,7 @@ export type RetryBudgetOverrides = { readonly [K in keyof RetryBudget]?: RetryBu
 /** With these, forty calls at a time that fail twice each get their third attempt. A shorter window would grant new tokens in an outage. */
 const DEFAULT_RETRY_BUDGET: RetryBudget = { ratio: 0.2, floor: 100, capacity: 100, windowMs: 24 * 3_600_000 };
 
-/** A part of the message of a call that ends for want of a token. */
+/** A part of the message of a call that ends because the bucket has no token. */
 export const RETRY_BUDGET_EXHAUSTED = 'retry budget exhausted';
 
 /** An attempt's bucket and its rule. */
@@ -34,13 +34,13 @@ export function retryAllowance(
   tenantId: string | undefined,
   { ratio, floor, capacity, windowMs }: RetryBudgetOverrides = {},
 ): RetryAllowance {
-  const most = capacity ?? DEFAULT_RETRY_BUDGET.capacity;
+  const maxTokens = capacity ?? DEFAULT_RETRY_BUDGET.capacity;
   return {
     bucket: tenantId === undefined ? tool : `${tool}@${tenantId}`,
     budget: {
       ratio: ratio ?? DEFAULT_RETRY_BUDGET.ratio,
       floor: floor ?? DEFAULT_RETRY_BUDGET.floor,
-      capacity: Math.max(most, floor ?? DEFAULT_RETRY_BUDGET.floor),
+      capacity: Math.max(maxTokens, floor ?? DEFAULT_RETRY_BUDGET.floor),
       windowMs: windowMs ?? DEFAULT_RETRY_BUDGET.windowMs,
     },
   };
@@ -48,8 +48,8 @@ export function retryAllowance(
 
 /** The tokens left after a retry, or undefined when there is none to take. `tokens` is undefined for an unused bucket. */
 export function takeRetry(tokens: number | undefined, { floor }: RetryBudget): number | undefined {
-  const present = tokens ?? floor;
-  return present >= 1 ? present - 1 : undefined;
+  const current = tokens ?? floor;
+  return current >= 1 ? current - 1 : undefined;
 }
 
 export function refillRetries(tokens: number | undefined, { ratio, floor, capacity }: RetryBudget): number {

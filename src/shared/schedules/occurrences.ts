@@ -11,7 +11,7 @@
  */
 import { createRequire } from 'node:module';
 import type { CronExpression } from 'cron-parser';
-import { changeAround, momentsOf, offsetAt, turnedBackAfter } from './zone-time.ts';
+import { backwardChangeAfter, momentsOf, offsetAt, skippingChange } from './zone-time.ts';
 
 /** cron-parser is loaded with the first cron expression: most processes read none. */
 const require = createRequire(import.meta.url);
@@ -19,7 +19,7 @@ const require = createRequire(import.meta.url);
 /** The shortest interval. */
 export const MIN_INTERVAL_MS = 1_000;
 export const MAX_INTERVAL_MS = 366 * 24 * 3_600_000;
-/** The most cron times that are counted one by one. */
+/** The largest number of cron times that are counted one by one. */
 const MAX_COUNTED = 500;
 
 /** The times of a schedule, as its owner states them. */
@@ -33,19 +33,19 @@ export interface Timing {
   readonly untilMs?: number;
 }
 
-/** Times between two moments: the newest ones in order, and how many came before them. */
+/** Times between two moments: the newest ones in order, and the number of older ones. */
 export interface TimesBetween {
   readonly newest: readonly number[];
-  readonly before: number;
-  /** There were more than `before`: they were not counted. */
-  readonly more: boolean;
+  readonly olderCount: number;
+  /** There are more than `olderCount`, which were not counted. */
+  readonly hasMore: boolean;
 }
 
 export interface Occurrences {
   /** The first time after a moment; undefined when there is none. */
   after(atMs: number): number | undefined;
-  /** The times after one moment and up to another; at most so many of the newest. */
-  between(afterMs: number, toMs: number, most: number): TimesBetween;
+  /** The times after one moment and up to another, with at most `maxCount` of the newest. */
+  between(afterMs: number, toMs: number, maxCount: number): TimesBetween;
 }
 
 /** Throws an Error with a sentence for a cron expression that cannot be read. */
@@ -53,8 +53,11 @@ export function occurrencesOf(timing: Timing): Occurrences {
   const { every, cron, timezone = 'UTC' } = timing;
   if (every !== undefined) return everyInterval(intervalMs(every) ?? MIN_INTERVAL_MS, timing);
   const times = new CronTimes(cron ?? '', timezone);
-  const bounded = (atMs: number) => withinBounds(times.after(Math.max(atMs, (timing.fromMs ?? 0) - 1)), timing);
-  return { after: bounded, between: (afterMs, toMs, most) => countedBetween(bounded, { afterMs, toMs, most }) };
+  const nextTime = (atMs: number) => withinBounds(times.after(Math.max(atMs, (timing.fromMs ?? 0) - 1)), timing);
+  return {
+    after: nextTime,
+    between: (afterMs, toMs, maxCount) => countedBetween(nextTime, { afterMs, toMs, maxCount }),
+  };
 }
 
 function withinBounds(atMs: number | undefined, { untilMs }: Timing): number | undefined {
@@ -85,42 +88,43 @@ function everyInterval(stepMs: number, timing: Timing): Occurrences {
   const after = (atMs: number) => withinBounds(lastUpTo(Math.max(atMs, startMs - 1)) + stepMs, timing);
   return {
     after,
-    between(afterMs, toMs, most) {
+    between(afterMs, toMs, maxCount) {
       const first = after(afterMs);
       const last = lastUpTo(Math.min(toMs, timing.untilMs ?? toMs));
-      if (first === undefined || last < first) return { newest: [], before: 0, more: false };
+      if (first === undefined || last < first) return { newest: [], olderCount: 0, hasMore: false };
       const count = (last - first) / stepMs + 1;
-      const shown = Math.min(count, most);
-      const newest = Array.from({ length: shown }, (_, index) => last - (shown - 1 - index) * stepMs);
-      return { newest, before: count - shown, more: false };
+      const shownCount = Math.min(count, maxCount);
+      const newest = Array.from({ length: shownCount }, (_, index) => last - (shownCount - 1 - index) * stepMs);
+      return { newest, olderCount: count - shownCount, hasMore: false };
     },
   };
 }
 
-/** Counts times one by one. Of too many, the newest are looked for by halves. */
+/** Counts times one by one. If there are too many, a binary search finds the newest. */
 function countedBetween(
   after: Occurrences['after'],
-  { afterMs, toMs, most }: { readonly afterMs: number; readonly toMs: number; readonly most: number },
+  { afterMs, toMs, maxCount }: { readonly afterMs: number; readonly toMs: number; readonly maxCount: number },
 ): TimesBetween {
-  const counted = listed(after, afterMs, toMs, MAX_COUNTED);
-  const more = counted.length > MAX_COUNTED;
-  if (!more) return { newest: counted.slice(-most), before: Math.max(0, counted.length - most), more };
+  const counted = listTimes(after, afterMs, toMs, MAX_COUNTED);
+  const hasMore = counted.length > MAX_COUNTED;
+  if (!hasMore)
+    return { newest: counted.slice(-maxCount), olderCount: Math.max(0, counted.length - maxCount), hasMore };
   let [tooEarly, tooLate] = [afterMs, toMs];
   let newest: readonly number[] = [];
-  while (newest.length < most && tooLate - tooEarly > 1) {
+  while (newest.length < maxCount && tooLate - tooEarly > 1) {
     const middle = Math.floor((tooEarly + tooLate) / 2);
-    const found = listed(after, middle, toMs, 2 * most);
-    if (found.length > 2 * most) tooEarly = middle;
-    else [newest, tooLate] = [found, middle];
+    const times = listTimes(after, middle, toMs, 2 * maxCount);
+    if (times.length > 2 * maxCount) tooEarly = middle;
+    else [newest, tooLate] = [times, middle];
   }
-  return { newest: newest.slice(-most), before: MAX_COUNTED, more };
+  return { newest: newest.slice(-maxCount), olderCount: MAX_COUNTED, hasMore };
 }
 
-/** One more than `most` when there are more. */
-function listed(after: Occurrences['after'], afterMs: number, toMs: number, most: number): number[] {
+/** Returns `maxCount + 1` times when there are more than `maxCount`. */
+function listTimes(after: Occurrences['after'], afterMs: number, toMs: number, maxCount: number): number[] {
   const times: number[] = [];
   let next = after(afterMs);
-  for (; next !== undefined && next <= toMs && times.length <= most; next = after(next)) times.push(next);
+  for (; next !== undefined && next <= toMs && times.length <= maxCount; next = after(next)) times.push(next);
   return times;
 }
 
@@ -142,7 +146,7 @@ class CronTimes {
     return this.#isContinuous ? this.#continuousAfter(atMs) : this.#namedAfter(atMs);
   }
 
-  /** The first wall time after another one; undefined when none comes. */
+  /** The first wall time after another one; undefined when there is none. */
   #wallAfter(wallMs: number): number | undefined {
     this.#cron.reset(new Date(wallMs));
     try {
@@ -156,7 +160,7 @@ class CronTimes {
   #namedAfter(atMs: number): number | undefined {
     const zone = this.#zone;
     for (let wallMs = this.#wallAfter(atMs + offsetAt(zone, atMs)); wallMs !== undefined; ) {
-      const momentMs = momentsOf(zone, wallMs)[0] ?? changeAround(zone, wallMs);
+      const momentMs = momentsOf(zone, wallMs)[0] ?? skippingChange(zone, wallMs);
       if (momentMs > atMs) return momentMs;
       wallMs = this.#wallAfter(wallMs);
     }
@@ -167,7 +171,7 @@ class CronTimes {
     const zone = this.#zone;
     const nextMs = this.#firstMomentAfter(atMs);
     // When clocks are turned back, earlier wall times come again.
-    const changeMs = turnedBackAfter(zone, atMs);
+    const changeMs = backwardChangeAfter(zone, atMs);
     if (changeMs === undefined || (nextMs !== undefined && nextMs < changeMs)) return nextMs;
     const offset = offsetAt(zone, changeMs);
     const wallMs = this.#wallAfter(changeMs + offset - 1);
@@ -183,7 +187,7 @@ class CronTimes {
       const moment = momentsOf(zone, wallMs).find((each) => each > atMs);
       if (moment !== undefined) return moment;
       // The wall time is skipped: the next one may be the first after the gap.
-      const changeMs = changeAround(zone, wallMs);
+      const changeMs = skippingChange(zone, wallMs);
       wallMs = this.#wallAfter(Math.max(wallMs, changeMs + offsetAt(zone, changeMs) - 1));
     }
     return undefined;

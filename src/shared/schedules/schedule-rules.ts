@@ -1,4 +1,4 @@
-/** The rules of a schedule that its owner chooses. Commands offer them without loading what computes its times. */
+/** The rules that a schedule's owner chooses. They stand apart, so that commands list them without loading the cron parser. */
 
 /** The rule for an occurrence while the call of the one before it is still in flight. */
 export const OVERLAPS = ['skip', 'queue', 'cancel-previous'] as const;

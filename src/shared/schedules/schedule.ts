@@ -4,7 +4,7 @@ import { laterParamsSchema } from '../calls/envelope.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { nearest, quoteValue } from '../schema/schema-issues.ts';
-import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
+import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { isoMoment } from '../util/time.ts';
 import { intervalMs, MAX_INTERVAL_MS, MIN_INTERVAL_MS, occurrencesOf, type Timing } from './occurrences.ts';
@@ -18,14 +18,14 @@ const scheduleIdSchema = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/, 'must be 1 to 100 letters, digits, ".", "_" or "-", not "." first');
 
-const intervalSchema = z.unknown().transform((given, context): number | string => {
-  const ms = typeof given === 'number' || typeof given === 'string' ? intervalMs(given) : undefined;
+const intervalSchema = z.unknown().transform((input, context): number | string => {
+  const ms = typeof input === 'number' || typeof input === 'string' ? intervalMs(input) : undefined;
   if (ms !== undefined && Number.isInteger(ms) && ms >= MIN_INTERVAL_MS && ms <= MAX_INTERVAL_MS)
-    return given as number | string;
+    return input as number | string;
   const range = `from ${MIN_INTERVAL_MS} ms to 366 days`;
   context.addIssue({
     code: 'custom',
-    message: `must be milliseconds or a text such as "30s", "5m", "2h" or "1d", ${range}; got ${quoteValue(given)}`,
+    message: `must be milliseconds or a text such as "30s", "5m", "2h" or "1d", ${range}; got ${quoteValue(input)}`,
   });
   return z.NEVER;
 });
@@ -35,12 +35,12 @@ const cronSchema = z.string().superRefine((cron, context) => {
   if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
 });
 
-/** Why a cron expression cannot be used; undefined when it can. */
+/** The fault of a cron expression; undefined for a usable one. */
 function cronFault(cron: string): string | undefined {
   const fields = cron.trim().split(/\s+/);
   const shape = 'must have 5 fields (minute hour day month weekday), or 6 with seconds first';
   if (fields.length < 5 || fields.length > 6 || cron.trim() === '') return `${shape}; got ${JSON.stringify(cron)}`;
-  // Its value would differ from process to process.
+  // `H` has another value in each process.
   if (fields.some((field) => /(?:^|,)H/i.test(field))) return 'must name its times: "H" stands for a random one';
   const neverComes = `names a day that never comes: ${JSON.stringify(cron)}`;
   try {
@@ -54,8 +54,8 @@ function cronFault(cron: string): string | undefined {
 
 const timezoneSchema = z.string().superRefine((zone, context) => {
   if (isTimeZone(zone)) return;
-  const near = nearest(zone, Intl.supportedValuesOf('timeZone'));
-  const hint = near.length > 0 ? ` (did you mean ${near.join(' or ')}?)` : '';
+  const suggestions = nearest(zone, Intl.supportedValuesOf('timeZone'));
+  const hint = suggestions.length > 0 ? ` (did you mean ${suggestions.join(' or ')}?)` : '';
   context.addIssue({
     code: 'custom',
     message: `must be a time zone such as "Europe/Berlin" or "UTC"; got ${JSON.stringify(zone)}${hint}`,
@@ -66,12 +66,12 @@ const LATEST_MS = Date.UTC(9_999, 0);
 
 const momentSchema = z
   .unknown()
-  .transform((given, context): number => {
-    const atMs = typeof given === 'string' ? isoMoment(given) : given instanceof Date ? given.getTime() : given;
+  .transform((input, context): number => {
+    const atMs = typeof input === 'string' ? isoMoment(input) : input instanceof Date ? input.getTime() : input;
     if (typeof atMs === 'number' && Number.isInteger(atMs) && atMs >= 0 && atMs <= LATEST_MS) return atMs;
     context.addIssue({
       code: 'custom',
-      message: `must be a moment such as "2026-11-26T09:00:00Z", or milliseconds since the epoch; got ${quoteValue(given)}`,
+      message: `must be a moment such as "2026-11-26T09:00:00Z", or milliseconds since the epoch; got ${quoteValue(input)}`,
     });
     return z.NEVER;
   })
@@ -100,7 +100,7 @@ export const scheduleSchema = z.strictObject(scheduleFields).superRefine((schedu
   for (const issue of contradictions(schedule)) context.addIssue({ code: 'custom', ...issue });
 });
 
-interface AskedTimes {
+interface TimeInputs {
   /** Milliseconds, or a text such as `30s`, `5m`, `1h30m` or `1d`. */
   readonly every?: number | string | undefined;
   /** ISO 8601 with an offset, milliseconds since the epoch, or a Date. */
@@ -109,11 +109,11 @@ interface AskedTimes {
 }
 
 /** A schedule as its owner asks for it, with a tool by name. */
-export type ScheduleRequest = Omit<z.input<typeof scheduleSchema>, keyof AskedTimes> &
-  AskedTimes & { readonly id: string };
+export type ScheduleRequest = Omit<z.input<typeof scheduleSchema>, keyof TimeInputs> &
+  TimeInputs & { readonly id: string };
 export type CheckedSchedule = z.output<typeof scheduleSchema> & { readonly id: string };
 
-/** Faults that no field has alone. */
+/** Faults of several fields together. */
 function contradictions({
   every,
   cron,
@@ -131,9 +131,9 @@ function contradictions({
 }
 
 /** Throws `CONTRACT_INVALID` with the path of every fault. */
-export function parseSchedule({ id, ...given }: ScheduleRequest): CheckedSchedule {
-  const name = scheduleIdSchema.safeParse(id, EXPLAINED);
-  const fields = scheduleSchema.safeParse(given, EXPLAINED);
+export function parseSchedule({ id, ...input }: ScheduleRequest): CheckedSchedule {
+  const name = scheduleIdSchema.safeParse(id, WITH_RECEIVED);
+  const fields = scheduleSchema.safeParse(input, WITH_RECEIVED);
   const nameIssues = name.success ? [] : zodIssues(name.error).map((issue) => ({ ...issue, path: 'id' }));
   const fieldIssues = fields.success ? [] : zodIssues(fields.error);
   if (!name.success || !fields.success) throw invalidSchedule([...nameIssues, ...fieldIssues]);
@@ -176,7 +176,7 @@ export interface SchedulePause {
   readonly itself?: true;
 }
 
-type Written = Pick<
+type ScheduleMetadata = Pick<
   ScheduleRecord,
   | 'tool'
   | 'tenantId'
@@ -191,7 +191,7 @@ type Written = Pick<
 
 export function scheduleRecord(
   { id, params, session, every, cron, timezone, from, until, limit, overlap, missed }: CheckedSchedule,
-  written: { readonly [Name in keyof Written]: Written[Name] | undefined },
+  metadata: { readonly [Name in keyof ScheduleMetadata]: ScheduleMetadata[Name] | undefined },
 ): ScheduleRecord {
   return defined<ScheduleRecord>({
     id,
@@ -205,7 +205,7 @@ export function scheduleRecord(
     limit,
     overlap,
     missed,
-    ...written,
+    ...metadata,
   });
 }
 

@@ -13,8 +13,8 @@ const formats = new Map<string, Intl.DateTimeFormat>();
 
 /** Throws a RangeError for a zone that does not exist. */
 function formatOf(zone: string): Intl.DateTimeFormat {
-  const known = formats.get(zone);
-  if (known !== undefined) return known;
+  const cached = formats.get(zone);
+  if (cached !== undefined) return cached;
   const format = new Intl.DateTimeFormat('en-US', { timeZone: zone, timeZoneName: 'longOffset' });
   formats.set(zone, format);
   return format;
@@ -31,18 +31,18 @@ export function isTimeZone(zone: string): boolean {
 
 /** Zones change their clocks at full quarters of an hour. */
 const QUARTER_MS = 15 * MINUTE_MS;
-/** Offsets by zone and quarter: to ask for one takes longer than all the rest. */
-const MAX_KNOWN = 10_000;
+/** A cache of offsets by zone and quarter, because `Intl` takes most of the time. */
+const MAX_CACHED_OFFSETS = 10_000;
 const offsets = new Map<string, number>();
 
-/** How far the zone's clocks are ahead of UTC at a moment, in milliseconds. */
+/** The zone's offset from UTC at a moment, in milliseconds. */
 export function offsetAt(zone: string, atMs: number): number {
   const quarter = Math.floor(atMs / QUARTER_MS);
   const name = `${zone} ${quarter}`;
   let offset = offsets.get(name);
   if (offset === undefined) {
     offset = readOffset(zone, quarter * QUARTER_MS);
-    if (offsets.size >= MAX_KNOWN) offsets.clear();
+    if (offsets.size >= MAX_CACHED_OFFSETS) offsets.clear();
     offsets.set(name, offset);
   }
   return offset;
@@ -60,31 +60,31 @@ function readOffset(zone: string, atMs: number): number {
 
 /** The moments at which the zone's clocks show a wall time, in order: two when clocks are turned back, none when it is skipped. */
 export function momentsOf(zone: string, wallMs: number): readonly number[] {
-  const around = new Set([offsetAt(zone, wallMs - AROUND_MS), offsetAt(zone, wallMs + AROUND_MS)]);
-  return [...around]
+  const candidateOffsets = new Set([offsetAt(zone, wallMs - AROUND_MS), offsetAt(zone, wallMs + AROUND_MS)]);
+  return [...candidateOffsets]
     .map((offset) => wallMs - offset)
     .filter((atMs) => atMs + offsetAt(zone, atMs) === wallMs)
     .sort((one, other) => one - other);
 }
 
 /** The moment of the change that skips a wall time: the first one after the gap. */
-export function changeAround(zone: string, wallMs: number): number {
+export function skippingChange(zone: string, wallMs: number): number {
   return changeBetween(zone, wallMs - AROUND_MS, wallMs + AROUND_MS);
 }
 
 /** The moment at which clocks are turned back soon after another one; undefined when they are not. */
-export function turnedBackAfter(zone: string, atMs: number): number | undefined {
+export function backwardChangeAfter(zone: string, atMs: number): number | undefined {
   const endMs = atMs + LONGEST_CHANGE_MS;
   return offsetAt(zone, endMs) < offsetAt(zone, atMs) ? changeBetween(zone, atMs, endMs) : undefined;
 }
 
 /** The first moment with the offset of the end. The offset differs between the two ends, and changes once. */
 function changeBetween(zone: string, fromMs: number, toMs: number): number {
-  const before = offsetAt(zone, fromMs);
+  const startOffset = offsetAt(zone, fromMs);
   let [low, high] = [fromMs, toMs];
   while (high - low > 1) {
     const middle = Math.floor((low + high) / 2);
-    if (offsetAt(zone, middle) === before) low = middle;
+    if (offsetAt(zone, middle) === startOffset) low = middle;
     else high = middle;
   }
   return high;

@@ -42,7 +42,7 @@ function canonicalObject(value: object, depth: number): string {
   // JSON would write {} for either, whatever it holds.
   if (value instanceof Map || value instanceof Set) throw notJson(value);
   let members = '';
-  for (const key of sorted(Object.keys(value))) {
+  for (const key of sortInPlace(Object.keys(value))) {
     const member = (value as Record<string, unknown>)[key];
     if (member === undefined) continue;
     members += `${members === '' ? '' : ','}${quoted(key)}:${canonicalJson(member, depth + 1)}`;
@@ -50,7 +50,7 @@ function canonicalObject(value: object, depth: number): string {
   return `{${members}}`;
 }
 
-/** Every call ID takes a few of these texts. Most are short and have nothing to escape. */
+/** Every call ID quotes a few texts. Most are short and have nothing to escape. */
 const PLAIN = /^[^"\\\u0000-\u001f\ud800-\udfff]*$/;
 
 const MAX_PLAIN_LENGTH = 1_000;
@@ -61,13 +61,14 @@ export function quoted(text: string): string {
 }
 
 /** Sorts by UTF-16 code units, in place. For a few names, `sort` takes several times as long. */
-function sorted(names: string[]): string[] {
+function sortInPlace(names: string[]): string[] {
   if (names.length > 32) return names.sort();
   for (let index = 1; index < names.length; index += 1) {
     const name = names[index] as string;
-    let at = index;
-    for (; at > 0 && (names[at - 1] as string) > name; at -= 1) names[at] = names[at - 1] as string;
-    names[at] = name;
+    let position = index;
+    for (; position > 0 && (names[position - 1] as string) > name; position -= 1)
+      names[position] = names[position - 1] as string;
+    names[position] = name;
   }
   return names;
 }

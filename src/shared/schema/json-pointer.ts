@@ -1,15 +1,15 @@
 /** JSON pointers (RFC 6901), as schemas' references and validators' errors use them. */
 
-/** The name that a step of a pointer stands for. */
-export function unescaped(step: string): string {
+/** The member name of one step of a pointer. */
+export function unescapeStep(step: string): string {
   return step.replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
-/** The name in a step of an address. A step that is not percent-encoded is taken as it is. */
-export function decoded(step: string): string {
+/** The member name of one step of a URL's fragment. A step that is not valid percent-encoding is used as it is. */
+export function decodeStep(step: string): string {
   try {
-    return unescaped(decodeURIComponent(step));
+    return unescapeStep(decodeURIComponent(step));
   } catch {
-    return unescaped(step);
+    return unescapeStep(step);
   }
 }

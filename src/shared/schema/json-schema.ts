@@ -1,2 +1,2 @@
-/** A schema as a plain object. Only `compileSchema` says whether it is a valid one. */
+/** A schema as a plain object. Only `compileSchema` checks that it is valid. */
 export type JsonSchema = Readonly<Record<string, unknown>>;

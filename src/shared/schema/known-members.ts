@@ -1,24 +1,25 @@
-/** Refuses members that are not known: without types, an option or a filter under another name would be none at all. */
+/** Refuses unknown members: without types, a misspelt option or filter would silently have no effect. */
 import { PawlError } from '../errors/failure.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { nearest, quoteValue } from './schema-issues.ts';
 
 const MAX_NAME_LENGTH = 128;
 
-/** Names the unknown members of an object, and those that resemble them, or all that are known. */
+/** Names the unknown members of an object, with similar known ones, or all known ones. */
 export function describeUnknown(unknown: readonly string[], known: readonly string[]): string {
   const names = unknown.map((name) => JSON.stringify(startOf(name, MAX_NAME_LENGTH))).join(', ');
-  const near = unknown.length === 1 ? nearest(unknown[0] ?? '', known) : [];
-  const hint = near.length > 0 ? ` (did you mean ${near.join(' or ')}?)` : `; these are known: ${known.join(', ')}`;
+  const suggestions = unknown.length === 1 ? nearest(unknown[0] ?? '', known) : [];
+  const hint =
+    suggestions.length > 0 ? ` (did you mean ${suggestions.join(' or ')}?)` : `; these are known: ${known.join(', ')}`;
   return `has no member ${names}${known.length === 0 ? '' : hint}`;
 }
 
-/** The same fault of a settings file or a definition, whose members have a name of their own: `is not a setting`. */
-export function renamedUnknown(message: string, name: string): string {
+/** Rewords the fault for settings and definitions, whose members have another name: `is not a setting`. */
+export function rephraseUnknown(message: string, name: string): string {
   return message.replace(/^has no member (?:(?:, )?"(?:[^"\\]|\\.)*")+/, name);
 }
 
-/** Throws `CONTRACT_INVALID` for an argument that is no object, or has a member that is not known. */
+/** Throws `CONTRACT_INVALID` for an argument that is no object, or has an unknown member. */
 export function checkMembers(path: string, value: unknown, known: readonly string[]): void {
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
   const unknown = isObject ? Object.keys(value).filter((name) => !known.includes(name)) : [];

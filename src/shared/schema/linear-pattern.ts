@@ -19,12 +19,12 @@ const require = createRequire(import.meta.url);
 export function linearPattern(pattern: string): { test(text: string): boolean; toString(): string } {
   let compiled: RE2JS;
   try {
-    compiled = compiledByRe2(pattern);
+    compiled = compileWithRe2(pattern);
   } catch (error) {
-    const unknown = unicodePropertiesOf(pattern).find((name) => !isProperty(name));
-    if (unknown !== undefined)
+    const unknownProperty = unicodePropertiesOf(pattern).find((name) => !isProperty(name));
+    if (unknownProperty !== undefined)
       throw new SyntaxError(
-        `The pattern ${JSON.stringify(startOf(pattern, 200))} names the Unicode property ${JSON.stringify(startOf(unknown, 100))}, which RE2 does not have; use a general category or a script, such as \\p{L} or \\p{Greek}.`,
+        `The pattern ${JSON.stringify(startOf(pattern, 200))} names the Unicode property ${JSON.stringify(startOf(unknownProperty, 100))}, which RE2 does not have; use a general category or a script, such as \\p{L} or \\p{Greek}.`,
         { cause: error },
       );
     const count = refusedCount(error);
@@ -42,7 +42,7 @@ export function linearPattern(pattern: string): { test(text: string): boolean; t
   return { test: (text) => compiled.test(text), toString: () => pattern };
 }
 
-function compiledByRe2(pattern: string): RE2JS {
+function compileWithRe2(pattern: string): RE2JS {
   const { RE2JS } = require('re2js') as typeof import('re2js');
   return RE2JS.compile(RE2JS.translateRegExp(withEcmaClasses(endOfText(shortUnicodeNames(pattern)))));
 }
@@ -59,14 +59,14 @@ function refusedCount(error: unknown): string | undefined {
 
 function isProperty(name: string): boolean {
   try {
-    compiledByRe2(`\\p{${name}}`);
+    compileWithRe2(`\\p{${name}}`);
     return true;
   } catch {
     return false;
   }
 }
 
-/** Why a pattern cannot be matched; undefined for one that can. */
+/** The reason why a pattern cannot be matched; undefined for one that can. */
 export function patternFault(pattern: string): string | undefined {
   try {
     linearPattern(pattern);

@@ -1,66 +1,66 @@
 /** Finds the places that references lead to: by a pointer, by an anchor, or by the address of a document or of a schema within it. */
-import { decoded } from './json-pointer.ts';
+import { decodeStep } from './json-pointer.ts';
 
-/** Relative addresses are compared below this one where the document names none. */
+/** The base of relative addresses in a document without an address. */
 const NO_ADDRESS = 'schema:/';
 const MAX_DEPTH = 64;
 
-type Parts = Readonly<Record<string, unknown>>;
+type SchemaObject = Readonly<Record<string, unknown>>;
 
 /** The places in a foreign document, of any draft. */
-export class ReferencePlaces {
-  readonly #root: Parts;
+export class ReferenceResolver {
+  readonly #root: SchemaObject;
   readonly #base: string;
-  /** The schemas that have an address or an anchor, by it. The walk that finds them is made when a reference needs it. */
-  #named: ReadonlyMap<string, unknown> | undefined;
+  /** The schemas with an address or an anchor, by that name. They are indexed when a reference first needs them. */
+  #schemasByName: ReadonlyMap<string, unknown> | undefined;
 
-  constructor(root: Parts) {
+  constructor(root: SchemaObject) {
     this.#root = root;
     this.#base = absolute(addressOf(root) ?? '', NO_ADDRESS);
   }
 
-  /** The value that a reference leads to. `around` are the schemas around it that have definitions or an address, the innermost first. */
-  find(reference: string, around: readonly Parts[]): unknown {
-    const sign = reference.indexOf('#');
-    const address = sign === -1 ? reference : reference.slice(0, sign);
-    const fragment = sign === -1 ? '' : reference.slice(sign + 1);
+  /** The target of a reference. `ancestors`: the schemas around it with definitions or an address, the innermost first. */
+  find(reference: string, ancestors: readonly SchemaObject[]): unknown {
+    const hash = reference.indexOf('#');
+    const address = hash === -1 ? reference : reference.slice(0, hash);
+    const fragment = hash === -1 ? '' : reference.slice(hash + 1);
     if (fragment !== '' && !fragment.startsWith('/'))
       return this.#index().get(`${address === '' ? '' : absolute(address, this.#base)}#${fragment}`);
-    const inner = around.find((schema) => addressOf(schema) !== undefined) ?? this.#root;
+    const inner = ancestors.find((schema) => addressOf(schema) !== undefined) ?? this.#root;
     const document = address === '' ? inner : this.#index().get(absolute(address, this.#base));
     const found = atPointer(fragment, document);
     if (found !== undefined || address !== '') return found;
     // Generators copy a schema with its definitions into another one, and leave its references as they were.
-    for (const place of [this.#root, ...around]) {
-      const nested = atPointer(fragment, place);
+    for (const candidate of [this.#root, ...ancestors]) {
+      const nested = atPointer(fragment, candidate);
       if (nested !== undefined) return nested;
     }
     return undefined;
   }
 
   #index(): ReadonlyMap<string, unknown> {
-    if (this.#named !== undefined) return this.#named;
-    const named = new Map<string, unknown>([[this.#base, this.#root]]);
-    const add = (name: string, schema: unknown) => named.has(name) || named.set(name, schema);
-    const look = (value: unknown, base: string, depth: number): void => {
+    if (this.#schemasByName !== undefined) return this.#schemasByName;
+    const schemasByName = new Map<string, unknown>([[this.#base, this.#root]]);
+    const add = (name: string, schema: unknown) => schemasByName.has(name) || schemasByName.set(name, schema);
+    const visit = (value: unknown, base: string, depth: number): void => {
       if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return;
       if (Array.isArray(value)) {
-        for (const each of value) look(each, base, depth + 1);
+        for (const child of value) visit(child, base, depth + 1);
         return;
       }
-      const parts = value as Parts;
+      const parts = value as SchemaObject;
       const address = addressOf(parts);
-      const own = address === undefined ? base : absolute(address, base);
-      if (address !== undefined) add(own, parts);
+      const scopeAddress = address === undefined ? base : absolute(address, base);
+      if (address !== undefined) add(scopeAddress, parts);
       for (const anchor of anchorsOf(parts)) {
         add(`#${anchor}`, parts);
-        add(`${own}#${anchor}`, parts);
+        add(`${scopeAddress}#${anchor}`, parts);
       }
-      for (const each of Object.values(parts)) look(each, own, depth + 1);
+      for (const child of Object.values(parts)) visit(child, scopeAddress, depth + 1);
     };
-    look(this.#root, this.#base, 0);
-    this.#named = named;
-    return named;
+    visit(this.#root, this.#base, 0);
+    this.#schemasByName = schemasByName;
+    return schemasByName;
   }
 }
 
@@ -72,14 +72,14 @@ export class NamedSchemas {
   readonly #bases = new Map<object, string>();
   readonly #dynamic = new Map<string, object[]>();
 
-  constructor(root: Parts) {
+  constructor(root: SchemaObject) {
     this.#root = root;
     this.#named.set(NO_ADDRESS, root);
     this.#walk(root, NO_ADDRESS);
   }
 
   /** The schemas to which a schema refers. A dynamic reference may lead to each schema with its anchor. */
-  targetsOf(schema: Parts): readonly object[] {
+  targetsOf(schema: SchemaObject): readonly object[] {
     const { $ref, $dynamicRef } = schema;
     if ($ref === undefined && $dynamicRef === undefined) return [];
     const [, name = ''] = typeof $dynamicRef === 'string' ? $dynamicRef.split('#') : [];
@@ -103,7 +103,7 @@ export class NamedSchemas {
 
   #walk(value: unknown, base: string): void {
     if (typeof value !== 'object' || value === null) return;
-    const schema = value as Parts;
+    const schema = value as SchemaObject;
     const address = addressOf(schema);
     const own = address === undefined ? base : absolute(address, base);
     if (own !== NO_ADDRESS) {
@@ -118,13 +118,13 @@ export class NamedSchemas {
 }
 
 /** The address of a schema: `$id`, or `id` in draft 4. A fragment alone is an anchor. */
-export function addressOf(schema: Parts): string | undefined {
+export function addressOf(schema: SchemaObject): string | undefined {
   for (const name of [schema['$id'], schema['id']])
     if (typeof name === 'string' && name !== '' && !name.startsWith('#')) return name.replace(/#$/, '');
   return undefined;
 }
 
-function anchorsOf(schema: Parts): readonly string[] {
+function anchorsOf(schema: SchemaObject): readonly string[] {
   const older = [schema['$id'], schema['id']].filter((name) => typeof name === 'string' && name.startsWith('#'));
   const anchors = [schema['$anchor'], schema['$dynamicAnchor'], ...older.map((name) => (name as string).slice(1))];
   return anchors.filter((name): name is string => typeof name === 'string' && name !== '');
@@ -134,12 +134,12 @@ function absolute(address: string, base: string): string {
   return URL.canParse(address, base) ? new URL(address, base).href.replace(/#$/, '') : address;
 }
 
-function atPointer(pointer: string, from: unknown): unknown {
-  let place = from;
+function atPointer(pointer: string, document: unknown): unknown {
+  let value = document;
   for (const step of pointer === '' ? [] : pointer.slice(1).split('/')) {
-    const name = decoded(step);
-    if (typeof place !== 'object' || place === null || !Object.hasOwn(place, name)) return undefined;
-    place = (place as Parts)[name];
+    const name = decodeStep(step);
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
+    value = (value as SchemaObject)[name];
   }
-  return place;
+  return value;
 }

@@ -1,9 +1,9 @@
 /**
- * Bounds the cost of checking a value by a schema. References let a small schema ask for exponential work: if each definition holds two
+ * Bounds the cost of checking a value by a schema. References let a small schema cause exponential work: if each definition holds two
  * references to the next one, the second is checked twice, the third four times, and so on; a recursive one as deep as the value goes.
  *
- * Only checks at the same place of a value multiply. So the work of a definition for a value of some depth is its own, plus that of all
- * definitions that it refers to at the same place, plus that of the costliest place below.
+ * Only checks at the same place of a value multiply. So the work of a definition for a value of a given depth is its own work, plus that of
+ * all definitions that it refers to at the same place, plus that of the costliest place below.
  */
 import { PawlError } from '../errors/failure.ts';
 import type { JsonSchema } from './json-schema.ts';
@@ -12,12 +12,12 @@ import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts'
 import { sizeOfSchema } from './schema-weight.ts';
 import { withTags } from './tagged-union.ts';
 
-/** The most schemas within one. To compile more blocks a process for too long. */
+/** The largest number of schemas within one. Compiling more blocks a process for too long. */
 const MAX_SCHEMAS = 5_000;
-/** The most checks for one place of a value. */
+/** The largest number of checks for one place of a value. */
 const MAX_CHECKS = 50_000;
 /** A schema that accepts no value of this depth is of no use. */
-const LEAST_DEPTH = 4;
+const MIN_DEPTH = 4;
 /** The greatest depth of values. */
 const MAX_DEPTH = 128;
 
@@ -33,18 +33,18 @@ interface Link {
 /** A schema that others refer to, or the root. */
 interface Definition {
   readonly checks: number;
-  /** The size of the definition, with all that it holds. No place that it checks by itself costs more. */
+  /** The size of the definition with its content: an upper bound for the cost of one place, without references. */
   readonly weight: number;
-  readonly here: readonly Link[];
+  readonly samePlace: readonly Link[];
   /** The places below, each with the references there. */
   readonly below: readonly (readonly Link[])[];
 }
 
 export interface CheckCost {
-  /** The greatest depth of a value that is not too costly to check; undefined where every depth is affordable. */
-  readonly deepest: number | undefined;
-  /** The most that the check of one member can cost, in a value of this depth. */
-  of(depth: number): number;
+  /** The largest depth of a value that is not too costly to check; undefined where every depth is affordable. */
+  readonly maxDepth: number | undefined;
+  /** An upper bound for the cost of checking one member, in a value of this depth. */
+  maxWork(depth: number): number;
 }
 
 /** Throws `CONFIGURATION` for a schema that is too costly for any value, or too large, or that refers to itself without end. */
@@ -59,51 +59,51 @@ export function checkCost(schema: JsonSchema): CheckCost {
 
 function costOf(schema: JsonSchema): CheckCost {
   const definitions = definitionsOf(schema);
-  const order = inOrder(schema, definitions);
+  const order = topologicalOrder(schema, definitions);
   const isFlat = definitions.size === 1 && (definitions.get(schema)?.below.length ?? 0) === 0;
   const checks: ReadonlyMap<object, number>[] = [];
   const weights: ReadonlyMap<object, number>[] = [];
   const weightAt = (depth: number) => weights[Math.min(depth, weights.length - 1)]?.get(schema) ?? 0;
   for (let depth = 0; depth <= (isFlat ? 0 : MAX_DEPTH); depth += 1) {
-    checks.push(workAt(depth, { order, definitions, shallower: checks, own: 'checks' }));
-    weights.push(workAt(depth, { order, definitions, shallower: weights, own: 'weight' }));
+    checks.push(workAtDepth(depth, { order, definitions, shallower: checks, measure: 'checks' }));
+    weights.push(workAtDepth(depth, { order, definitions, shallower: weights, measure: 'weight' }));
     if ((checks[depth]?.get(schema) ?? 0) <= MAX_CHECKS) continue;
-    if (depth > LEAST_DEPTH) return { deepest: depth - 1, of: weightAt };
+    if (depth > MIN_DEPTH) return { maxDepth: depth - 1, maxWork: weightAt };
     throw tooCostly(`its references ask for more than ${MAX_CHECKS} checks of one value`);
   }
-  return { deepest: undefined, of: weightAt };
+  return { maxDepth: undefined, maxWork: weightAt };
 }
 
 interface Work {
   readonly order: readonly object[];
   readonly definitions: ReadonlyMap<object, Definition>;
   readonly shallower: readonly ReadonlyMap<object, number>[];
-  readonly own: 'checks' | 'weight';
+  readonly measure: 'checks' | 'weight';
 }
 
 /** The work of each definition for a value of this depth. */
-function workAt(depth: number, { order, definitions, shallower, own }: Work): ReadonlyMap<object, number> {
+function workAtDepth(depth: number, { order, definitions, shallower, measure }: Work): ReadonlyMap<object, number> {
   const all = new Map<object, number>();
-  for (const each of order) {
-    const definition = definitions.get(each);
+  for (const target of order) {
+    const definition = definitions.get(target);
     if (definition === undefined) continue;
-    all.set(each, definition[own] + workOf(definition, depth, all, shallower));
+    all.set(target, definition[measure] + referencedWork(definition, depth, all, shallower));
   }
   return all;
 }
 
-const known = new WeakMap<JsonSchema, boolean>();
+const costlyCache = new WeakMap<JsonSchema, boolean>();
 
 export function isTooCostly(schema: JsonSchema): boolean {
-  let found = known.get(schema);
+  let found = costlyCache.get(schema);
   if (found === undefined) {
-    found = refuses(schema);
-    known.set(schema, found);
+    found = exceedsCost(schema);
+    costlyCache.set(schema, found);
   }
   return found;
 }
 
-function refuses(schema: JsonSchema): boolean {
+function exceedsCost(schema: JsonSchema): boolean {
   try {
     checkCost(schema);
     return false;
@@ -113,92 +113,100 @@ function refuses(schema: JsonSchema): boolean {
   }
 }
 
-/** The work of what a definition refers to. */
-function workOf(
+/** The work of the definitions that a definition refers to. */
+function referencedWork(
   definition: Definition,
   depth: number,
   here: ReadonlyMap<object, number>,
   shallower: readonly ReadonlyMap<object, number>[],
 ): number {
-  const sum = (links: readonly Link[], at: (link: Link) => ReadonlyMap<object, number> | undefined) =>
-    links.reduce((all, link) => all + (at(link)?.get(link.target) ?? 0), 0);
+  const sum = (links: readonly Link[], workMap: (link: Link) => ReadonlyMap<object, number> | undefined) =>
+    links.reduce((all, link) => all + (workMap(link)?.get(link.target) ?? 0), 0);
   const costs = definition.below.map((links) => sum(links, ({ steps }) => shallower[depth - steps]));
-  return sum(definition.here, () => here) + costs.reduce((most, cost) => Math.max(most, cost), 0);
+  return sum(definition.samePlace, () => here) + costs.reduce((max, cost) => Math.max(max, cost), 0);
 }
 
 /** The definitions that the root reaches. */
 function definitionsOf(root: JsonSchema): ReadonlyMap<object, Definition> {
   const found = new Map<object, Definition>();
   const tagged = withTags(root) ?? root;
-  const reading: Reading = { root, tagged, schemas: 0, named: new NamedSchemas(tagged) };
+  const state: ReadState = { root, tagged, schemas: 0, named: new NamedSchemas(tagged) };
   const pending: object[] = [root];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
     if (found.has(next)) continue;
-    const { links, checks } = read(next === root ? reading.tagged : next, reading);
+    const { links, checks } = readSchema(next === root ? state.tagged : next, state);
     found.set(next, definitionFrom({ checks, weight: sizeOfSchema(next) }, links));
     pending.push(...links.map(({ target }) => target));
   }
   return found;
 }
 
-function definitionFrom(own: Pick<Definition, 'checks' | 'weight'>, links: readonly Link[]): Definition {
+function definitionFrom(counts: Pick<Definition, 'checks' | 'weight'>, links: readonly Link[]): Definition {
   const below = Map.groupBy(
     links.filter(({ steps }) => steps > 0),
     ({ place }) => place,
   );
   // A check of every member also checks each member that has a name.
-  const ofAll = links.filter(({ place }) => place.includes('*'));
-  const places = [...below].map(([place, own]) => (place.includes('*') ? ofAll : [...own, ...ofAll]));
-  return { ...own, here: links.filter(({ steps }) => steps === 0), below: places };
+  const everyMember = links.filter(({ place }) => place.includes('*'));
+  const places = [...below].map(([place, placeLinks]) =>
+    place.includes('*') ? everyMember : [...placeLinks, ...everyMember],
+  );
+  return { ...counts, samePlace: links.filter(({ steps }) => steps === 0), below: places };
 }
 
-interface Reading {
+interface ReadState {
   readonly root: JsonSchema;
-  /** The root with the tags of its unions. Of a tagged union, one alternative is checked. */
+  /** The root with marked unions. Only one alternative of a tagged union is checked. */
   readonly tagged: JsonSchema;
   schemas: number;
   readonly named: NamedSchemas;
 }
 
-interface Found {
+interface SchemaLinks {
   readonly links: readonly Link[];
   readonly checks: number;
 }
 
 /** One schema with all schemas in it, up to the references. */
-function read(schema: unknown, reading: Reading, place = '', steps = 0): Found {
+function readSchema(schema: unknown, state: ReadState, place = '', steps = 0): SchemaLinks {
   if (typeof schema !== 'object' || schema === null) return { links: [], checks: 0 };
-  reading.schemas += 1;
-  if (reading.schemas > MAX_SCHEMAS) throw tooCostly(`it holds more than ${MAX_SCHEMAS} schemas`);
+  state.schemas += 1;
+  if (state.schemas > MAX_SCHEMAS) throw tooCostly(`it holds more than ${MAX_SCHEMAS} schemas`);
   const parts = schema as JsonSchema;
-  const targets = reading.named.targetsOf(parts).map((target) => (target === reading.tagged ? reading.root : target));
-  const own: Found = { links: targets.map((target) => ({ target, place, steps })), checks: steps === 0 ? 1 : 0 };
-  const all = [own];
+  const targets = state.named.targetsOf(parts).map((target) => (target === state.tagged ? state.root : target));
+  const ownLinks: SchemaLinks = {
+    links: targets.map((target) => ({ target, place, steps })),
+    checks: steps === 0 ? 1 : 0,
+  };
+  const collected = [ownLinks];
   for (const [keyword, value] of Object.entries(parts)) {
-    const inside = partsOf(keyword, value).map(([name, part]) =>
-      name === '' ? read(part, reading, place, steps) : read(part, reading, `${place}/${name}`, steps + 1),
+    const children = subschemas(keyword, value).map(([name, part]) =>
+      name === '' ? readSchema(part, state, place, steps) : readSchema(part, state, `${place}/${name}`, steps + 1),
     );
     const isTagged = keyword === 'oneOf' && parts['discriminator'] !== undefined;
-    all.push(...(isTagged ? inside.toSorted((a, b) => b.links.length - a.links.length).slice(0, 1) : inside));
-    if (isTagged) all.push(...inside.map(apart));
+    collected.push(...(isTagged ? children.toSorted((a, b) => b.links.length - a.links.length).slice(0, 1) : children));
+    if (isTagged) collected.push(...children.map(excludeAlternative));
   }
-  return { links: all.flatMap(({ links }) => links), checks: all.reduce((sum, { checks }) => sum + checks, 0) };
+  return {
+    links: collected.flatMap(({ links }) => links),
+    checks: collected.reduce((sum, { checks }) => sum + checks, 0),
+  };
 }
 
-/** The tag excludes this alternative from checks. Its references must be known none the less. */
-function apart({ links }: Found, index: number): Found {
-  const moved = links.map((link) => ({
+/** The tag excludes this alternative from checks, but its references must still be followed. */
+function excludeAlternative({ links }: SchemaLinks, index: number): SchemaLinks {
+  const excluded = links.map((link) => ({
     ...link,
     place: `|${index}${link.place}`,
     steps: Math.max(1, link.steps),
   }));
-  return { links: moved, checks: 0 };
+  return { links: excluded, checks: 0 };
 }
 
 /** The schemas below a keyword, each with the place that it checks; '' for the same place. */
-function partsOf(keyword: string, value: unknown): (readonly [place: string, schema: unknown])[] {
+function subschemas(keyword: string, value: unknown): (readonly [place: string, schema: unknown])[] {
   if (keyword === '$defs' || keyword === 'definitions' || typeof value !== 'object' || value === null) return [];
-  if (keyword === 'properties') return Object.entries(value).map(([name, part]) => [nameOf(name), part]);
+  if (keyword === 'properties') return Object.entries(value).map(([name, part]) => [memberPlace(name), part]);
   if (keyword === 'patternProperties') return Object.values(value).map((part) => ['*', part]);
   if (keyword === 'prefixItems' && Array.isArray(value)) return value.map((part, index) => [`[${index}]`, part]);
   if (SCHEMA_MAPS.includes(keyword)) return Object.values(value).map((part) => ['', part]);
@@ -209,19 +217,19 @@ function partsOf(keyword: string, value: unknown): (readonly [place: string, sch
   return [[['additionalProperties', 'unevaluatedProperties', 'propertyNames'].includes(keyword) ? '*' : '', value]];
 }
 
-function nameOf(name: string): string {
+function memberPlace(name: string): string {
   return `.${name.replaceAll('*', '∗')}`;
 }
 
 /** Sorts each definition behind those that it refers to at the same place. Throws for one that refers to itself there. */
-function inOrder(root: object, definitions: ReadonlyMap<object, Definition>): readonly object[] {
+function topologicalOrder(root: object, definitions: ReadonlyMap<object, Definition>): readonly object[] {
   const order = new Set<object>();
-  const within = new Set<object>();
+  const visiting = new Set<object>();
   const visit = (definition: object): void => {
     if (order.has(definition)) return;
-    if (within.has(definition)) throw tooCostly('it refers to itself at the same place, without end');
-    within.add(definition);
-    for (const { target } of definitions.get(definition)?.here ?? []) visit(target);
+    if (visiting.has(definition)) throw tooCostly('it refers to itself at the same place, without end');
+    visiting.add(definition);
+    for (const { target } of definitions.get(definition)?.samePlace ?? []) visit(target);
     order.add(definition);
   };
   visit(root);
@@ -229,6 +237,6 @@ function inOrder(root: object, definitions: ReadonlyMap<object, Definition>): re
   return [...order];
 }
 
-function tooCostly(why: string): PawlError {
-  return new PawlError('CONFIGURATION', `The schema is too costly: ${why}.`);
+function tooCostly(reason: string): PawlError {
+  return new PawlError('CONFIGURATION', `The schema is too costly: ${reason}.`);
 }

@@ -1,32 +1,32 @@
-/** Ajv's errors as texts by which the sender can correct the value: what was expected, what came, what is allowed. */
+/** Turns Ajv's errors into texts with which the sender can correct the value: the expected, the received and the allowed values. */
 import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Issue } from '../errors/failure.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import { unescaped } from './json-pointer.ts';
+import { unescapeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import type { Tag } from './tagged-union.ts';
 
 const MAX_ISSUES = 10;
-/** The errors that are read. A long list can be wrong in each item, and the first ones are enough. */
+/** Only so many errors are read. Every item of a long list can be wrong, and the first errors are enough. */
 const MAX_ERRORS = 500;
 const MAX_MESSAGE_LENGTH = 300;
 /** Longer names are quoted and compared by their beginning. */
 const MAX_WORD_LENGTH = 128;
 
-/** At most ten issues, each once. "No alternative fits" comes last, because the fault of the intended alternative says more. */
+/** At most ten issues, without duplicates. "No alternative matches" comes last, because the fault of the intended alternative is more useful. */
 export function issuesOf(errors: readonly ErrorObject[]): readonly Issue[] {
   const first = errors.slice(0, MAX_ERRORS);
-  const left = withoutOtherAlternatives(first).toSorted((a, b) => Number(isChoice(a)) - Number(isChoice(b)));
+  const relevant = withoutOtherAlternatives(first).toSorted((a, b) => Number(isChoice(a)) - Number(isChoice(b)));
   const issues = new Map<string, Issue>();
-  for (const error of left) {
+  for (const error of relevant) {
     const { path, message } = issueOf(error);
-    issues.set(JSON.stringify([path, message]), { path, message: clipped(message) });
+    issues.set(JSON.stringify([path, message]), { path, message: truncate(message) });
     if (issues.size === MAX_ISSUES) break;
   }
   return [...issues.values()];
 }
 
-function clipped(message: string): string {
+function truncate(message: string): string {
   return message.length <= MAX_MESSAGE_LENGTH ? message : `${startOf(message, MAX_MESSAGE_LENGTH)}…`;
 }
 
@@ -34,9 +34,9 @@ function isChoice({ keyword }: ErrorObject): boolean {
   return keyword === 'anyOf' || keyword === 'oneOf';
 }
 
-/** Removes the faults of alternatives that were not intended, as far as the value shows which one was. */
+/** Removes the faults of alternatives that the value was not meant for, where the value shows that. */
 function withoutOtherAlternatives(errors: readonly ErrorObject[]): readonly ErrorObject[] {
-  const left = new Set(errors);
+  const relevant = new Set(errors);
   for (const choice of errors.filter(isChoice)) {
     const branches = (choice.schema as readonly unknown[]).map((branch, index) => {
       const place = (branch as JsonSchema | null)?.['$ref'] ?? `${choice.schemaPath}/${index}`;
@@ -45,16 +45,16 @@ function withoutOtherAlternatives(errors: readonly ErrorObject[]): readonly Erro
       );
       return { branch, faults };
     });
-    const others = branches.filter(({ faults }) =>
+    const unintended = branches.filter(({ faults }) =>
       faults.some((fault) => branches.some((other) => pointsTo(other, choice, fault))),
     );
-    if (others.length === 0) continue;
-    for (const fault of others.flatMap(({ faults }) => faults)) left.delete(fault);
-    // The faults of the only alternative that is left say all.
-    const isOnly = others.length === branches.length - 1;
-    if (isOnly && [...left].some((error) => error !== choice && isWithin(choice, error))) left.delete(choice);
+    if (unintended.length === 0) continue;
+    for (const fault of unintended.flatMap(({ faults }) => faults)) relevant.delete(fault);
+    // With one alternative left, its own faults are enough.
+    const isOnly = unintended.length === branches.length - 1;
+    if (isOnly && [...relevant].some((error) => error !== choice && isWithin(choice, error))) relevant.delete(choice);
   }
-  return [...left];
+  return [...relevant];
 }
 
 function isWithin({ instancePath }: ErrorObject, error: ErrorObject): boolean {
@@ -71,40 +71,40 @@ interface Alternative {
  * not there.
  */
 function pointsTo(
-  { branch: meant, faults }: Alternative,
+  { branch, faults }: Alternative,
   choice: ErrorObject,
   { keyword, instancePath }: ErrorObject,
 ): boolean {
-  const hasTheSame = faults.some((other) => isValues(keyword, other) && other.instancePath === instancePath);
-  if (hasTheSame) return false;
+  const hasSameFault = faults.some((other) => isSameKind(keyword, other) && other.instancePath === instancePath);
+  if (hasSameFault) return false;
   if (instancePath === choice.instancePath) return keyword === 'type';
   const names = instancePath.slice(choice.instancePath.length + 1).split('/');
   if (!(keyword === 'const' || keyword === 'enum') || names.length !== 1) return false;
-  const properties = ((meant as JsonSchema | null)?.['properties'] ?? {}) as Readonly<
+  const properties = ((branch as JsonSchema | null)?.['properties'] ?? {}) as Readonly<
     Record<string, JsonSchema | undefined>
   >;
-  const property = properties[unescaped(names[0] ?? '')];
+  const property = properties[unescapeStep(names[0] ?? '')];
   return property?.['const'] !== undefined || property?.['enum'] !== undefined;
 }
 
-function isValues(keyword: string, { keyword: other }: ErrorObject): boolean {
+function isSameKind(keyword: string, { keyword: other }: ErrorObject): boolean {
   return keyword === 'type' ? other === 'type' : other === 'const' || other === 'enum';
 }
 
 function issueOf(error: ErrorObject): Issue {
-  const at = error.instancePath.split('/').slice(1).map(unescaped);
+  const path = error.instancePath.split('/').slice(1).map(unescapeStep);
   const params = error.params as Record<string, unknown>;
   switch (error.keyword) {
     case 'required':
-      return { path: [...at, String(params['missingProperty'])].join('.'), message: 'is required and missing' };
+      return { path: [...path, String(params['missingProperty'])].join('.'), message: 'is required and missing' };
     case 'additionalProperties':
     case 'unevaluatedProperties': {
       const unknown = startOf(String(params['additionalProperty'] ?? params['unevaluatedProperty']), MAX_WORD_LENGTH);
-      const known = Object.keys((error.parentSchema?.['properties'] as object | undefined) ?? {});
-      const hint = nearest(unknown, known)[0];
+      const allowed = Object.keys((error.parentSchema?.['properties'] as object | undefined) ?? {});
+      const hint = nearest(unknown, allowed)[0];
       return {
-        path: [...at, unknown].join('.'),
-        message: `is not a parameter${hint === undefined ? '.' : `; did you mean ${hint}?`} Allowed: ${known.join(', ') || 'none'}`,
+        path: [...path, unknown].join('.'),
+        message: `is not a parameter${hint === undefined ? '.' : `; did you mean ${hint}?`} Allowed: ${allowed.join(', ') || 'none'}`,
       };
     }
     case 'discriminator': {
@@ -114,20 +114,20 @@ function issueOf(error: ErrorObject): Issue {
       const message = Object.hasOwn(data, propertyName)
         ? `must be one of ${allowed}; got ${quoteValue(data[propertyName])}`
         : `is required and missing; it is one of ${allowed}`;
-      return { path: [...at, propertyName].join('.'), message };
+      return { path: [...path, propertyName].join('.'), message };
     }
     case 'enum':
       return {
-        path: at.join('.'),
+        path: path.join('.'),
         message: `must be one of ${(params['allowedValues'] as unknown[]).map((value) => JSON.stringify(value)).join(', ')}; got ${quoteValue(error.data)}`,
       };
     case 'const':
       return {
-        path: at.join('.'),
+        path: path.join('.'),
         message: `must be ${JSON.stringify(params['allowedValue'])}; got ${quoteValue(error.data)}`,
       };
     default:
-      return { path: at.join('.'), message: `${error.message ?? error.keyword}; got ${quoteValue(error.data)}` };
+      return { path: path.join('.'), message: `${error.message ?? error.keyword}; got ${quoteValue(error.data)}` };
   }
 }
 
@@ -149,16 +149,16 @@ function jsonOf(value: unknown): string {
 
 /** Up to three candidates that resemble the word most, the best first; none when all are far off. */
 export function nearest(word: string, candidates: readonly string[]): string[] {
-  const wanted = startOf(word, MAX_WORD_LENGTH).toLowerCase();
+  const lowerWord = startOf(word, MAX_WORD_LENGTH).toLowerCase();
   return candidates
     .map((candidate) => ({
       candidate,
-      distance: editDistance(wanted, candidate.toLowerCase()),
-      within: candidate.toLowerCase().includes(wanted) || wanted.includes(candidate.toLowerCase()),
+      distance: editDistance(lowerWord, candidate.toLowerCase()),
+      within: candidate.toLowerCase().includes(lowerWord) || lowerWord.includes(candidate.toLowerCase()),
     }))
     .filter(
       ({ candidate, distance, within }) =>
-        within || distance <= Math.max(2, Math.floor(Math.max(wanted.length, candidate.length) / 3)),
+        within || distance <= Math.max(2, Math.floor(Math.max(lowerWord.length, candidate.length) / 3)),
     )
     .sort((a, b) => a.distance - b.distance)
     .slice(0, 3)

@@ -1,26 +1,26 @@
 /** Resolves references within a schema. All of them lead into the schema's own `$defs`, or to its root. */
-import { decoded } from './json-pointer.ts';
+import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 
 const DEFINITIONS = '#/$defs/';
-/** Keywords that check no values. Beside a reference they replace those of its target. */
+/** Keywords that check no values. Next to a reference they replace those of its target. */
 const ANNOTATIONS = ['title', 'description', 'default', 'examples', 'deprecated', 'readOnly', 'writeOnly', '$comment'];
 /** Keywords that name a schema. A copy of a definition must not keep them. */
-const NAMES = ['$id', '$anchor', '$dynamicAnchor', '$recursiveAnchor'];
-/** Keywords that check the members which the keywords beside them leave out. */
-const OF_THE_REST = ['additionalProperties', 'unevaluatedProperties', 'unevaluatedItems', 'items'];
-/** Keywords whose members those above leave alone. */
-const DESCRIBING = [
+const NAME_KEYWORDS = ['$id', '$anchor', '$dynamicAnchor', '$recursiveAnchor'];
+/** Keywords that check the members which other keywords of the schema do not check. */
+const REMAINDER_KEYWORDS = ['additionalProperties', 'unevaluatedProperties', 'unevaluatedItems', 'items'];
+/** Keywords that check members, so that the remainder keywords skip these. */
+const MEMBER_KEYWORDS = [
   ...['properties', 'patternProperties', 'prefixItems', 'contains'],
   ...['anyOf', 'oneOf', 'allOf', 'if', 'then', 'else', 'dependentSchemas'],
 ];
 
-/** The schema that a reference leads to; undefined where there is none. */
+/** The target of a reference; undefined where there is none. */
 export function referenced(reference: unknown, root: JsonSchema): unknown {
   if (reference === '#') return root;
   if (typeof reference !== 'string' || !reference.startsWith(DEFINITIONS)) return undefined;
   const definitions = (root['$defs'] ?? {}) as JsonSchema;
-  const name = decoded(reference.slice(DEFINITIONS.length));
+  const name = decodeStep(reference.slice(DEFINITIONS.length));
   return Object.hasOwn(definitions, name) ? definitions[name] : undefined;
 }
 
@@ -31,43 +31,43 @@ export function referenced(reference: unknown, root: JsonSchema): unknown {
 export function withoutReference(schema: JsonSchema, root: JsonSchema): JsonSchema {
   // Callers without types may pass anything.
   if ((schema as JsonSchema | undefined)?.['$ref'] === undefined) return schema;
-  const known = followed.get(root) ?? new WeakMap<JsonSchema, JsonSchema>();
-  followed.set(root, known);
-  const found = known.get(schema) ?? follow(schema, root);
-  known.set(schema, found);
-  return found;
+  const cache = mergedByRoot.get(root) ?? new WeakMap<JsonSchema, JsonSchema>();
+  mergedByRoot.set(root, cache);
+  const merged = cache.get(schema) ?? mergeTarget(schema, root);
+  cache.set(schema, merged);
+  return merged;
 }
 
-/** A cache for each root. A repeated lookup gives the same object, by which a walk through a recursive schema knows where it was. */
-const followed = new WeakMap<JsonSchema, WeakMap<JsonSchema, JsonSchema>>();
+/** A cache for each root. A repeated lookup returns the same object, so that a walk through a recursive schema can recognise it. */
+const mergedByRoot = new WeakMap<JsonSchema, WeakMap<JsonSchema, JsonSchema>>();
 
-function follow(schema: JsonSchema, root: JsonSchema): JsonSchema {
-  const beside: JsonSchema[] = [];
+function mergeTarget(schema: JsonSchema, root: JsonSchema): JsonSchema {
+  const siblings: JsonSchema[] = [];
   const seen = new Set<unknown>();
   let target: unknown = schema;
   while (isObject(target) && target['$ref'] !== undefined && !seen.has(target)) {
     seen.add(target);
-    const { $ref, ...own } = target;
-    beside.push(own);
+    const { $ref, ...keywords } = target;
+    siblings.push(keywords);
     target = referenced($ref, root);
   }
-  if (target === false) return { ...annotationsOf(beside), not: {} };
-  const last = isObject(target) && !seen.has(target) ? unnamed(target) : {};
-  return beside.reduceRight<JsonSchema>((made, own) => both(made, own), last);
+  if (target === false) return { ...annotationsOf(siblings), not: {} };
+  const base = isObject(target) && !seen.has(target) ? withoutNames(target) : {};
+  return siblings.reduceRight<JsonSchema>((merged, keywords) => mergeSchemas(merged, keywords), base);
 }
 
-/** Merges into one object where no keyword of one changes the other's meaning, else into two that must both hold. */
-function both(target: JsonSchema, beside: JsonSchema): JsonSchema {
-  const { $defs, ...own } = beside;
-  if (Object.keys(beside).length === 0) return target;
+/** Merges into one object where no keyword of one changes the other's meaning, else into an `allOf` of both. */
+function mergeSchemas(target: JsonSchema, siblings: JsonSchema): JsonSchema {
+  const { $defs, ...ownKeywords } = siblings;
+  if (Object.keys(siblings).length === 0) return target;
   const definitions = $defs === undefined ? {} : { $defs };
-  const annotations = Object.fromEntries(Object.entries(own).filter(([keyword]) => isAnnotation(keyword)));
-  const rest = Object.fromEntries(Object.entries(own).filter(([keyword]) => !isAnnotation(keyword)));
+  const annotations = Object.fromEntries(Object.entries(ownKeywords).filter(([keyword]) => isAnnotation(keyword)));
+  const rest = Object.fromEntries(Object.entries(ownKeywords).filter(([keyword]) => !isAnnotation(keyword)));
   const properties = { ...(target['properties'] as object), ...(rest['properties'] as object) };
-  const isSimple = Object.keys(rest).every((keyword) => isApart(keyword, rest, target));
+  const isSimple = Object.keys(rest).every((keyword) => canMerge(keyword, rest, target));
   if (!isSimple) {
-    const { $defs: above, ...alone } = target;
-    return { ...defs(above), ...annotations, ...definitions, type: 'object', allOf: [alone, rest] };
+    const { $defs: targetDefs, ...targetRest } = target;
+    return { ...defs(targetDefs), ...annotations, ...definitions, type: 'object', allOf: [targetRest, rest] };
   }
   const required = [...new Set([...listOf(target['required']), ...listOf(rest['required'])])];
   return {
@@ -80,24 +80,24 @@ function both(target: JsonSchema, beside: JsonSchema): JsonSchema {
   };
 }
 
-function isApart(keyword: string, rest: JsonSchema, target: JsonSchema): boolean {
-  const { [keyword]: own } = rest;
+function canMerge(keyword: string, rest: JsonSchema, target: JsonSchema): boolean {
+  const { [keyword]: ownValue } = rest;
   const { [keyword]: other } = target;
   if (keyword === 'required') return true;
-  const names = keyword === 'properties' ? Object.keys(own as object) : undefined;
+  const names = keyword === 'properties' ? Object.keys(ownValue as object) : undefined;
   if (names?.length === 0) return true;
-  if (other !== undefined && JSON.stringify(own) === JSON.stringify(other)) return true;
-  if (DESCRIBING.includes(keyword) && OF_THE_REST.some((each) => target[each] !== undefined)) return false;
+  if (other !== undefined && JSON.stringify(ownValue) === JSON.stringify(other)) return true;
+  if (MEMBER_KEYWORDS.includes(keyword) && REMAINDER_KEYWORDS.some((each) => target[each] !== undefined)) return false;
   if (names !== undefined) return names.every((name) => !Object.hasOwn((other ?? {}) as object, name));
-  return other === undefined && !OF_THE_REST.includes(keyword);
+  return other === undefined && !REMAINDER_KEYWORDS.includes(keyword);
 }
 
 function isAnnotation(keyword: string): boolean {
   return ANNOTATIONS.includes(keyword) || keyword.startsWith('$');
 }
 
-function annotationsOf(all: readonly JsonSchema[]): JsonSchema {
-  const entries = all.toReversed().flatMap((own) => Object.entries(own));
+function annotationsOf(schemas: readonly JsonSchema[]): JsonSchema {
+  const entries = schemas.toReversed().flatMap((schema) => Object.entries(schema));
   return Object.fromEntries(entries.filter(([keyword]) => isAnnotation(keyword)));
 }
 
@@ -105,9 +105,9 @@ function defs(definitions: unknown): JsonSchema {
   return definitions === undefined ? {} : { $defs: definitions };
 }
 
-function unnamed(parts: JsonSchema): JsonSchema {
-  if (!NAMES.some((name) => parts[name] !== undefined)) return parts;
-  return Object.fromEntries(Object.entries(parts).filter(([keyword]) => !NAMES.includes(keyword)));
+function withoutNames(parts: JsonSchema): JsonSchema {
+  if (!NAME_KEYWORDS.some((name) => parts[name] !== undefined)) return parts;
+  return Object.fromEntries(Object.entries(parts).filter(([keyword]) => !NAME_KEYWORDS.includes(keyword)));
 }
 
 function listOf(value: unknown): readonly unknown[] {

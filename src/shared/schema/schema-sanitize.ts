@@ -4,11 +4,11 @@
  */
 import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import { decoded } from './json-pointer.ts';
+import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { isLinear, patternFault } from './linear-pattern.ts';
-import { requiredByThemselves, translateOlderDrafts } from './older-drafts.ts';
-import { addressOf, ReferencePlaces } from './reference-places.ts';
+import { type SchemaEdit, translateOlderDrafts, translateOwnRequired } from './older-drafts.ts';
+import { addressOf, ReferenceResolver } from './reference-places.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 import { withoutReference } from './schema-references.ts';
 
@@ -21,8 +21,8 @@ export interface SanitizedSchema {
 const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null'];
 const MAX_DEPTH = 64;
 
-/** The keywords that show the type of a schema which does not state it. The first that is there wins. */
-const TELLING: readonly (readonly [keyword: string, type: string])[] = [
+/** Keywords that imply the type of a schema without one. The first one present wins. */
+const TYPE_KEYWORDS: readonly (readonly [keyword: string, type: string])[] = [
   ['properties', 'object'],
   ['required', 'object'],
   ['additionalProperties', 'object'],
@@ -42,17 +42,21 @@ const TELLING: readonly (readonly [keyword: string, type: string])[] = [
   ['exclusiveMaximum', 'number'],
   ['multipleOf', 'number'],
 ];
-/** A schema with one of these needs no type of its own. */
-const SPEAKS_OTHERWISE = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const', 'enum'];
-/** Annotations, and the kind of value that they hold. Any other value makes Ajv refuse the whole schema. */
+/** A schema with one of these needs no type. */
+const UNTYPED_KEYWORDS = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const', 'enum'];
+/** Annotations with their type of value. A value of another type makes Ajv refuse the whole schema. */
 const isText = (value: unknown) => typeof value === 'string';
 const isBoolean = (value: unknown) => typeof value === 'boolean';
-const HOLDING: readonly (readonly [holds: (value: unknown) => boolean, what: string, keywords: readonly string[]])[] = [
+const ANNOTATION_TYPES: readonly (readonly [
+  hasType: (value: unknown) => boolean,
+  typeName: string,
+  keywords: readonly string[],
+])[] = [
   [isText, 'text', ['title', 'description', '$comment', 'contentEncoding', 'contentMediaType']],
   [isBoolean, 'boolean', ['deprecated', 'readOnly', 'writeOnly']],
   [Array.isArray, 'list', ['examples']],
 ];
-/** Restrictions for which some generators write null when there is none. Other wrong values stay, so that they are reported. */
+/** Restrictions that some generators write as null when there is none. Other wrong values stay, so that they are reported. */
 const RESTRICTIONS = [
   ...['$ref', 'enum', 'format', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
   ...['minLength', 'maxLength', 'minItems', 'maxItems', 'uniqueItems', 'minContains', 'maxContains'],
@@ -62,25 +66,25 @@ const RESTRICTIONS = [
 /** The state of one document's repair. */
 interface Walk {
   readonly root: Readonly<Record<string, unknown>>;
-  readonly places: ReferencePlaces;
-  /** The schemas around this one that have definitions or an address, the innermost first. */
-  readonly around: readonly Readonly<Record<string, unknown>>[];
+  readonly resolver: ReferenceResolver;
+  /** The enclosing schemas with definitions or an address, the innermost first. */
+  readonly ancestors: readonly Readonly<Record<string, unknown>>[];
   /** The root's definitions, under either of their keywords. */
   readonly definitions: Readonly<Record<string, unknown>>;
-  readonly of: 'parameters' | 'output';
+  readonly role: 'parameters' | 'output';
   readonly changes: string[];
-  /** Places elsewhere in the document that references lead to, and their names in `$defs`. */
-  readonly copied: Map<unknown, Copy>;
-  readonly taken: Set<string>;
+  /** Targets of references elsewhere in the document, and their names in `$defs`. */
+  readonly copies: Map<unknown, Copy>;
+  readonly usedNames: Set<string>;
 }
 
 interface Copy {
   readonly name: string;
-  readonly around: Walk['around'];
+  readonly ancestors: Walk['ancestors'];
 }
 
 /** Repairs a schema. The root of a tool's parameters becomes an object; an output may be of any type. */
-export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = 'parameters'): SanitizedSchema {
+export function sanitizeSchema(foreign: unknown, role: 'parameters' | 'output' = 'parameters'): SanitizedSchema {
   const changes: string[] = [];
   const root = isObject(foreign) ? foreign : {};
   if (!isObject(foreign))
@@ -89,24 +93,24 @@ export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = '
     ...(isObject(root['definitions']) ? root['definitions'] : {}),
     ...(isObject(root['$defs']) ? root['$defs'] : {}),
   };
-  const taken = new Set(Object.keys(definitions));
+  const usedNames = new Set(Object.keys(definitions));
   const walk: Walk = {
-    ...{ root, definitions, of, changes, taken, copied: new Map() },
-    ...{ places: new ReferencePlaces(root), around: [] },
+    ...{ root, definitions, role, changes, usedNames, copies: new Map() },
+    ...{ resolver: new ReferenceResolver(root), ancestors: [] },
   };
   const schema = sanitize(root, '', walk, 0) as Record<string, unknown>;
-  const copies: [string, unknown][] = [];
+  const copyEntries: [string, unknown][] = [];
   // A copy can refer to further places, which this loop then visits too.
-  for (const [target, { name, around }] of walk.copied)
-    copies.push([name, sanitize(target, `$defs.${name}`, { ...walk, around }, 1)]);
-  if (copies.length > 0) schema['$defs'] = { ...(schema['$defs'] as object), ...Object.fromEntries(copies) };
+  for (const [target, { name, ancestors }] of walk.copies)
+    copyEntries.push([name, sanitize(target, `$defs.${name}`, { ...walk, ancestors }, 1)]);
+  if (copyEntries.length > 0) schema['$defs'] = { ...(schema['$defs'] as object), ...Object.fromEntries(copyEntries) };
   delete schema['$schema'];
   if (schema['$ref'] !== undefined) {
     changes.push(`root: what $ref ${JSON.stringify(schema['$ref'])} leads to put in its place`);
-    const again = sanitizeSchema(withoutReference(schema, schema), of);
-    return { schema: again.schema, changes: [...changes, ...again.changes] };
+    const resolved = sanitizeSchema(withoutReference(schema, schema), role);
+    return { schema: resolved.schema, changes: [...changes, ...resolved.changes] };
   }
-  if (of === 'output') return { schema, changes };
+  if (role === 'output') return { schema, changes };
   if (schema['type'] !== 'object') {
     changes.push(`root: type ${JSON.stringify(schema['type']) ?? 'missing'} made object`);
     schema['type'] = 'object';
@@ -115,210 +119,216 @@ export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = '
   return { schema, changes };
 }
 
-/** One schema of the document, and how its changes are made. */
-interface Part {
-  readonly made: Record<string, unknown>;
-  note(change: string): void;
-  drop(keyword: string, why: string): void;
-}
-
-function sanitize(value: unknown, at: string, walk: Walk, depth: number): unknown {
+function sanitize(value: unknown, path: string, walk: Walk, depth: number): unknown {
   if (typeof value === 'boolean') return value;
-  const place = at === '' ? 'root' : at;
+  const place = path === '' ? 'root' : path;
   const note = (change: string) => void walk.changes.push(`${place}: ${change}`);
   if (!isObject(value) || depth > MAX_DEPTH) {
     note(`${depth > MAX_DEPTH ? 'nested too deep' : 'no schema'}, accepts anything`);
     return {};
   }
-  const made: Record<string, unknown> = { ...value };
-  const drop = (keyword: string, why: string) => {
-    delete made[keyword];
-    note(`${keyword} dropped, ${why}`);
+  const schema: Record<string, unknown> = { ...value };
+  const drop = (keyword: string, reason: string) => {
+    delete schema[keyword];
+    note(`${keyword} dropped, ${reason}`);
   };
-  const part: Part = { made, note, drop };
+  const part: SchemaEdit = { schema, note, drop };
   // Parameters are always an object, so null is no choice for them.
-  const takesNull = made['nullable'] === true && !(at === '' && walk.of === 'parameters');
-  if (made['nullable'] !== undefined) {
-    delete made['nullable'];
-    note(`nullable ${takesNull ? 'made a choice with null' : 'dropped'}`);
-    if (takesNull && COMBINING.some((keyword) => made[keyword] !== undefined))
-      return sanitize(choiceWithNull(made), at, walk, depth);
+  const allowsNull = schema['nullable'] === true && !(path === '' && walk.role === 'parameters');
+  if (schema['nullable'] !== undefined) {
+    delete schema['nullable'];
+    note(`nullable ${allowsNull ? 'made a choice with null' : 'dropped'}`);
+    if (allowsNull && COMBINING_KEYWORDS.some((keyword) => schema[keyword] !== undefined))
+      return sanitize(choiceWithNull(schema), path, walk, depth);
   }
   renameOlderKeywords(part);
   translateOlderDrafts(part);
-  requiredByThemselves(part);
-  const inner = isPlaceOfReferences(value) ? { ...walk, around: [value, ...walk.around] } : walk;
-  sanitizeBelow(part, (below, name) => sanitize(below, at === '' ? name : `${at}.${name}`, inner, depth + 1));
+  translateOwnRequired(part);
+  const inner = isReferenceScope(value) ? { ...walk, ancestors: [value, ...walk.ancestors] } : walk;
+  sanitizeSubschemas(part, (subschema, name) =>
+    sanitize(subschema, path === '' ? name : `${path}.${name}`, inner, depth + 1),
+  );
   repairBounds(part);
-  dropMeaningless(part);
+  dropInvalidKeywords(part);
   repairReference(part, inner);
   repairPatterns(part);
   repairRequired(part);
   repairType(part);
   ensureStructure(part);
-  if (takesNull) acceptNull(made);
-  return made;
+  if (allowsNull) acceptNull(schema);
+  return schema;
 }
 
-function isPlaceOfReferences(schema: Readonly<Record<string, unknown>>): boolean {
+function isReferenceScope(schema: Readonly<Record<string, unknown>>): boolean {
   return isObject(schema['$defs']) || isObject(schema['definitions']) || addressOf(schema) !== undefined;
 }
 
 /** Renames keywords of the drafts before 2019-09. */
-function renameOlderKeywords({ made, note, drop }: Part): void {
-  if (isObject(made['definitions'])) {
-    made['$defs'] = { ...made['definitions'], ...(isObject(made['$defs']) ? made['$defs'] : {}) };
-    delete made['definitions'];
+function renameOlderKeywords({ schema, note, drop }: SchemaEdit): void {
+  if (isObject(schema['definitions'])) {
+    schema['$defs'] = { ...schema['definitions'], ...(isObject(schema['$defs']) ? schema['$defs'] : {}) };
+    delete schema['definitions'];
     note('definitions renamed $defs');
-  } else if (made['definitions'] !== undefined) drop('definitions', 'it is no object');
-  if (Array.isArray(made['items'])) {
-    made['prefixItems'] = made['items'];
-    delete made['items'];
+  } else if (schema['definitions'] !== undefined) drop('definitions', 'it is no object');
+  if (Array.isArray(schema['items'])) {
+    schema['prefixItems'] = schema['items'];
+    delete schema['items'];
     note('a list of items made prefixItems');
-    if (made['additionalItems'] !== undefined) {
-      made['items'] = made['additionalItems'];
-      delete made['additionalItems'];
+    if (schema['additionalItems'] !== undefined) {
+      schema['items'] = schema['additionalItems'];
+      delete schema['additionalItems'];
       note('additionalItems made items');
     }
   } else if (
-    made['additionalItems'] !== undefined &&
-    Array.isArray(made['prefixItems']) &&
-    made['items'] === undefined
+    schema['additionalItems'] !== undefined &&
+    Array.isArray(schema['prefixItems']) &&
+    schema['items'] === undefined
   ) {
-    made['items'] = made['additionalItems'];
-    delete made['additionalItems'];
+    schema['items'] = schema['additionalItems'];
+    delete schema['additionalItems'];
     note('additionalItems made items');
-  } else if (made['additionalItems'] !== undefined) drop('additionalItems', 'there is no list of items beside it');
-  // Ajv refuses draft 4's `id`, and an address that two schemas have. The references by these names lead into `$defs` instead.
+  } else if (schema['additionalItems'] !== undefined) drop('additionalItems', 'there is no list of items beside it');
+  // Ajv refuses draft 4's `id`, and an address of two schemas. References by these names are rewritten to `$defs`.
   for (const name of ['id', '$id', '$anchor', '$dynamicAnchor'])
-    if (made[name] !== undefined) drop(name, 'references find their places without it');
-  repairEnum({ made, note, drop });
+    if (schema[name] !== undefined) drop(name, 'references find their places without it');
+  repairEnum({ schema, note, drop });
 }
 
 /** Some providers refuse a value that is listed twice. */
-function repairEnum({ made, note, drop }: Part): void {
-  const values = made['enum'];
+function repairEnum({ schema, note, drop }: SchemaEdit): void {
+  const values = schema['enum'];
   if (!Array.isArray(values)) return;
-  const different = [...new Map(values.map((value) => [JSON.stringify(value), value])).values()];
+  const distinctValues = [...new Map(values.map((value) => [JSON.stringify(value), value])).values()];
   if (values.length === 0) drop('enum', 'it holds no values');
-  else if (different.length < values.length) {
-    made['enum'] = different;
+  else if (distinctValues.length < values.length) {
+    schema['enum'] = distinctValues;
     note('duplicates in enum dropped');
   }
 }
 
-function sanitizeBelow({ made, drop }: Part, below: (part: unknown, name: string) => unknown): void {
+function sanitizeSubschemas(
+  { schema, drop }: SchemaEdit,
+  sanitizePart: (part: unknown, name: string) => unknown,
+): void {
   for (const keyword of SCHEMA_MAPS) {
-    if (isObject(made[keyword]))
-      made[keyword] = Object.fromEntries(
-        Object.entries(made[keyword]).map(([name, part]) => [name, below(part, `${keyword}.${name}`)]),
+    if (isObject(schema[keyword]))
+      schema[keyword] = Object.fromEntries(
+        Object.entries(schema[keyword]).map(([name, part]) => [name, sanitizePart(part, `${keyword}.${name}`)]),
       );
-    else if (made[keyword] !== undefined) drop(keyword, 'it is no object');
+    else if (schema[keyword] !== undefined) drop(keyword, 'it is no object');
   }
   for (const keyword of SCHEMA_LISTS) {
-    if (Array.isArray(made[keyword]) && made[keyword].length > 0)
-      made[keyword] = made[keyword].map((part, index) => below(part, `${keyword}.${index}`));
-    else if (made[keyword] !== undefined) drop(keyword, 'it is no list of schemas');
+    if (Array.isArray(schema[keyword]) && schema[keyword].length > 0)
+      schema[keyword] = schema[keyword].map((part, index) => sanitizePart(part, `${keyword}.${index}`));
+    else if (schema[keyword] !== undefined) drop(keyword, 'it is no list of schemas');
   }
-  for (const keyword of SCHEMA_SINGLES) if (made[keyword] !== undefined) made[keyword] = below(made[keyword], keyword);
+  for (const keyword of SCHEMA_SINGLES)
+    if (schema[keyword] !== undefined) schema[keyword] = sanitizePart(schema[keyword], keyword);
 }
 
-function dropMeaningless({ made, drop }: Part): void {
-  for (const [holds, what, keywords] of HOLDING)
+function dropInvalidKeywords({ schema, drop }: SchemaEdit): void {
+  for (const [hasType, typeName, keywords] of ANNOTATION_TYPES)
     for (const keyword of keywords)
-      if (made[keyword] !== undefined && !holds(made[keyword])) drop(keyword, `it is no ${what}`);
-  for (const keyword of RESTRICTIONS) if (made[keyword] === null) drop(keyword, 'it is null');
+      if (schema[keyword] !== undefined && !hasType(schema[keyword])) drop(keyword, `it is no ${typeName}`);
+  for (const keyword of RESTRICTIONS) if (schema[keyword] === null) drop(keyword, 'it is null');
 }
 
-function repairRequired(part: Part): void {
-  const { required } = part.made;
+function repairRequired(part: SchemaEdit): void {
+  const { required } = part.schema;
   if (required === undefined) return;
   if (isListOfTexts(required)) dropDuplicates(part, 'required');
   else part.drop('required', 'it is no list of names');
 }
 
-function ensureStructure({ made, note }: Part): void {
-  if (made['type'] === 'object' && made['properties'] === undefined && made['additionalProperties'] === undefined) {
-    made['properties'] = {};
+function ensureStructure({ schema, note }: SchemaEdit): void {
+  if (
+    schema['type'] === 'object' &&
+    schema['properties'] === undefined &&
+    schema['additionalProperties'] === undefined
+  ) {
+    schema['properties'] = {};
     note('properties added');
   }
-  if (made['type'] === 'array' && made['items'] === undefined && made['prefixItems'] === undefined) {
-    made['items'] = {};
+  if (schema['type'] === 'array' && schema['items'] === undefined && schema['prefixItems'] === undefined) {
+    schema['items'] = {};
     note('items added');
   }
 }
 
-function acceptNull(made: Record<string, unknown>): void {
-  const types = [made['type'] ?? []].flat();
-  if (types.length > 0 && !types.includes('null')) made['type'] = [...types, 'null'];
-  if (Array.isArray(made['enum']) && !made['enum'].includes(null)) made['enum'] = [...made['enum'], null];
+function acceptNull(schema: Record<string, unknown>): void {
+  const types = [schema['type'] ?? []].flat();
+  if (types.length > 0 && !types.includes('null')) schema['type'] = [...types, 'null'];
+  if (Array.isArray(schema['enum']) && !schema['enum'].includes(null)) schema['enum'] = [...schema['enum'], null];
 }
 
-/** Keywords beside which a type with null would not be enough. */
-const COMBINING = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const'];
+/** Keywords next to which adding null to the type would not be enough. */
+const COMBINING_KEYWORDS = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const'];
 /** Keywords that check no values, or concern the whole document. */
-const BESIDE_CHOICE = [
+const ANNOTATION_KEYWORDS = [
   ...['title', 'description', 'default', 'examples', 'deprecated', 'readOnly', 'writeOnly'],
   ...['$schema', '$id', '$anchor', '$dynamicAnchor', '$comment', '$defs', 'definitions'],
 ];
 
 function choiceWithNull(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const entries = Object.entries(schema);
-  const beside = Object.fromEntries(entries.filter(([keyword]) => BESIDE_CHOICE.includes(keyword)));
-  const { anyOf, ...rest } = Object.fromEntries(entries.filter(([keyword]) => !BESIDE_CHOICE.includes(keyword)));
+  const annotations = Object.fromEntries(entries.filter(([keyword]) => ANNOTATION_KEYWORDS.includes(keyword)));
+  const { anyOf, ...rest } = Object.fromEntries(entries.filter(([keyword]) => !ANNOTATION_KEYWORDS.includes(keyword)));
   const choices = Array.isArray(anyOf) && Object.keys(rest).length === 0 ? anyOf : [{ ...rest, ...defined({ anyOf }) }];
-  return { ...beside, anyOf: [...choices, { type: 'null' }] };
+  return { ...annotations, anyOf: [...choices, { type: 'null' }] };
 }
 
 /** Draft 4 and OpenAPI 3.0 mark an exclusive bound by a boolean beside it. */
-function repairBounds({ made, note, drop }: Part): void {
+function repairBounds({ schema, note, drop }: SchemaEdit): void {
   for (const [exclusive, bound] of [
     ['exclusiveMinimum', 'minimum'],
     ['exclusiveMaximum', 'maximum'],
   ] as const) {
-    if (typeof made[exclusive] !== 'boolean') continue;
-    if (made[exclusive] && typeof made[bound] === 'number') {
-      made[exclusive] = made[bound];
-      delete made[bound];
+    if (typeof schema[exclusive] !== 'boolean') continue;
+    if (schema[exclusive] && typeof schema[bound] === 'number') {
+      schema[exclusive] = schema[bound];
+      delete schema[bound];
       note(`${bound} made ${exclusive}`);
-    } else drop(exclusive, made[exclusive] ? `there is no ${bound}` : 'it says nothing');
+    } else drop(exclusive, schema[exclusive] ? `there is no ${bound}` : 'it says nothing');
   }
 }
 
-function repairPatterns({ made, note, drop }: Part): void {
-  const { pattern: own } = made;
-  const fault = typeof own === 'string' ? patternFault(own) : 'it is no text';
-  if (own !== undefined && fault !== undefined) drop('pattern', fault);
-  const named = Object.entries((made['patternProperties'] ?? {}) as object);
-  const linear = named.filter(([pattern]) => isLinear(pattern));
-  if (linear.length === named.length) return;
-  for (const [pattern] of named)
+function repairPatterns({ schema, note, drop }: SchemaEdit): void {
+  const { pattern } = schema;
+  const fault = typeof pattern === 'string' ? patternFault(pattern) : 'it is no text';
+  if (pattern !== undefined && fault !== undefined) drop('pattern', fault);
+  const patternEntries = Object.entries((schema['patternProperties'] ?? {}) as object);
+  const linear = patternEntries.filter(([pattern]) => isLinear(pattern));
+  if (linear.length === patternEntries.length) return;
+  for (const [pattern] of patternEntries)
     if (!isLinear(pattern)) note(`patternProperties.${pattern} dropped, ${patternFault(pattern)}`);
-  made['patternProperties'] = Object.fromEntries(linear);
-  // These check the properties that match no pattern, and there are more of them now.
+  schema['patternProperties'] = Object.fromEntries(linear);
+  // These check the properties that match no pattern, and dropping a pattern would make them check more.
   for (const keyword of ['additionalProperties', 'unevaluatedProperties'])
-    if (made[keyword] !== undefined) drop(keyword, 'a pattern beside it was dropped');
+    if (schema[keyword] !== undefined) drop(keyword, 'a pattern beside it was dropped');
 }
 
 /** Ajv follows references to `$defs` alone. Targets elsewhere, as in zod's `#/properties/from`, are copied there. */
-function repairReference({ made, note, drop }: Part, { root, definitions, places, around, copied, taken }: Walk): void {
-  const reference = made['$ref'];
+function repairReference(
+  { schema, note, drop }: SchemaEdit,
+  { root, definitions, resolver, ancestors, copies, usedNames }: Walk,
+): void {
+  const reference = schema['$ref'];
   if (typeof reference !== 'string') return;
-  const document = around.find((schema) => addressOf(schema) !== undefined) ?? root;
+  const document = ancestors.find((schema) => addressOf(schema) !== undefined) ?? root;
   if (reference === '#' && document === root) return;
   const renamed = reference.replace(/^#\/definitions\//, '#/$defs/');
   if (
     document === root &&
     /^#\/\$defs\/[^/]+$/.test(renamed) &&
     isDecodable(renamed) &&
-    isSchema(places.find(renamed, []) ?? definitions[decoded(renamed.slice('#/$defs/'.length))])
+    isSchema(resolver.find(renamed, []) ?? definitions[decodeStep(renamed.slice('#/$defs/'.length))])
   ) {
-    made['$ref'] = renamed;
+    schema['$ref'] = renamed;
     return;
   }
-  const target = places.find(reference, around);
+  const target = resolver.find(reference, ancestors);
   if (target === root) {
-    made['$ref'] = '#';
+    schema['$ref'] = '#';
     note(`$ref ${JSON.stringify(startOf(reference, 100))} made "#"`);
     return;
   }
@@ -326,18 +336,18 @@ function repairReference({ made, note, drop }: Part, { root, definitions, places
     drop('$ref', `${JSON.stringify(startOf(reference, 100))} cannot be followed`);
     return;
   }
-  let name = copied.get(target)?.name;
+  let name = copies.get(target)?.name;
   if (name === undefined) {
-    const own = reference
+    const baseName = reference
       .slice(Math.max(reference.lastIndexOf('/'), reference.lastIndexOf('#')) + 1)
       .replaceAll(/[^A-Za-z0-9_-]/g, '_')
       .slice(0, 64);
-    name = own;
-    for (let mark = copied.size + 1; name === '' || taken.has(name); mark += 1) name = `${own}_${mark}`;
-    taken.add(name);
-    copied.set(target, { name, around });
+    name = baseName;
+    for (let suffix = copies.size + 1; name === '' || usedNames.has(name); suffix += 1) name = `${baseName}_${suffix}`;
+    usedNames.add(name);
+    copies.set(target, { name, ancestors });
   }
-  made['$ref'] = `#/$defs/${name}`;
+  schema['$ref'] = `#/$defs/${name}`;
   note(`what $ref ${JSON.stringify(startOf(reference, 100))} leads to copied to $defs.${name}`);
 }
 
@@ -350,29 +360,33 @@ function isDecodable(text: string): boolean {
   }
 }
 
-function repairType(part: Part): void {
-  const { made, note, drop } = part;
+function repairType(part: SchemaEdit): void {
+  const { schema, note, drop } = part;
   // Google writes the names of types in upper case.
-  if (typeof made['type'] === 'string' && !TYPES.includes(made['type']) && TYPES.includes(made['type'].toLowerCase())) {
-    note(`type ${made['type']} made ${made['type'].toLowerCase()}`);
-    made['type'] = made['type'].toLowerCase();
+  if (
+    typeof schema['type'] === 'string' &&
+    !TYPES.includes(schema['type']) &&
+    TYPES.includes(schema['type'].toLowerCase())
+  ) {
+    note(`type ${schema['type']} made ${schema['type'].toLowerCase()}`);
+    schema['type'] = schema['type'].toLowerCase();
   }
-  const type = made['type'];
-  const known = (name: unknown) => typeof name === 'string' && TYPES.includes(name);
-  if (type !== undefined && !(known(type) || (Array.isArray(type) && type.length > 0 && type.every(known))))
+  const type = schema['type'];
+  const isKnownType = (name: unknown) => typeof name === 'string' && TYPES.includes(name);
+  if (type !== undefined && !(isKnownType(type) || (Array.isArray(type) && type.length > 0 && type.every(isKnownType))))
     drop('type', `${JSON.stringify(type)} is none of JSON Schema`);
   dropDuplicates(part, 'type');
-  if (made['type'] !== undefined || SPEAKS_OTHERWISE.some((keyword) => made[keyword] !== undefined)) return;
-  const inferred = TELLING.find(([keyword]) => made[keyword] !== undefined)?.[1];
+  if (schema['type'] !== undefined || UNTYPED_KEYWORDS.some((keyword) => schema[keyword] !== undefined)) return;
+  const inferred = TYPE_KEYWORDS.find(([keyword]) => schema[keyword] !== undefined)?.[1];
   if (inferred === undefined) return;
-  made['type'] = inferred;
+  schema['type'] = inferred;
   note(`type inferred as ${inferred}`);
 }
 
-function dropDuplicates({ made, note }: Part, keyword: string): void {
-  const values = made[keyword];
+function dropDuplicates({ schema, note }: SchemaEdit, keyword: string): void {
+  const values = schema[keyword];
   if (!Array.isArray(values) || new Set(values).size === values.length) return;
-  made[keyword] = [...new Set(values)];
+  schema[keyword] = [...new Set(values)];
   note(`duplicates in ${keyword} dropped`);
 }
 

@@ -6,14 +6,14 @@ import { type CompiledSchema, compiledSchema, markValid } from './schema.ts';
 import { sanitizeSchema } from './schema-sanitize.ts';
 import { withoutNulls } from './without-nulls.ts';
 
-/** Schemas and values travel as JSON, which is far quicker to copy than objects. */
+/** Schemas and values are sent as JSON, which is copied much faster than objects. */
 export type ThreadTask =
   | { readonly foreign: string; readonly of: 'parameters' | 'output' }
   | {
       readonly does: 'check' | 'nulls';
       readonly number: number;
       readonly value: string | undefined;
-      /** The schema, where the thread does not know it by its number. */
+      /** The schema, where the thread does not have it yet. */
       readonly schema?: string;
       readonly isValid?: boolean;
       /** All schemas before this one are forgotten. */
@@ -32,34 +32,34 @@ const schemas = new Map<number, { readonly schema: JsonSchema; readonly compiled
 
 if (!isMainThread)
   parentPort?.on('message', (task: ThreadTask) => {
-    parentPort?.postMessage(answerTo(task));
+    parentPort?.postMessage(runTask(task));
   });
 
-function answerTo(task: ThreadTask): ThreadAnswer {
+function runTask(task: ThreadTask): ThreadAnswer {
   try {
     if ('foreign' in task) {
       const sanitized = sanitizeSchema(JSON.parse(task.foreign), task.of);
       compiledSchema(sanitized.schema);
       return { sanitized: JSON.stringify(sanitized) };
     }
-    const { schema, compiled } = knownSchema(task);
+    const { schema, compiled } = cachedSchema(task);
     const value: unknown = task.value === undefined ? undefined : JSON.parse(task.value);
     if (task.does === 'check') return { issues: compiled.check(value) };
-    const made = withoutNulls(schema, value);
-    return made === value ? { unchanged: true } : { value: JSON.stringify(made) };
+    const result = withoutNulls(schema, value);
+    return result === value ? { unchanged: true } : { value: JSON.stringify(result) };
   } catch (error) {
     return { error: error instanceof Error ? error.message : String(error) };
   }
 }
 
-function knownSchema({ number, schema, isValid, forget }: Exclude<ThreadTask, { foreign: string }>) {
+function cachedSchema({ number, schema, isValid, forget }: Exclude<ThreadTask, { foreign: string }>) {
   if (forget) schemas.clear();
-  const known = schemas.get(number);
-  if (known !== undefined) return known;
+  const cached = schemas.get(number);
+  if (cached !== undefined) return cached;
   if (schema === undefined) throw new Error(`schema ${number} did not come with the value`);
   const parsed = JSON.parse(schema) as JsonSchema;
   if (isValid === true) markValid(parsed);
-  const made = { schema: parsed, compiled: compiledSchema(parsed) };
-  schemas.set(number, made);
-  return made;
+  const result = { schema: parsed, compiled: compiledSchema(parsed) };
+  schemas.set(number, result);
+  return result;
 }

@@ -1,6 +1,6 @@
 /**
- * The thread that compiles and checks what is large, one thing after the other. It is started when it is first needed. A thing that takes
- * too long or too much memory ends the thread; the next one starts another.
+ * The thread that compiles and checks large schemas and values, one after the other. It is started when it is first needed. A task that
+ * takes too long or too much memory ends the thread; the next task starts another.
  */
 import { Worker } from 'node:worker_threads';
 import { type Issue, PawlError } from '../errors/failure.ts';
@@ -9,39 +9,39 @@ import { isMarkedValid } from './schema.ts';
 import type { SanitizedSchema } from './schema-sanitize.ts';
 import type { ThreadAnswer, ThreadTask } from './schema-thread-main.ts';
 
-/** The thread's own file, which this thread does not load. A bundle of CommonJS knows no place of its own. */
+/** The thread's entry file, which the main thread does not load. A CommonJS bundle has no `import.meta.url`. */
 const fileOfThread = () =>
   new URL(import.meta.url.endsWith('.ts') ? './schema-thread-main.ts' : './schema-thread-main.js', import.meta.url);
 
 /** The time for one check. */
 const CHECK_LIMIT_MS = 2_000;
-/** The time for a schema that the thread does not know: it is compiled first. */
+/** The time for a check whose schema must be compiled first. */
 const COMPILE_LIMIT_MS = 10_000;
 const MAX_MEMORY_MB = 512;
 /** The thread keeps so many schemas. */
 const MAX_SCHEMAS = 200;
 
-interface Waiting {
-  /** Makes the task when its time has come, so that a long queue holds no copies. */
+interface SchemaJob {
+  /** Makes the task when it is sent, so that a long queue holds no copies. */
   task(): ThreadTask;
   readonly limitMs: () => number;
   readonly resolve: (answer: ThreadAnswer | 'too-long' | 'too-much-memory') => void;
   readonly reject: (error: Error) => void;
 }
 
-const waiting: Waiting[] = [];
+const queue: SchemaJob[] = [];
 let thread: Worker | undefined;
-let running: Waiting | undefined;
+let running: SchemaJob | undefined;
 let timer: NodeJS.Timeout | undefined;
 
-/** The number of each schema, and whether the present thread has it. */
+/** The number of each schema, and the numbers that the current thread has. */
 const numbers = new WeakMap<JsonSchema, number>();
 let count = 0;
-const sent = new Set<number>();
+const sentSchemas = new Set<number>();
 
 /** Throws `CONFIGURATION` when the schema itself is not valid. */
 export async function checkInThread(schema: JsonSchema, value: unknown): Promise<readonly Issue[]> {
-  const answer = await runWith(schema, 'check', value);
+  const answer = await runWithSchema(schema, 'check', value);
   if (answer === 'too-long')
     return [{ path: '', message: `takes more than ${CHECK_LIMIT_MS / 1_000} s to check by this schema` }];
   if (answer === 'too-much-memory') return [{ path: '', message: 'takes too much memory to check by this schema' }];
@@ -51,33 +51,33 @@ export async function checkInThread(schema: JsonSchema, value: unknown): Promise
 
 /** `withoutNulls` for a large value. Where that takes too long, nothing is removed. */
 export async function withoutNullsInThread(schema: JsonSchema, value: unknown): Promise<unknown> {
-  const answer = await runWith(schema, 'nulls', value);
+  const answer = await runWithSchema(schema, 'nulls', value);
   return typeof answer === 'object' && 'value' in answer ? JSON.parse(answer.value) : value;
 }
 
-async function runWith(schema: JsonSchema, does: 'check' | 'nulls', value: unknown) {
+async function runWithSchema(schema: JsonSchema, action: 'check' | 'nulls', value: unknown) {
   const number = numbers.get(schema) ?? ++count;
   numbers.set(schema, number);
   const answer = await run({
-    task: () => taskWith(number, schema, does, value),
-    limitMs: () => (sent.has(number) ? CHECK_LIMIT_MS : COMPILE_LIMIT_MS),
+    task: () => schemaTask(number, schema, action, value),
+    limitMs: () => (sentSchemas.has(number) ? CHECK_LIMIT_MS : COMPILE_LIMIT_MS),
   });
   // The thread keeps no schema that it could not compile.
-  if (typeof answer === 'object' && 'error' in answer) sent.delete(number);
+  if (typeof answer === 'object' && 'error' in answer) sentSchemas.delete(number);
   return answer;
 }
 
-function taskWith(number: number, schema: JsonSchema, does: 'check' | 'nulls', value: unknown): ThreadTask {
-  if (sent.size >= MAX_SCHEMAS && !sent.has(number)) sent.clear();
-  const isFirst = sent.size === 0;
-  const known = sent.has(number);
-  sent.add(number);
+function schemaTask(number: number, schema: JsonSchema, action: 'check' | 'nulls', value: unknown): ThreadTask {
+  if (sentSchemas.size >= MAX_SCHEMAS && !sentSchemas.has(number)) sentSchemas.clear();
+  const isFirst = sentSchemas.size === 0;
+  const isSent = sentSchemas.has(number);
+  sentSchemas.add(number);
   return {
-    does,
+    does: action,
     number,
     value: JSON.stringify(value),
     forget: isFirst,
-    ...(known ? {} : { schema: JSON.stringify(schema), isValid: isMarkedValid(schema) }),
+    ...(isSent ? {} : { schema: JSON.stringify(schema), isValid: isMarkedValid(schema) }),
   };
 }
 
@@ -88,24 +88,24 @@ export async function sanitizeInThread(foreign: JsonSchema, of: 'parameters' | '
     limitMs: () => COMPILE_LIMIT_MS,
   });
   if (answer === 'too-long' || answer === 'too-much-memory') {
-    const why = answer === 'too-long' ? `more than ${COMPILE_LIMIT_MS / 1_000} s` : 'too much memory';
-    throw new PawlError('CONFIGURATION', `The schema is too costly: to compile it takes ${why}.`);
+    const reason = answer === 'too-long' ? `more than ${COMPILE_LIMIT_MS / 1_000} s` : 'too much memory';
+    throw new PawlError('CONFIGURATION', `The schema is too costly: to compile it takes ${reason}.`);
   }
   if ('error' in answer) throw new PawlError('CONFIGURATION', answer.error);
   if (!('sanitized' in answer)) throw new Error('the schema thread answered something else');
   return JSON.parse(answer.sanitized) as SanitizedSchema;
 }
 
-function run(job: Pick<Waiting, 'task' | 'limitMs'>): Promise<ThreadAnswer | 'too-long' | 'too-much-memory'> {
+function run(job: Pick<SchemaJob, 'task' | 'limitMs'>): Promise<ThreadAnswer | 'too-long' | 'too-much-memory'> {
   return new Promise((resolve, reject) => {
-    waiting.push({ ...job, resolve, reject });
-    next();
+    queue.push({ ...job, resolve, reject });
+    startNext();
   });
 }
 
-function next(): void {
+function startNext(): void {
   if (running !== undefined) return;
-  running = waiting.shift();
+  running = queue.shift();
   if (running === undefined) {
     thread?.unref();
     return;
@@ -117,25 +117,25 @@ function next(): void {
     thread.postMessage(running.task());
   } catch (error) {
     // JSON has no form for the value, or the thread cannot start.
-    end((job) => job.reject(error instanceof Error ? error : new Error(String(error))));
+    finishJob((job) => job.reject(error instanceof Error ? error : new Error(String(error))));
     return;
   }
   timer = setTimeout(() => stopThread('too-long'), limitMs);
 }
 
-function end(answer: (job: Waiting) => void): void {
+function finishJob(settle: (job: SchemaJob) => void): void {
   clearTimeout(timer);
   const job = running;
   running = undefined;
-  if (job !== undefined) answer(job);
-  next();
+  if (job !== undefined) settle(job);
+  startNext();
 }
 
-function stopThread(why: 'too-long' | 'too-much-memory'): void {
+function stopThread(reason: 'too-long' | 'too-much-memory'): void {
   void thread?.terminate();
   thread = undefined;
-  sent.clear();
-  end((job) => job.resolve(why));
+  sentSchemas.clear();
+  finishJob((job) => job.resolve(reason));
 }
 
 function startThread(): Worker {
@@ -143,16 +143,16 @@ function startThread(): Worker {
     name: 'schemas',
     resourceLimits: { maxOldGenerationSizeMb: MAX_MEMORY_MB },
   });
-  const isPresent = () => thread === started;
+  const isCurrent = () => thread === started;
   started.on('message', (answer: ThreadAnswer) => {
-    if (isPresent()) end((job) => job.resolve(answer));
+    if (isCurrent()) finishJob((job) => job.resolve(answer));
   });
   started.on('error', (error: NodeJS.ErrnoException) => {
-    if (!isPresent()) return;
+    if (!isCurrent()) return;
     if (error.code === 'ERR_WORKER_OUT_OF_MEMORY') return stopThread('too-much-memory');
     thread = undefined;
-    sent.clear();
-    end((job) => job.reject(error));
+    sentSchemas.clear();
+    finishJob((job) => job.reject(error));
   });
   return started;
 }

@@ -1,4 +1,4 @@
-/** The size of a schema, by which it is compiled and used at once, or in a thread of its own. */
+/** The size of a schema, which decides whether it is compiled and used here or in a separate thread. */
 
 /** A schema of more members, or with larger patterns, takes so long to compile that other calls would wait. */
 const MAX_SIZE = 1_000;
@@ -8,12 +8,12 @@ const CHARACTERS = 64;
 
 /** The number of values in a schema. Definitions are left out: they count where they are referred to. */
 export function sizeOfSchema(schema: object): number {
-  return weigh(schema, Number.POSITIVE_INFINITY, '$defs').size;
+  return measure(schema, Number.POSITIVE_INFINITY, '$defs').size;
 }
 
 /** Whether a schema is so large that compiling it could hold the event loop. */
 export function isLargeSchema(schema: unknown): boolean {
-  const { size, patterns } = weigh(schema, MAX_SIZE);
+  const { size, patterns } = measure(schema, MAX_SIZE);
   return size > MAX_SIZE || patterns > MAX_PATTERNS;
 }
 
@@ -25,7 +25,7 @@ export interface TextCost {
 }
 
 export function textCostOf(schema: unknown): TextCost {
-  const { patterns, formats } = weigh(schema, Number.POSITIVE_INFINITY);
+  const { patterns, formats } = measure(schema, Number.POSITIVE_INFINITY);
   return {
     perCharacter: patterns + formats.size * FORMAT,
     quadratic: formats.has('url'),
@@ -42,58 +42,58 @@ interface Weight {
   readonly formats: Set<string>;
 }
 
-/** Stops soon after `most` values. */
-function weigh(schema: unknown, most: number, except?: string): Weight {
+/** Stops soon after `maxSize` values. */
+function measure(schema: unknown, maxSize: number, skippedKeyword?: string): Weight {
   const weight: Weight = { size: 0, patterns: 0, formats: new Set() };
   const pending: unknown[] = [schema];
-  while (pending.length > 0 && weight.size <= most) {
+  while (pending.length > 0 && weight.size <= maxSize) {
     const value = pending.pop();
     weight.size += 1;
     if (typeof value === 'string') weight.size += Math.floor(value.length / CHARACTERS);
     if (typeof value !== 'object' || value === null) continue;
-    if (!Array.isArray(value)) weighTexts(value as Readonly<Record<string, unknown>>, weight);
-    for (const [name, member] of Object.entries(value)) if (name !== except) pending.push(member);
+    if (!Array.isArray(value)) measureTexts(value as Readonly<Record<string, unknown>>, weight);
+    for (const [name, member] of Object.entries(value)) if (name !== skippedKeyword) pending.push(member);
   }
   return weight;
 }
 
-/** A property may be called `pattern` as well. It then counts for nothing, or for a little too much. */
-function weighTexts(schema: Readonly<Record<string, unknown>>, weight: Weight): void {
+/** A property may also be called `pattern`. Counting it then makes the size a little too large, which does no harm. */
+function measureTexts(schema: Readonly<Record<string, unknown>>, weight: Weight): void {
   const { pattern, format, patternProperties } = schema;
   if (typeof pattern === 'string') weight.patterns += patternSize(pattern);
   if (typeof format === 'string') weight.formats.add(format);
   if (typeof patternProperties === 'object' && patternProperties !== null)
-    for (const each of Object.keys(patternProperties)) weight.patterns += patternSize(each);
+    for (const propertyPattern of Object.keys(patternProperties)) weight.patterns += patternSize(propertyPattern);
 }
 
 /** A class of Unicode characters has hundreds of ranges. */
 const UNICODE_CLASS = 60;
 
-/** The number of a pattern's states, about: its characters, times the counts of the repetitions around them. */
+/** The approximate number of a pattern's states: its characters, times the counts of the repetitions around them. */
 export function patternSize(pattern: string): number {
   const outer: number[] = [];
-  let all = 0;
-  let last = 0;
+  let total = 0;
+  let lastSize = 0;
   const add = (size: number) => {
-    all += size;
-    last = size;
+    total += size;
+    lastSize = size;
   };
   for (const [part] of pattern.matchAll(PARTS)) {
-    const repeated = REPEATED.exec(part);
+    const repetition = REPEATED.exec(part);
     if (part === '(') {
-      outer.push(all);
-      all = 0;
+      outer.push(total);
+      total = 0;
     } else if (part === ')') {
-      const group = all;
-      all = outer.pop() ?? 0;
+      const group = total;
+      total = outer.pop() ?? 0;
       add(group + 1);
-    } else if (repeated !== null) {
-      const most = Math.max(Number(repeated[1]), Number(repeated[2] || 0), 1);
-      all += last * (most - 1);
-      last *= most;
+    } else if (repetition !== null) {
+      const maxSize = Math.max(Number(repetition[1]), Number(repetition[2] || 0), 1);
+      total += lastSize * (maxSize - 1);
+      lastSize *= maxSize;
     } else add(/^\\[pP]|\\[pP]\{/.test(part) ? UNICODE_CLASS : 1);
   }
-  return outer.reduce((sum, each) => sum + each, all);
+  return outer.reduce((sum, each) => sum + each, total);
 }
 
 /** An escaped character, a class in brackets, a repetition, or any other character. */

@@ -1,10 +1,10 @@
-/** JSON Schema 2020-12: made from zod and checked by Ajv, with errors that help the next attempt to succeed. */
+/** JSON Schema 2020-12: generated from zod and checked by Ajv, with errors that help the next attempt to succeed. */
 import { createRequire } from 'node:module';
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { canonicalJson } from './canonical-json.ts';
-import { decoded } from './json-pointer.ts';
+import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { isLinear, linearPattern } from './linear-pattern.ts';
 import { addEqualityKeywords, withBareEvaluated, withProtoMember } from './own-members.ts';
@@ -15,8 +15,8 @@ import { withTags } from './tagged-union.ts';
 import { isCostlyCheck, sizeOfValue } from './value-size.ts';
 import { zodIssues } from './zod-issues.ts';
 
-/** Schemas that zod made, or that were checked where they were declared. They are not checked again. */
-const knownValid = new WeakSet<JsonSchema>();
+/** Schemas that zod generated, or that were checked when they were declared. They are not checked again. */
+const validSchemas = new WeakSet<JsonSchema>();
 
 /** The schema of the values that callers may send. Unknown properties are refused unless the schema allows them. */
 export function inputJsonSchema(schema: z.ZodType): JsonSchema {
@@ -31,13 +31,13 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
   const fault = zodFault(schema);
   if (fault !== undefined) throw new PawlError('CONFIGURATION', `\`${io}\` must be a schema of zod 4; ${fault}.`);
   try {
-    const made: Record<string, unknown> = { ...z.toJSONSchema(schema, { target: 'draft-2020-12', io }) };
-    delete made['$schema'];
-    delete made['~standard'];
-    if (io === 'input') closeObjects(made);
-    leaveFormatsToThemselves(made);
-    knownValid.add(made);
-    return made;
+    const jsonSchema: Record<string, unknown> = { ...z.toJSONSchema(schema, { target: 'draft-2020-12', io }) };
+    delete jsonSchema['$schema'];
+    delete jsonSchema['~standard'];
+    if (io === 'input') closeObjects(jsonSchema);
+    dropFormatPatterns(jsonSchema);
+    validSchemas.add(jsonSchema);
+    return jsonSchema;
   } catch (error) {
     throw new PawlError(
       'CONFIGURATION',
@@ -47,7 +47,7 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
   }
 }
 
-/** Why a value is no schema of zod 4. Callers without types, or with another zod, pass all kinds of values. */
+/** The reason why a value is no schema of zod 4. Callers without types, or with another zod, may pass any value. */
 function zodFault(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return `got ${value === undefined ? 'nothing' : typeof value}`;
   if ('_zod' in value) return undefined;
@@ -61,11 +61,11 @@ function zodFault(value: unknown): string | undefined {
  */
 function closeObjects(root: Readonly<Record<string, unknown>>): void {
   const definitions: Readonly<Record<string, unknown>> = { ...(root['$defs'] as object | undefined), [ROOT]: root };
-  const together = new Set<string>();
-  referencesBelowAllOf(root, false, together);
+  const belowAllOf = new Set<string>();
+  referencesBelowAllOf(root, false, belowAllOf);
   // A definition that is used below `allOf` takes its own references with it, and this loop then visits them too.
-  for (const name of together) referencesBelowAllOf(definitions[name], true, together);
-  for (const [name, definition] of Object.entries(definitions)) if (!together.has(name)) close(definition);
+  for (const name of belowAllOf) referencesBelowAllOf(definitions[name], true, belowAllOf);
+  for (const [name, definition] of Object.entries(definitions)) if (!belowAllOf.has(name)) close(definition);
 }
 
 function close(schema: unknown): void {
@@ -85,7 +85,7 @@ function referencesBelowAllOf(schema: unknown, isBelow: boolean, found: Set<stri
   if (typeof schema !== 'object' || schema === null) return;
   for (const [keyword, value] of Object.entries(schema)) {
     if (isBelow && keyword === '$ref' && typeof value === 'string')
-      found.add(value.startsWith(DEFINITIONS) ? decoded(value.slice(DEFINITIONS.length)) : value);
+      found.add(value.startsWith(DEFINITIONS) ? decodeStep(value.slice(DEFINITIONS.length)) : value);
     referencesBelowAllOf(value, isBelow || keyword === 'allOf', found);
   }
 }
@@ -96,16 +96,16 @@ const DEFINITIONS = '#/$defs/';
  * Removes patterns without a linear form that zod writes beside some formats. The format itself remains, and zod checks its own
  * pattern again when it parses the parameters.
  */
-function leaveFormatsToThemselves(schema: unknown): void {
+function dropFormatPatterns(schema: unknown): void {
   if (typeof schema !== 'object' || schema === null) return;
   const parts = schema as Record<string, unknown>;
   if (typeof parts['format'] === 'string' && typeof parts['pattern'] === 'string' && !isLinear(parts['pattern']))
     delete parts['pattern'];
-  Object.values(parts).forEach(leaveFormatsToThemselves);
+  Object.values(parts).forEach(dropFormatPatterns);
 }
 
-/** Ajv's hook for another engine. `code` matters only where validators are written out as source, which Pawl does not. */
-const LINEAR = Object.assign((pattern: string) => linearPattern(pattern), { code: 'linearPattern' });
+/** Ajv's option for another regular expression engine. Ajv reads `code` only for validators written as source, which Pawl has none of. */
+const LINEAR_ENGINE = Object.assign((pattern: string) => linearPattern(pattern), { code: 'linearPattern' });
 
 const require = createRequire(import.meta.url);
 
@@ -125,7 +125,7 @@ function newAjv(validateSchema: boolean, discriminator: boolean): Ajv2020 {
     inlineRefs: 20,
     // 19.99 is a multiple of 0.01, although their quotient is not whole in binary.
     multipleOfPrecision: 6,
-    code: { regExp: LINEAR, process: withBareEvaluated },
+    code: { regExp: LINEAR_ENGINE, process: withBareEvaluated },
     // Ajv would warn of unknown formats (Rust's `uint32`), which restrict nothing.
     logger: false,
   });
@@ -139,7 +139,7 @@ function newAjv(validateSchema: boolean, discriminator: boolean): Ajv2020 {
     schemaType: 'boolean',
     errors: false,
     error: { message: 'must NOT have duplicate items' },
-    compile: (isAsked: boolean) => (isAsked ? hasUniqueItems : () => true),
+    compile: (isUnique: boolean) => (isUnique ? hasUniqueItems : () => true),
   });
   return ajv;
 }
@@ -148,7 +148,7 @@ function hasUniqueItems(items: readonly unknown[]): boolean {
   return new Set(items.map((item) => canonicalJson(item))).size === items.length;
 }
 
-/** One Ajv for each set of options. To make one takes far longer than to compile a schema. */
+/** One Ajv for each set of options. Creating one takes far longer than compiling a schema. */
 const ajvByOptions = new Map<string, Ajv2020>();
 
 /** A schema that is ready for checks in this thread. */
@@ -167,15 +167,15 @@ export function compileSchema(schema: JsonSchema): CompiledSchema['check'] {
   return compiledSchema(schema).check;
 }
 
-/** The same, for values whose check may be left to another thread. */
+/** Like `compileSchema`, for values whose check may move to another thread. */
 export function compiledSchema(schema: JsonSchema): CompiledSchema {
   const cost = checkCost(schema);
-  const texts = textCostOf(schema);
+  const textCost = textCostOf(schema);
   let validate: ValidateFunction;
   try {
-    const isChecked = !knownValid.has(schema);
+    const isChecked = !validSchemas.has(schema);
     const named = withProtoMember(schema);
-    validate = compiledWithTags(named, isChecked) ?? compiled(named, isChecked, false);
+    validate = compileWithTags(named, isChecked) ?? compileWithAjv(named, isChecked, false);
   } catch (error) {
     throw new PawlError(
       'CONFIGURATION',
@@ -185,37 +185,37 @@ export function compiledSchema(schema: JsonSchema): CompiledSchema {
   }
   const issues = (value: unknown) => (validate(value) ? [] : issuesOf(validate.errors ?? []));
   return {
-    check: (value) => whyTooMuch(value, cost) ?? issues(value),
+    check: (value) => sizeIssues(value, cost) ?? issues(value),
     checkNow: (value) => {
-      const size = sizeOfValue(value, { deepest: cost.deepest, texts: texts.perCharacter > 0 });
+      const size = sizeOfValue(value, { maxDepth: cost.maxDepth, texts: textCost.perCharacter > 0 });
       if (typeof size === 'string') return [{ path: '', message: size }];
-      return isCostlyCheck(size, cost, texts) ? undefined : issues(value);
+      return isCostlyCheck(size, cost, textCost) ? undefined : issues(value);
     },
   };
 }
 
-function whyTooMuch(value: unknown, { deepest }: CheckCost): readonly Issue[] | undefined {
-  const size = sizeOfValue(value, { deepest, texts: false });
+function sizeIssues(value: unknown, { maxDepth }: CheckCost): readonly Issue[] | undefined {
+  const size = sizeOfValue(value, { maxDepth, texts: false });
   return typeof size === 'string' ? [{ path: '', message: size }] : undefined;
 }
 
-/** Undefined where no tag helps. Compiling without tags shows the schema's faults, and allows references into its unions. */
-function compiledWithTags(schema: JsonSchema, isChecked: boolean): ValidateFunction | undefined {
+/** Undefined where tags cannot be used. The caller then compiles without tags, which reports faults and allows references into unions. */
+function compileWithTags(schema: JsonSchema, isChecked: boolean): ValidateFunction | undefined {
   const tagged = withTags(schema);
   if (tagged === undefined) return undefined;
   try {
-    return compiled(tagged, isChecked, true);
+    return compileWithAjv(tagged, isChecked, true);
   } catch {
     return undefined;
   }
 }
 
-function compiled(schema: JsonSchema, isChecked: boolean, hasTags: boolean): ValidateFunction {
+function compileWithAjv(schema: JsonSchema, isChecked: boolean, hasTags: boolean): ValidateFunction {
   const ajv = ajvFor(schema, isChecked, hasTags);
   try {
     return ajv.compile(schema);
   } finally {
-    // The caller keeps the compiled schema, so Ajv may forget it. A schema with an `$id` had an Ajv of its own.
+    // The caller holds the compiled schema, so Ajv's cache need not. A schema with an `$id` has an Ajv of its own.
     if (schema['$id'] === undefined) ajv.removeSchema(schema);
   }
 }
@@ -229,26 +229,26 @@ function ajvFor(schema: JsonSchema, isChecked: boolean, hasTags: boolean): Ajv20
   return ajv;
 }
 
-/** Spares a schema that was checked before another check of itself. */
+/** Marks a schema that was checked before, so that it is not checked again. */
 export function markValid(schema: JsonSchema): void {
-  knownValid.add(schema);
+  validSchemas.add(schema);
 }
 
 export function isMarkedValid(schema: JsonSchema): boolean {
-  return knownValid.has(schema);
+  return validSchemas.has(schema);
 }
 
 /**
  * Parses parameters for a tool. Throws `INVALID_PARAMS` where a rule fails that JSON Schema cannot express (zod's `refine`), and
  * `TOOL_FAILED` for an asynchronous schema.
  */
-export function parsedBy<Schema extends z.ZodType>(schema: Schema, params: unknown): z.output<Schema> {
-  const parsed = safelyParsedBy(schema, params);
+export function parseWith<Schema extends z.ZodType>(schema: Schema, params: unknown): z.output<Schema> {
+  const parsed = safeParseWith(schema, params);
   if (!parsed.success) throw new PawlError('INVALID_PARAMS', undefined, { issues: zodIssues(parsed.error) });
   return parsed.data;
 }
 
-function safelyParsedBy<Schema extends z.ZodType>(schema: Schema, params: unknown) {
+function safeParseWith<Schema extends z.ZodType>(schema: Schema, params: unknown) {
   try {
     return schema.safeParse(params);
   } catch (error) {
@@ -265,9 +265,9 @@ function safelyParsedBy<Schema extends z.ZodType>(schema: Schema, params: unknow
 export function defaultsOf(schema: JsonSchema | undefined): Readonly<Record<string, unknown>> {
   const properties = Object.entries((schema?.['properties'] ?? {}) as Readonly<Record<string, unknown>>);
   return Object.fromEntries(
-    properties.flatMap(([name, described]) => {
-      const byDefault = (described as { readonly default?: unknown } | null)?.default;
-      return byDefault === undefined ? [] : [[name, byDefault]];
+    properties.flatMap(([name, property]) => {
+      const defaultValue = (property as { readonly default?: unknown } | null)?.default;
+      return defaultValue === undefined ? [] : [[name, defaultValue]];
     }),
   );
 }

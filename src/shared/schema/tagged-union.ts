@@ -1,8 +1,8 @@
 /**
  * Unions whose alternatives differ by a tag (`op: "and"` or `op: "or"`), marked so that Ajv checks the tag first. Without the mark Ajv
- * checks each alternative whole: it reports the faults of all, and nested unions take a time that is exponential in their depth.
+ * checks all of each alternative: it reports the faults of all, and nested unions take exponential time in their depth.
  */
-import { decoded } from './json-pointer.ts';
+import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { mapSchemas } from './schema-keywords.ts';
 
@@ -17,20 +17,20 @@ export interface Tag {
 /** The schema with marked tags, which accepts the same values; undefined where it has none. */
 export function withTags(schema: JsonSchema): JsonSchema | undefined {
   const walk = { root: schema, found: false };
-  const made = tagged(schema, walk, 0);
-  return walk.found ? (made as JsonSchema) : undefined;
+  const marked = markTags(schema, walk, 0);
+  return walk.found ? (marked as JsonSchema) : undefined;
 }
 
-function tagged(schema: unknown, walk: { readonly root: JsonSchema; found: boolean }, depth: number): unknown {
+function markTags(schema: unknown, walk: { readonly root: JsonSchema; found: boolean }, depth: number): unknown {
   if (depth > MAX_DEPTH) return schema;
-  const copy = mapSchemas(schema, (part) => tagged(part, walk, depth + 1));
+  const copy = mapSchemas(schema, (part) => markTags(part, walk, depth + 1));
   if (copy === undefined) return schema;
   // OpenAPI uses the same keyword, with members that Ajv refuses.
-  const { discriminator: _, ...made } = copy;
-  const { anyOf, oneOf, ...rest } = made;
+  const { discriminator: _, ...marked } = copy;
+  const { anyOf, oneOf, ...rest } = marked;
   const branches = anyOf === undefined ? oneOf : oneOf === undefined ? anyOf : undefined;
   const tag = tagOf(branches, walk.root);
-  if (tag === undefined || !(rest['type'] === undefined || rest['type'] === 'object')) return made;
+  if (tag === undefined || !(rest['type'] === undefined || rest['type'] === 'object')) return marked;
   walk.found = true;
   // Each alternative has its own tag, so `anyOf` and `oneOf` accept the same.
   return { ...rest, type: 'object', oneOf: branches, discriminator: tag };
@@ -58,7 +58,7 @@ function objectOf(branch: unknown, root: JsonSchema): JsonSchema | undefined {
     if (Object.keys(parts ?? {}).some((keyword) => !['$ref', 'description', 'title'].includes(keyword)))
       return undefined;
     parts = ((root['$defs'] ?? {}) as Readonly<Record<string, JsonSchema>>)[
-      decoded(reference.slice('#/$defs/'.length))
+      decodeStep(reference.slice('#/$defs/'.length))
     ];
   }
   return parts?.['type'] === 'object' ? parts : undefined;
@@ -69,7 +69,7 @@ function valuesOf(object: JsonSchema | undefined, name: string): readonly unknow
   const property = ((object?.['properties'] ?? {}) as Readonly<Record<string, unknown>>)[name];
   const isRequired = Array.isArray(object?.['required']) && object['required'].includes(name);
   if (!isRequired || typeof property !== 'object' || property === null) return [undefined];
-  const { const: only, enum: several } = property as { readonly const?: unknown; readonly enum?: unknown };
-  if (only !== undefined) return [only];
-  return Array.isArray(several) && several.length > 0 ? several : [undefined];
+  const { const: constant, enum: allowed } = property as { readonly const?: unknown; readonly enum?: unknown };
+  if (constant !== undefined) return [constant];
+  return Array.isArray(allowed) && allowed.length > 0 ? allowed : [undefined];
 }

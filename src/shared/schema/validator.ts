@@ -1,4 +1,4 @@
-/** Validators that never hold the event loop: what is large is compiled and checked in a thread of its own. */
+/** Validators that never block the event loop: large schemas and values are compiled and checked in a separate thread. */
 import { type Issue, PawlError } from '../errors/failure.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { isLinear } from './linear-pattern.ts';
@@ -12,43 +12,43 @@ import { holdsNull, withoutNulls } from './without-nulls.ts';
 export type Validator = (value: unknown) => readonly Issue[] | Promise<readonly Issue[]>;
 
 /**
- * A value as its schema takes it, or its issues. Models and programs send null for optional members when they are shown all as required;
- * such nulls are left out, if the value is valid without them. `found`: what the validator said of the value, where it was asked already.
+ * A value in the form that its schema accepts, or its issues. Models and programs send null for optional members that were presented as
+ * required; such nulls are removed, if the value is valid without them. `firstCheck`: the validator's answer, where the caller has it.
  */
-export async function fitted(
+export async function fitToSchema(
   schema: JsonSchema,
   validate: Validator,
   value: unknown,
-  found = validate(value),
+  firstCheck = validate(value),
 ): Promise<{ readonly value: unknown; readonly issues: readonly Issue[] }> {
-  const issues = await found;
+  const issues = await firstCheck;
   if (issues.length === 0 || !holdsNull(value)) return { value, issues };
-  const isCostly = found instanceof Promise;
-  const meant = isCostly ? await withoutNullsInThread(schema, value) : withoutNulls(schema, value);
-  if (meant === value || (await validate(meant)).length > 0) return { value, issues };
-  return { value: meant, issues: [] };
+  const isCostly = firstCheck instanceof Promise;
+  const withoutNull = isCostly ? await withoutNullsInThread(schema, value) : withoutNulls(schema, value);
+  if (withoutNull === value || (await validate(withoutNull)).length > 0) return { value, issues };
+  return { value: withoutNull, issues: [] };
 }
 
 /** Compiles a schema at its first use. A small schema that may have a fault is compiled at once, so that the fault shows. */
 export function validatorOf(schema: JsonSchema): Validator {
   if (isLargeSchema(schema)) return (value) => checkInThread(schema, value);
-  return isMarkedValid(schema) && hasLinearPatterns(schema) ? compiledWhenUsed(schema) : withCompiled(schema);
+  return isMarkedValid(schema) && hasLinearPatterns(schema) ? lazyValidator(schema) : eagerValidator(schema);
 }
 
-/** A `pattern` that is no text is a parameter of that name. */
+/** A `pattern` that is no text is a parameter called `pattern`. */
 function hasLinearPatterns(schema: unknown): boolean {
   if (typeof schema !== 'object' || schema === null) return true;
   const { pattern } = schema as { readonly pattern?: unknown };
   return (typeof pattern !== 'string' || isLinear(pattern)) && Object.values(schema).every(hasLinearPatterns);
 }
 
-function withCompiled(schema: JsonSchema): Validator {
+function eagerValidator(schema: JsonSchema): Validator {
   const compiled = compiledSchema(schema);
   return (value) => compiled.checkNow(value) ?? checkInThread(schema, value);
 }
 
 /** Compiles a schema that was checked before at its first use, so that thousands of declared tools cost nothing until then. */
-export function compiledWhenUsed(schema: JsonSchema): Validator {
+export function lazyValidator(schema: JsonSchema): Validator {
   markValid(schema);
   let isLarge: boolean | undefined;
   let compiled: CompiledSchema | undefined;
@@ -60,18 +60,18 @@ export function compiledWhenUsed(schema: JsonSchema): Validator {
   };
 }
 
-/** Processes keep the text of each declared schema, and write it into lists of tools. */
-const MAX_CHARACTERS = 1_048_576;
+/** A bound, because processes hold the text of each declared schema, and write it into lists of tools. */
+const MAX_SCHEMA_LENGTH = 1_048_576;
 
 /**
  * Repairs a foreign schema and compiles it once. Throws `CONFIGURATION` for a schema that is not valid, is too costly, or takes too long.
  */
 export async function usableSchema(foreign: JsonSchema, of: 'parameters' | 'output'): Promise<SanitizedSchema> {
   const characters = JSON.stringify(foreign).length;
-  if (characters > MAX_CHARACTERS)
+  if (characters > MAX_SCHEMA_LENGTH)
     throw new PawlError(
       'CONFIGURATION',
-      `The schema is too large: it has ${characters} characters of JSON; at most ${MAX_CHARACTERS} are allowed.`,
+      `The schema is too large: it has ${characters} characters of JSON; at most ${MAX_SCHEMA_LENGTH} are allowed.`,
     );
   if (isLargeSchema(foreign)) return sanitizeInThread(foreign, of);
   const sanitized = sanitizeSchema(foreign, of);

@@ -1,33 +1,33 @@
-/** The size of a value, by which it is refused, checked at once, or checked in a thread of its own. */
+/** The size of a value, which decides whether it is refused, checked here, or checked in a separate thread. */
 import type { CheckCost } from './schema-cost.ts';
 import type { TextCost } from './schema-weight.ts';
 
-/** The most values within one, because the time of a check grows with them. */
+/** The largest number of values within one, because the time of a check grows with it. */
 const MAX_MEMBERS = 100_000;
-/** The most members of one object. Each member that the schema does not know is an error of its own. */
+/** The largest number of members of one object. Each unknown member is an error of its own. */
 const MAX_NAMES = 5_000;
-/** The most work that is done on the event loop: members times the size of the schema. It takes some tens of milliseconds. */
+/** The largest work on the event loop, as members times the size of the schema: some tens of milliseconds. */
 const MAX_WORK = 50_000;
-/** The engine for patterns matches so many characters by a pattern of size 1 in the time of one such check. */
+/** The number of characters that RE2 matches by a pattern of size 1 in the time of one unit of work. */
 const CHARACTERS = 50;
 
 export interface ValueSize {
   readonly values: number;
   /** The levels below the value itself. */
   readonly depth: number;
-  /** The characters of all texts and names, and of the longest; 0 where texts are not looked at. */
+  /** The characters of all texts and names, and of the longest one; 0 where texts are not measured. */
   readonly characters: number;
   readonly longest: number;
 }
 
 interface Bounds {
   /** The greatest depth that the schema can afford. */
-  readonly deepest: number | undefined;
+  readonly maxDepth: number | undefined;
   readonly texts: boolean;
 }
 
 /** Returns a sentence where a value is too large for any check. */
-export function sizeOfValue(value: unknown, { deepest, texts }: Bounds): ValueSize | string {
+export function sizeOfValue(value: unknown, { maxDepth, texts }: Bounds): ValueSize | string {
   let values = 1;
   let depth = 0;
   let characters = 0;
@@ -38,18 +38,19 @@ export function sizeOfValue(value: unknown, { deepest, texts }: Bounds): ValueSi
   };
   if (typeof value === 'string') addText(value);
   for (let level = containersOf([value]); level.length > 0; depth += 1) {
-    if (deepest !== undefined && depth > deepest)
-      return `is nested more than ${deepest} levels deep, which this schema makes too costly to check`;
+    if (maxDepth !== undefined && depth > maxDepth)
+      return `is nested more than ${maxDepth} levels deep, which this schema makes too costly to check`;
     const below: object[] = [];
-    for (const each of level) {
-      const members: readonly unknown[] = Array.isArray(each) ? each : Object.values(each);
+    for (const container of level) {
+      const members: readonly unknown[] = Array.isArray(container) ? container : Object.values(container);
       values += members.length;
       if (values > MAX_MEMBERS) return `holds more than ${MAX_MEMBERS} values`;
-      if (members.length > MAX_NAMES && !Array.isArray(each)) return `has an object of more than ${MAX_NAMES} members`;
+      if (members.length > MAX_NAMES && !Array.isArray(container))
+        return `has an object of more than ${MAX_NAMES} members`;
       for (const member of members)
         if (typeof member === 'object' && member !== null) below.push(member);
         else if (texts && typeof member === 'string') addText(member);
-      if (texts && !Array.isArray(each)) for (const name in each) addText(name);
+      if (texts && !Array.isArray(container)) for (const name in container) addText(name);
     }
     level = below;
   }
@@ -57,8 +58,8 @@ export function sizeOfValue(value: unknown, { deepest, texts }: Bounds): ValueSi
 }
 
 /** The reason for which a value is too large for any check; undefined where it is not. */
-export function whyTooMany(value: unknown): string | undefined {
-  const size = sizeOfValue(value, { deepest: undefined, texts: false });
+export function sizeFault(value: unknown): string | undefined {
+  const size = sizeOfValue(value, { maxDepth: undefined, texts: false });
   return typeof size === 'string' ? size : undefined;
 }
 
@@ -68,6 +69,6 @@ function containersOf(values: readonly unknown[]): object[] {
 
 /** Whether the check of a value could hold the event loop. */
 export function isCostlyCheck(size: ValueSize, cost: CheckCost, { perCharacter, quadratic }: TextCost): boolean {
-  const ofTexts = (size.characters * (perCharacter + (quadratic ? size.longest : 0))) / CHARACTERS;
-  return size.values * cost.of(size.depth) + ofTexts > MAX_WORK;
+  const textWork = (size.characters * (perCharacter + (quadratic ? size.longest : 0))) / CHARACTERS;
+  return size.values * cost.maxWork(size.depth) + textWork > MAX_WORK;
 }

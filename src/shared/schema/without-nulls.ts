@@ -1,29 +1,29 @@
-/** Removes nulls that stand for what is absent, as models and programs send them. */
+/** Removes nulls that models and programs send for absent members. */
 import type { JsonSchema } from './json-schema.ts';
 import { withoutReference } from './schema-references.ts';
 
-type Parts = Readonly<Record<string, unknown>>;
-type Memo<Found> = Map<Parts, Map<unknown, Found>>;
+type SchemaObject = Readonly<Record<string, unknown>>;
+type Memo<Result> = Map<SchemaObject, Map<unknown, Result>>;
 const MAX_DEPTH = 64;
-const NOTHING: Parts = {};
+const NOTHING: SchemaObject = {};
 
 /** The state of one conversion. Alternatives of a recursive schema lead to the same value repeatedly, so each schema sees a value once. */
 interface Walk {
-  readonly root: Parts;
-  readonly made: Memo<unknown>;
-  readonly fitting: Memo<boolean>;
+  readonly root: SchemaObject;
+  readonly normalized: Memo<unknown>;
+  readonly matches: Memo<boolean>;
 }
 
 /**
- * Removes nulls wherever a property is optional and the canonical schema has no null there, as providers' strict modes send them. Returns
- * the value itself where nothing is removed.
+ * Removes nulls of optional properties whose schema allows no null: providers' strict modes send them. Returns the value itself where
+ * nothing is removed.
  */
 export function withoutNulls(schema: JsonSchema, value: unknown): unknown {
   if (!holdsNull(value)) return value;
-  return normalize(schema, value, { root: schema, made: new Map(), fitting: new Map() }, 0);
+  return normalize(schema, value, { root: schema, normalized: new Map(), matches: new Map() }, 0);
 }
 
-/** Whether there is anything to remove. Most values hold no null, and need no look at the schema. */
+/** Whether a value holds a null at all. Most values hold none, and their schema need not be read. */
 export function holdsNull(value: unknown): boolean {
   const pending: unknown[] = [value];
   while (pending.length > 0) {
@@ -38,57 +38,61 @@ export function holdsNull(value: unknown): boolean {
 function normalize(schema: unknown, value: unknown, walk: Walk, depth: number): unknown {
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
   const parts = resolve(schema, walk.root);
-  return once(seenWith(walk.made, parts), value, value, () => normalizeParts(parts, value, walk, depth));
+  return memoized(resultsOf(walk.normalized, parts), value, value, () => normalizeParts(parts, value, walk, depth));
 }
 
-function normalizeParts(parts: Parts, value: object, walk: Walk, depth: number): unknown {
-  let made: unknown = value;
-  for (const part of listOf(parts['allOf'])) made = normalize(part, made, walk, depth + 1);
+function normalizeParts(parts: SchemaObject, value: object, walk: Walk, depth: number): unknown {
+  let normalized: unknown = value;
+  for (const part of listOf(parts['allOf'])) normalized = normalize(part, normalized, walk, depth + 1);
   const branches = branchesOf(parts, walk.root);
-  if (branches.length > 0) made = fitted(branches, made, walk, depth);
-  if (Array.isArray(made)) {
+  if (branches.length > 0) normalized = normalizeByBranch(branches, normalized, walk, depth);
+  if (Array.isArray(normalized)) {
     const first = listOf(parts['prefixItems']);
-    const items = made.map((item, index) => normalize(first[index] ?? parts['items'], item, walk, depth + 1));
-    return items.some((item, index) => item !== (made as unknown[])[index]) ? items : made;
+    const items = normalized.map((item, index) => normalize(first[index] ?? parts['items'], item, walk, depth + 1));
+    return items.some((item, index) => item !== (normalized as unknown[])[index]) ? items : normalized;
   }
-  const properties = (parts['properties'] ?? {}) as Parts;
+  const properties = (parts['properties'] ?? {}) as SchemaObject;
   const required = (parts['required'] as readonly string[] | undefined) ?? [];
   let changed = false;
-  const members = Object.entries(made as Parts).flatMap(([name, member]) => {
-    const declared = Object.hasOwn(properties, name);
-    const described = declared ? properties[name] : parts['additionalProperties'];
-    const absent = member === null && declared && !required.includes(name) && !fits(described, null, walk, depth + 1);
-    const kept = absent ? undefined : normalize(described, member, walk, depth + 1);
-    changed ||= absent || kept !== member;
-    return absent ? [] : [[name, kept] as const];
+  const members = Object.entries(normalized as SchemaObject).flatMap(([name, member]) => {
+    const isDeclared = Object.hasOwn(properties, name);
+    const memberSchema = isDeclared ? properties[name] : parts['additionalProperties'];
+    const isAbsent =
+      member === null && isDeclared && !required.includes(name) && !matchesSchema(memberSchema, null, walk, depth + 1);
+    const newMember = isAbsent ? undefined : normalize(memberSchema, member, walk, depth + 1);
+    changed ||= isAbsent || newMember !== member;
+    return isAbsent ? [] : [[name, newMember] as const];
   });
-  return changed ? Object.fromEntries(members) : made;
+  return changed ? Object.fromEntries(members) : normalized;
 }
 
 /**
- * The value in the form of the alternative that it fits. A null that one alternative allows is kept, even if another would do without it.
+ * The value normalised by the alternative that it matches. A null that one alternative allows stays, even if another would remove it.
  */
-function fitted(branches: readonly Parts[], value: unknown, walk: Walk, depth: number): unknown {
+function normalizeByBranch(branches: readonly SchemaObject[], value: unknown, walk: Walk, depth: number): unknown {
   const names = new Set(branches.flatMap((branch) => Object.keys((branch['properties'] ?? {}) as object)));
-  const fitting = branches
-    .map((branch) => ({ branch, made: normalize(branch, withoutForeign(branch, value, names), walk, depth + 1) }))
-    .filter(({ branch, made }) => fits(branch, made, walk, depth + 1));
-  if (fitting.length <= 1) return fitting[0]?.made ?? value;
-  return fitting.toSorted((a, b) => lengthOf(b.made) - lengthOf(a.made))[0]?.made;
+  const matching = branches
+    .map((branch) => ({
+      branch,
+      normalized: normalize(branch, withoutForeignNulls(branch, value, names), walk, depth + 1),
+    }))
+    .filter(({ branch, normalized }) => matchesSchema(branch, normalized, walk, depth + 1));
+  if (matching.length <= 1) return matching[0]?.normalized ?? value;
+  return matching.toSorted((a, b) => lengthOf(b.normalized) - lengthOf(a.normalized))[0]?.normalized;
 }
 
 /** Providers see all alternatives of the parameters as one object, so null stands for properties that belong to another alternative. */
-function withoutForeign(branch: Parts, value: unknown, names: ReadonlySet<string>): unknown {
+function withoutForeignNulls(branch: SchemaObject, value: unknown, names: ReadonlySet<string>): unknown {
   if (branch['additionalProperties'] !== false || !isOfType('object', value)) return value;
-  const own = (branch['properties'] ?? {}) as Parts;
+  const properties = (branch['properties'] ?? {}) as SchemaObject;
   const isForeign = ([name, member]: [string, unknown]) =>
-    member === null && names.has(name) && !Object.hasOwn(own, name);
-  const entries = Object.entries(value as Parts);
+    member === null && names.has(name) && !Object.hasOwn(properties, name);
+  const entries = Object.entries(value as SchemaObject);
   return entries.some(isForeign) ? Object.fromEntries(entries.filter((entry) => !isForeign(entry))) : value;
 }
 
 /** The alternatives; for one that is itself only a choice, its alternatives. */
-function branchesOf(parts: Parts, root: Parts, seen = new Set<Parts>()): readonly Parts[] {
+function branchesOf(parts: SchemaObject, root: SchemaObject, seen = new Set<SchemaObject>()): readonly SchemaObject[] {
   seen.add(parts);
   const branches = [...listOf(parts['anyOf']), ...listOf(parts['oneOf'])].filter((branch) => branch !== false);
   return branches.flatMap((branch) => {
@@ -99,52 +103,57 @@ function branchesOf(parts: Parts, root: Parts, seen = new Set<Parts>()): readonl
   });
 }
 
-/** Whether a value can be meant by a schema: its shape and its discriminating values, not every restriction. */
-function fits(schema: unknown, value: unknown, walk: Walk, depth: number): boolean {
+/** Whether a value could be meant for a schema, by its shape and its constant values. Other restrictions are ignored. */
+function matchesSchema(schema: unknown, value: unknown, walk: Walk, depth: number): boolean {
   if (depth > MAX_DEPTH || schema === undefined || schema === true) return true;
   if (schema === false) return false;
   const parts = resolve(schema, walk.root);
-  return once(seenWith(walk.fitting, parts), value, true, () => fitsParts(parts, value, walk, depth));
+  return memoized(resultsOf(walk.matches, parts), value, true, () => matchesParts(parts, value, walk, depth));
 }
 
-function fitsParts(parts: Parts, value: unknown, walk: Walk, depth: number): boolean {
+function matchesParts(parts: SchemaObject, value: unknown, walk: Walk, depth: number): boolean {
   if (parts['const'] !== undefined && !isSame(parts['const'], value)) return false;
   if (Array.isArray(parts['enum']) && !parts['enum'].some((other) => isSame(other, value))) return false;
   const types = parts['type'] === undefined ? [] : [parts['type']].flat();
   if (types.length > 0 && !types.some((type) => isOfType(String(type), value))) return false;
   for (const keyword of ['anyOf', 'oneOf'])
-    if (Array.isArray(parts[keyword]) && !parts[keyword].some((part) => fits(part, value, walk, depth + 1)))
+    if (Array.isArray(parts[keyword]) && !parts[keyword].some((part) => matchesSchema(part, value, walk, depth + 1)))
       return false;
-  if (!listOf(parts['allOf']).every((part) => fits(part, value, walk, depth + 1))) return false;
-  if (Array.isArray(value)) return value.every((item) => fits(parts['items'], item, walk, depth + 1));
+  if (!listOf(parts['allOf']).every((part) => matchesSchema(part, value, walk, depth + 1))) return false;
+  if (Array.isArray(value)) return value.every((item) => matchesSchema(parts['items'], item, walk, depth + 1));
   if (typeof value !== 'object' || value === null) return true;
-  const properties = (parts['properties'] ?? {}) as Parts;
+  const properties = (parts['properties'] ?? {}) as SchemaObject;
   const required = (parts['required'] as readonly string[] | undefined) ?? [];
   if (required.some((name) => !Object.hasOwn(value, name))) return false;
   return Object.entries(value).every(([name, member]) =>
     Object.hasOwn(properties, name)
-      ? fits(properties[name], member, walk, depth + 1)
+      ? matchesSchema(properties[name], member, walk, depth + 1)
       : parts['additionalProperties'] !== false || parts['properties'] === undefined,
   );
 }
 
-/** The values that one schema has met, with what was found. */
-function seenWith<Found>(memo: Memo<Found>, parts: Parts): Map<unknown, Found> {
-  let seen = memo.get(parts);
-  if (seen === undefined) {
-    seen = new Map();
-    memo.set(parts, seen);
+/** The cached results of one schema, by value. */
+function resultsOf<Result>(memo: Memo<Result>, parts: SchemaObject): Map<unknown, Result> {
+  let results = memo.get(parts);
+  if (results === undefined) {
+    results = new Map();
+    memo.set(parts, results);
   }
-  return seen;
+  return results;
 }
 
-/** Caches what is found for a value. A recursive lookup of the same value gets `meanwhile`. */
-function once<Found>(seen: Map<unknown, Found>, value: unknown, meanwhile: Found, find: () => Found): Found {
-  if (seen.has(value)) return seen.get(value) as Found;
-  seen.set(value, meanwhile);
-  const found = find();
-  seen.set(value, found);
-  return found;
+/** Caches the result for a value. A recursive lookup of the same value gets `provisional`. */
+function memoized<Result>(
+  results: Map<unknown, Result>,
+  value: unknown,
+  provisional: Result,
+  compute: () => Result,
+): Result {
+  if (results.has(value)) return results.get(value) as Result;
+  results.set(value, provisional);
+  const result = compute();
+  results.set(value, result);
+  return result;
 }
 
 function isSame(one: unknown, other: unknown): boolean {
@@ -160,9 +169,9 @@ function lengthOf(value: unknown): number {
   return JSON.stringify(value).length;
 }
 
-function resolve(schema: unknown, root: Parts): Parts {
+function resolve(schema: unknown, root: SchemaObject): SchemaObject {
   if (typeof schema !== 'object' || schema === null) return NOTHING;
-  return withoutReference(schema as Parts, root);
+  return withoutReference(schema as SchemaObject, root);
 }
 
 function isOfType(type: string, value: unknown): boolean {

@@ -1,14 +1,14 @@
-/** Faults of values that Pawl's own schemas check: what was expected, what came, and where. */
+/** Faults of values by Pawl's own zod schemas: the path, the expected value and the received one. */
 import type { z } from 'zod';
 import type { Issue } from '../errors/failure.ts';
 import { describeUnknown } from './known-members.ts';
 import { quoteValue } from './schema-issues.ts';
 
-/** Messages that say what was expected and what came. `zodIssues` adds what came to those that a schema has of its own. */
-export const EXPLAINED: z.core.ParseContext<z.core.$ZodIssue> = {
+/** Messages with the expected and the received value. `zodIssues` adds the received value to messages that a schema defines itself. */
+export const WITH_RECEIVED: z.core.ParseContext<z.core.$ZodIssue> = {
   reportInput: true,
   error: (issue) => {
-    const expected = expectedBy(issue);
+    const expected = expectation(issue);
     if (expected === undefined) return;
     const value = issue.code === 'invalid_union' ? taggedValue(issue) : issue.input;
     if (value === undefined || issue.code === 'unrecognized_keys') return expected;
@@ -16,23 +16,23 @@ export const EXPLAINED: z.core.ParseContext<z.core.$ZodIssue> = {
   },
 };
 
-/** The same without what came, for values that may be secret. */
-export const EXPECTED: z.core.ParseContext<z.core.$ZodIssue> = { error: (issue) => expectedBy(issue) };
+/** Messages without the received value, which may be secret. */
+export const WITHOUT_RECEIVED: z.core.ParseContext<z.core.$ZodIssue> = { error: (issue) => expectation(issue) };
 
 /** The issues of a zod error, each with its path: `budget.costs.0.costUnits`. */
 export function zodIssues(error: z.ZodError): Issue[] {
   return error.issues.flatMap((issue) => flatten(issue, []));
 }
 
-/** A value that was meant for one alternative has the faults of that one. */
-function flatten(issue: z.core.$ZodIssue, above: readonly PropertyKey[]): Issue[] {
-  const path = [...above, ...issue.path];
-  const meant = issue.code === 'invalid_union' ? meantAlternative(issue.errors) : undefined;
-  if (meant !== undefined) return meant.flatMap((each) => flatten(each, path));
+/** A union's issue, replaced by those of the alternative that the value was meant for. */
+function flatten(issue: z.core.$ZodIssue, parentPath: readonly PropertyKey[]): Issue[] {
+  const path = [...parentPath, ...issue.path];
+  const alternative = issue.code === 'invalid_union' ? intendedAlternative(issue.errors) : undefined;
+  if (alternative !== undefined) return alternative.flatMap((each) => flatten(each, path));
   return [{ path: path.map(String).join('.'), message: withValue(issue) }];
 }
 
-/** Objects are left out: a rule about several members says itself what is wrong. */
+/** Objects are not quoted: a rule about several members names the fault itself. */
 function withValue({ message, input }: z.core.$ZodIssue): string {
   const isPlain = typeof input === 'string' || typeof input === 'number' || typeof input === 'boolean';
   return isPlain && message.startsWith('must ') && !message.includes('; got ')
@@ -41,16 +41,16 @@ function withValue({ message, input }: z.core.$ZodIssue): string {
 }
 
 /** The alternative that takes values of this type, if it is the only one. */
-function meantAlternative(alternatives: readonly (readonly z.core.$ZodIssue[])[]) {
-  const fitting = alternatives.filter((issues) => !issues.some(isOfAnotherType));
+function intendedAlternative(alternatives: readonly (readonly z.core.$ZodIssue[])[]) {
+  const fitting = alternatives.filter((issues) => !issues.some(isOtherType));
   return fitting.length === 1 ? fitting[0] : undefined;
 }
 
-function isOfAnotherType({ code, path }: z.core.$ZodIssue): boolean {
+function isOtherType({ code, path }: z.core.$ZodIssue): boolean {
   return path.length === 0 && (code === 'invalid_type' || code === 'invalid_value');
 }
 
-function expectedBy(issue: z.core.$ZodRawIssue): string | undefined {
+function expectation(issue: z.core.$ZodRawIssue): string | undefined {
   switch (issue.code) {
     case 'invalid_type':
       return issue.input === undefined ? 'is required and missing' : `must be ${typeName(issue.expected)}`;
@@ -87,10 +87,10 @@ function typeName(expected: string): string {
   return TYPES[expected] ?? `of the type ${expected}`;
 }
 
-function oneOf(values: readonly unknown[], came: unknown): string {
+function oneOf(values: readonly unknown[], received: unknown): string {
   const allowed = values.map((value) => JSON.stringify(value)).join(', ');
   const choice = values.length === 1 ? allowed : `one of ${allowed}`;
-  return came === undefined ? `is required and missing; it is ${choice}` : `must be ${choice}`;
+  return received === undefined ? `is required and missing; it is ${choice}` : `must be ${choice}`;
 }
 
 function bound(origin: string, relation: string, limit: number | bigint): string {
@@ -116,7 +116,7 @@ function taggedValue({ input, discriminator }: RawIssue<'invalid_union'>): unkno
 function unionOf(issue: RawIssue<'invalid_union'>): string | undefined {
   if (issue.discriminator !== undefined)
     return oneOf((issue as { readonly options?: readonly unknown[] }).options ?? [], taggedValue(issue));
-  const roots = issue.errors.flat().filter(isOfAnotherType);
+  const roots = issue.errors.flat().filter(isOtherType);
   const types = new Set(
     roots.map(({ message }) => /^must be (?<what>.*?)(?:; got .*)?$/s.exec(message)?.groups?.['what']),
   );

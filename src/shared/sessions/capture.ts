@@ -16,7 +16,7 @@ export interface CapturedCall {
   readonly outcome?: Pick<Outcome, 'status' | 'output'> | undefined;
 }
 
-export interface CaptureAbout {
+export interface CaptureSource {
   readonly name: string;
   readonly sessionKey: string;
   /** Tools that brought the session text from outside. */
@@ -44,26 +44,26 @@ const SHOWN_LENGTH = 2_000;
 const MIN_REFERRED_LENGTH = 8;
 
 /** Captures the calls that succeeded, the oldest first, without what looks like a secret. */
-export function captureCalls(calls: readonly CapturedCall[], about: CaptureAbout): Capture {
+export function captureCalls(calls: readonly CapturedCall[], source: CaptureSource): Capture {
   const succeeded = calls.filter(({ outcome }) => outcome?.status === 'success');
   const nodes: Record<string, CapturedNode> = {};
-  const known = new Map<string, string>();
-  let before: string | undefined;
+  const references = new Map<string, string>();
+  let previousNode: string | undefined;
   for (const [index, { tool, params, outcome }] of succeeded.entries()) {
     const node = `step${index + 1}`;
     const clean = withoutSecrets(params);
     nodes[node] = {
       tool: shortName(tool),
-      params: withReferences(clean, known),
-      ...(before === undefined ? {} : { after: [before] }),
+      params: withReferences(clean, references),
+      ...(previousNode === undefined ? {} : { after: [previousNode] }),
     };
-    for (const [text, path] of textsOf(outcome?.output?.content, node)) known.set(text, path);
-    before = node;
+    for (const [text, path] of referableTexts(outcome?.output?.content, node)) references.set(text, path);
+    previousNode = node;
   }
-  return { skill: skillText(succeeded, nodes, about), plan: { nodes }, leftOut: calls.length - succeeded.length };
+  return { skill: skillText(succeeded, nodes, source), plan: { nodes }, leftOut: calls.length - succeeded.length };
 }
 
-/** Redacts as logs do: by name, by known value, and by the look of tokens. */
+/** Redacts as logs do: by name, by known value, and by the form of tokens. */
 function withoutSecrets(params: Params): Params {
   try {
     return JSON.parse(redact(JSON.stringify(params), secretsIn(params))) as Params;
@@ -78,33 +78,33 @@ function shortName(tool: CapturedCall['tool']): string {
 }
 
 /** Replaces texts that an earlier step's output contained by references to it. */
-function withReferences(value: unknown, known: ReadonlyMap<string, string>): unknown {
+function withReferences(value: unknown, references: ReadonlyMap<string, string>): unknown {
   if (typeof value === 'string') {
-    const path = known.get(value);
+    const path = references.get(value);
     return path === undefined ? value : { $from: path };
   }
   if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return value.map((item) => withReferences(item, known));
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, withReferences(member, known)]));
+  if (Array.isArray(value)) return value.map((item) => withReferences(item, references));
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, withReferences(member, references)]));
 }
 
-function textsOf(value: unknown, path: string): (readonly [text: string, path: string])[] {
+function referableTexts(value: unknown, path: string): (readonly [text: string, path: string])[] {
   if (typeof value === 'string') return value.length < MIN_REFERRED_LENGTH ? [] : [[value, path]];
   if (typeof value !== 'object' || value === null) return [];
   return Object.entries(value).flatMap(([name, member]) =>
-    name.includes('.') ? [] : textsOf(member, `${path}.${name}`),
+    name.includes('.') ? [] : referableTexts(member, `${path}.${name}`),
   );
 }
 
 function skillText(
   calls: readonly CapturedCall[],
   nodes: Readonly<Record<string, CapturedNode>>,
-  about: CaptureAbout,
+  source: CaptureSource,
 ): string {
-  const { name, sessionKey, taint, capturedAt } = about;
+  const { name, sessionKey, taint, capturedAt } = source;
   const tools = [...new Set(calls.map(({ tool }) => shortName(tool)))];
   const session = escapeJson(JSON.stringify(sessionKey));
-  const front = {
+  const frontMatter = {
     name,
     description: `Captured from ${count(calls.length)} of the session ${shownLine(sessionKey)}: ${tools.join(', ')}.`,
     enabled: false,
@@ -112,10 +112,10 @@ function skillText(
     'required-tools': tools,
   };
   const steps = Object.entries(nodes).map(([node, { tool, params }], index) => {
-    const shown = formatForDisplay(truncateJson(params, SHOWN_LENGTH));
-    return `## ${node}: ${tool} (${calls[index]?.tool.tier ?? ''})\n\n\`\`\`json\n${shown}\n\`\`\``;
+    const paramsText = formatForDisplay(truncateJson(params, SHOWN_LENGTH));
+    return `## ${node}: ${tool} (${calls[index]?.tool.tier ?? ''})\n\n\`\`\`json\n${paramsText}\n\`\`\``;
   });
-  const doubt =
+  const taintNote =
     taint.length === 0
       ? []
       : [
@@ -123,11 +123,11 @@ function skillText(
         ];
   return [
     '---',
-    ...Object.entries(front).map(([field, value]) => `${field}: ${escapeJson(JSON.stringify(value))}`),
+    ...Object.entries(frontMatter).map(([field, value]) => `${field}: ${escapeJson(JSON.stringify(value))}`),
     '---',
     `Captured from the session ${session} at ${capturedAt}, for a person to review: say what the steps are for, put names in the place of`,
     'values, take out what does not belong, and set `enabled: true`. `plan.json` has the same steps as data.',
-    ...doubt,
+    ...taintNote,
     '',
     steps.join('\n\n'),
     '',

@@ -21,11 +21,14 @@ export const sessionAgentSchema = z.strictObject({
     .optional(),
 });
 
-type Described = z.output<typeof sessionAgentSchema>;
+type AgentDescription = z.output<typeof sessionAgentSchema>;
 
 /** The agent of a session that names an `agentId`, describes one, or both; undefined for a session without an agent. */
-export function sessionAgent(agentId: string | undefined, described: Described | undefined): SessionAgent | undefined {
-  const { id = agentId, name, model, permissions } = described ?? {};
+export function sessionAgent(
+  agentId: string | undefined,
+  description: AgentDescription | undefined,
+): SessionAgent | undefined {
+  const { id = agentId, name, model, permissions } = description ?? {};
   if (id === undefined) return undefined;
   return {
     id,

@@ -1,4 +1,4 @@
-/** The kinds of sessions, and of what reaches people. The command line's help names them, and loads no schemas for that. */
+/** The kinds of sessions and channels. They stand apart from the schemas, so that the command line's help loads none. */
 
 export const SESSION_KINDS = ['main', 'branch', 'worker'] as const;
 export type SessionKind = (typeof SESSION_KINDS)[number];
@@ -25,8 +25,8 @@ export const REMOTE_KINDS = Object.keys(REMOTE_CHANNELS) as RemoteChannel[];
 export const CHANNEL_KINDS = [...LOCAL_CHANNELS, ...REMOTE_KINDS];
 
 /** The target of a remote channel; undefined for a local one. */
-export function targetOf(channel: { readonly kind: string; readonly [name: string]: unknown }) {
-  const kind = REMOTE_KINDS.find((each) => each === channel.kind);
+export function channelTarget(channel: { readonly kind: string; readonly [name: string]: unknown }) {
+  const kind = REMOTE_KINDS.find((candidate) => candidate === channel.kind);
   if (kind === undefined) return undefined;
   const value = channel[REMOTE_CHANNELS[kind].field];
   return { ...REMOTE_CHANNELS[kind], kind, value: typeof value === 'string' ? value : '' };

@@ -7,7 +7,7 @@ import { PawlError } from '../errors/failure.ts';
 import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.ts';
 import { PRIORITIES, type Priority } from '../queues/priority-names.ts';
 import type { SessionShards } from '../queues/shards.ts';
-import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
+import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { CAPABILITIES, READ_ONLY_CAPABILITIES } from '../tools/capabilities.ts';
 import { type Capability, TIERS, type Tier } from '../tools/tool.ts';
 import type { SessionAgent } from '../tools/tool-context.ts';
@@ -15,11 +15,11 @@ import { defined } from '../util/json/omit-undefined.ts';
 import { sessionAgent, sessionAgentSchema } from './session-agent.ts';
 import {
   CHANNEL_KINDS,
+  channelTarget,
   REMOTE_CHANNELS,
   REMOTE_KINDS,
   SESSION_KINDS,
   type SessionKind,
-  targetOf,
 } from './session-kinds.ts';
 import type { SkillRule } from './skill-rule.ts';
 
@@ -41,14 +41,14 @@ export const SESSION_TIERS: Readonly<Record<SessionKind, readonly Tier[]>> = {
 };
 
 export const channelSchema = z.looseObject({ kind: z.enum(CHANNEL_KINDS) }).superRefine((channel, context) => {
-  const target = targetOf(channel);
+  const target = channelTarget(channel);
   if (target !== undefined && !target.isValid(target.value))
     context.addIssue({ code: 'custom', path: [target.field], message: target.expected });
 });
 
 /** The advice for a caller whose session has no channel and needs one. */
-export const GIVE_A_CHANNEL = `open the session with channel: { kind: 'operator' } (the operator's page), { kind: 'console' }${REMOTE_KINDS.map((kind) => ` or { kind: '${kind}', ${REMOTE_CHANNELS[kind].field} }`).join('')}`;
-/** The last state of a session. Its owner sets any other state. */
+export const CHANNEL_ADVICE = `open the session with channel: { kind: 'operator' } (the operator's page), { kind: 'console' }${REMOTE_KINDS.map((kind) => ` or { kind: '${kind}', ${REMOTE_CHANNELS[kind].field} }`).join('')}`;
+/** The final state of a session. Its owner sets any other state. */
 const CLOSED = 'closed';
 /** The state of a session whose owner names none. */
 export const OPEN_STATE = 'open';
@@ -114,7 +114,7 @@ const MAX_TAINTS = 32;
 export interface SessionRecord {
   readonly sessionKey: string;
   readonly kind: SessionKind;
-  /** `open`, or what its owner set; `closed` is final. */
+  /** `open`, or the state that its owner set; `closed` is final. */
   readonly state: string;
   readonly parent?: string;
   /** The keys of the sessions above it, the outermost first. */
@@ -143,15 +143,17 @@ export interface SessionRecord {
 /** A session as a lookup finds it: at once where it was read before. */
 export type SessionFound = SessionRecord | undefined | Promise<SessionRecord | undefined>;
 
-/** The session after it has read text from these tools; the same record if it had before. */
+/** The session after it has read text from these sources; the same record if it is tainted by all of them already. */
 export function withTaint(record: SessionRecord, sources: readonly string[], atMs: number): SessionRecord {
   const { taint = [] } = record;
-  const fresh = sources.filter((source) => !taint.some((seen) => seen.source === source));
-  const room = fresh.slice(0, MAX_TAINTS - taint.length);
-  return room.length === 0 ? record : { ...record, taint: [...taint, ...room.map((source) => ({ source, atMs }))] };
+  const newSources = sources.filter((source) => !taint.some((seen) => seen.source === source));
+  const accepted = newSources.slice(0, MAX_TAINTS - taint.length);
+  return accepted.length === 0
+    ? record
+    : { ...record, taint: [...taint, ...accepted.map((source) => ({ source, atMs }))] };
 }
 
-export function withTaintsOf(record: SessionRecord, other: SessionRecord | undefined): SessionRecord {
+export function mergeTaint(record: SessionRecord, other: SessionRecord | undefined): SessionRecord {
   const { taint = [] } = other ?? {};
   return taint.reduce((marked, { source, atMs }) => withTaint(marked, [source], atMs), record);
 }
@@ -166,18 +168,18 @@ export function parseSessionState(state: string): string {
   return parseOrThrow(changeSessionSchema, { state }, 'The session cannot have this state').state;
 }
 
-function parseOrThrow<Schema extends z.ZodType>(schema: Schema, given: unknown, what: string): z.output<Schema> {
-  const result = schema.safeParse(given, EXPLAINED);
+function parseOrThrow<Schema extends z.ZodType>(schema: Schema, value: unknown, problem: string): z.output<Schema> {
+  const result = schema.safeParse(value, WITH_RECEIVED);
   if (result.success) return result.data;
   const issues = zodIssues(result.error);
   throw new PawlError(
     'CONTRACT_INVALID',
-    `${what}: ${issues.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')}.`,
+    `${problem}: ${issues.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')}.`,
     { issues },
   );
 }
 
-/** The most sessions above one: its record names them all. */
+/** The largest number of ancestors, because a record names them all. */
 const MAX_ANCESTORS = 100;
 
 /**
@@ -185,48 +187,48 @@ const MAX_ANCESTORS = 100;
  * `CONTRACT_INVALID` for one that would be too deep.
  */
 export function newSession(
-  { sessionKey, workspaceRoot, actorId, agentId, agent, ...asked }: z.output<typeof openSessionSchema>,
-  above: SessionRecord | undefined,
+  { sessionKey, workspaceRoot, actorId, agentId, agent, ...options }: z.output<typeof openSessionSchema>,
+  parent: SessionRecord | undefined,
   defaults: Pick<SessionRecord, 'sessionKey' | 'workspaceRoot' | 'createdAtMs'>,
   skillRule?: SkillRule,
 ): SessionRecord {
-  if (above?.state === 'closed') throw sessionClosed(above.sessionKey);
-  if (above?.kind === 'worker' && asked.kind !== 'worker')
+  if (parent?.state === 'closed') throw sessionClosed(parent.sessionKey);
+  if (parent?.kind === 'worker' && options.kind !== 'worker')
     throw new PawlError('PERMISSION_DENIED', 'A worker session can only open worker sessions.');
-  if (above?.tenantId !== undefined && above.tenantId !== (asked.tenantId ?? above.tenantId))
+  if (parent?.tenantId !== undefined && parent.tenantId !== (options.tenantId ?? parent.tenantId))
     throw new PawlError('PERMISSION_DENIED', 'A session must belong to the tenant of its parent session.');
-  const ancestors = above === undefined ? [] : [...(above.ancestors ?? []), above.sessionKey];
+  const ancestors = parent === undefined ? [] : [...(parent.ancestors ?? []), parent.sessionKey];
   if (ancestors.length > MAX_ANCESTORS)
     throw new PawlError('CONTRACT_INVALID', `A session has at most ${MAX_ANCESTORS} sessions above it.`, {
       issues: [{ path: 'parent', message: `has ${MAX_ANCESTORS} sessions above it already` }],
     });
   const inherited =
-    above === undefined
+    parent === undefined
       ? {}
       : {
           ancestors,
-          agentId: above.agentId,
-          agent: above.agent,
-          tenantId: above.tenantId,
-          importance: above.importance,
-          taint: above.taint,
+          agentId: parent.agentId,
+          agent: parent.agent,
+          tenantId: parent.tenantId,
+          importance: parent.importance,
+          taint: parent.taint,
         };
-  const own = sessionAgent(agentId, agent);
+  const ownAgent = sessionAgent(agentId, agent);
   const key = sessionKey ?? defaults.sessionKey;
-  const ownBudget = asked.budget === undefined ? [] : [{ sessionKey: key, budget: asked.budget }];
-  const budgets = [...(above?.budgets ?? []), ...ownBudget];
-  const skillRules = [...(above?.skillRules ?? []), ...(skillRule === undefined ? [] : [skillRule])];
+  const ownBudget = options.budget === undefined ? [] : [{ sessionKey: key, budget: options.budget }];
+  const budgets = [...(parent?.budgets ?? []), ...ownBudget];
+  const skillRules = [...(parent?.skillRules ?? []), ...(skillRule === undefined ? [] : [skillRule])];
   return defined<SessionRecord>({
     ...inherited,
-    ...defined<typeof asked>(asked),
-    ...(own === undefined ? {} : { agentId: own.id, agent: own }),
+    ...defined<typeof options>(options),
+    ...(ownAgent === undefined ? {} : { agentId: ownAgent.id, agent: ownAgent }),
     budgets: budgets.length === 0 ? undefined : budgets,
     skillRules: skillRules.length === 0 ? undefined : skillRules,
     sessionKey: key,
-    state: asked.state ?? above?.state ?? OPEN_STATE,
-    actorId: actorId ?? above?.actorId ?? 'anonymous',
+    state: options.state ?? parent?.state ?? OPEN_STATE,
+    actorId: actorId ?? parent?.actorId ?? 'anonymous',
     workspaceRoot:
-      workspaceRoot === undefined ? (above?.workspaceRoot ?? defaults.workspaceRoot) : resolve(workspaceRoot),
+      workspaceRoot === undefined ? (parent?.workspaceRoot ?? defaults.workspaceRoot) : resolve(workspaceRoot),
     createdAtMs: defaults.createdAtMs,
   });
 }
@@ -255,6 +257,6 @@ export function requireUsable(
 ): SessionRecord {
   if (record.state === 'closed') throw sessionClosed(record.sessionKey);
   if (record.tenantId === target.tenantId) return record;
-  const named = `The session ${JSON.stringify(record.sessionKey)}`;
-  throw new PawlError('PERMISSION_DENIED', `${named} belongs to another tenant.`);
+  const subject = `The session ${JSON.stringify(record.sessionKey)}`;
+  throw new PawlError('PERMISSION_DENIED', `${subject} belongs to another tenant.`);
 }

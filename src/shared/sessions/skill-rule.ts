@@ -13,29 +13,29 @@ export interface SkillRule {
   readonly forbidden: readonly string[];
 }
 
-type Named = { readonly namespace?: string | undefined; readonly name: string };
+type ToolName = { readonly namespace?: string | undefined; readonly name: string };
 
 /** The rule of a session with these skills; undefined when they restrict nothing. */
 export function skillRule(skills: readonly SkillRecord[]): SkillRule | undefined {
-  const allowing = skills.filter(({ allowedTools }) => allowedTools !== undefined);
+  const restricting = skills.filter(({ allowedTools }) => allowedTools !== undefined);
   const forbidden = skills.flatMap(({ forbiddenTools }) => forbiddenTools);
-  if (allowing.length === 0 && forbidden.length === 0) return undefined;
-  const allowed = allowing.flatMap(({ allowedTools = [] }) => allowedTools);
+  if (restricting.length === 0 && forbidden.length === 0) return undefined;
+  const allowed = restricting.flatMap(({ allowedTools = [] }) => allowedTools);
   const required = skills.flatMap(({ requiredTools }) => requiredTools);
   return {
     skills: skills.map(({ name }) => name),
-    ...(allowing.length === 0 ? {} : { allowed: [...allowed, ...required] }),
+    ...(restricting.length === 0 ? {} : { allowed: [...allowed, ...required] }),
     forbidden,
   };
 }
 
 /** The reason why a session's skills refuse a tool; undefined when every rule allows it. */
-export function refusedBySkills(rules: readonly SkillRule[] | undefined, tool: Named): string | undefined {
+export function skillsRefusal(rules: readonly SkillRule[] | undefined, tool: ToolName): string | undefined {
   for (const { skills, allowed, forbidden } of rules ?? []) {
-    const named = `the session’s skills (${skills.join(', ')})`;
-    if (forbidden.some((pattern) => matchesTool(pattern, tool))) return `${named} forbid it`;
+    const subject = `the session’s skills (${skills.join(', ')})`;
+    if (forbidden.some((pattern) => matchesTool(pattern, tool))) return `${subject} forbid it`;
     if (allowed !== undefined && !allowed.some((pattern) => matchesTool(pattern, tool)))
-      return `${named} do not allow it`;
+      return `${subject} do not allow it`;
   }
   return undefined;
 }
@@ -43,7 +43,7 @@ export function refusedBySkills(rules: readonly SkillRule[] | undefined, tool: N
 /**
  * Whether a pattern matches a tool, upper and lower case alike: skills of other programs write `Read` and `Shell` for `read` and `shell`.
  */
-export function matchesTool(pattern: string, { namespace = 'tools', name }: Named): boolean {
+export function matchesTool(pattern: string, { namespace = 'tools', name }: ToolName): boolean {
   const lower = pattern.toLowerCase();
   return matches(lower, name.toLowerCase()) || matches(lower, `${namespace}.${name}`.toLowerCase());
 }

@@ -1,10 +1,10 @@
 /**
  * Skills: instructions for the model that plans, with the tools that go with them. A skill is a record in the registry, or a `SKILL.md`.
- * `skill-rule.ts` has what they do to a session.
+ * `skill-rule.ts` applies them to a session.
  */
 import { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
-import { EXPLAINED, zodIssues } from '../schema/zod-issues.ts';
+import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 const NAME_RULE = 'letters, digits, _, . and -';
@@ -49,17 +49,17 @@ export interface SkillRecord extends Readonly<z.output<typeof skillSchema>> {
 /** Throws `CONTRACT_INVALID` with every fault. */
 export function skillRecord(
   name: string,
-  given: unknown,
-  made: Pick<SkillRecord, 'source' | 'updatedAtMs' | 'updatedBy'>,
+  input: unknown,
+  origin: Pick<SkillRecord, 'source' | 'updatedAtMs' | 'updatedBy'>,
 ): SkillRecord {
-  const parsed = skillSchema.safeParse(given, EXPLAINED);
-  if (NAME.test(name) && parsed.success) return { ...parsed.data, name, ...made };
+  const parsed = skillSchema.safeParse(input, WITH_RECEIVED);
+  if (NAME.test(name) && parsed.success) return { ...parsed.data, name, ...origin };
   const issues: Issue[] = parsed.success ? [] : zodIssues(parsed.error);
   if (!NAME.test(name)) issues.unshift({ path: 'name', message: `must be ${NAME_RULE}; got ${JSON.stringify(name)}` });
   const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
   throw new PawlError(
     'CONTRACT_INVALID',
-    `The skill ${JSON.stringify(name)} (${made.source}) is not usable: ${listed}.`,
+    `The skill ${JSON.stringify(name)} (${origin.source}) is not usable: ${listed}.`,
     {
       issues,
     },
@@ -88,21 +88,21 @@ export function skillFileParts(
   return { front, instructions: instructions.trim() };
 }
 
-/** The skill that a file's front matter, read as YAML, and its instructions make. Throws `CONTRACT_INVALID`. */
-export function skillOfFile(
+/** A skill from a file's front matter, read as YAML, and its instructions. Throws `CONTRACT_INVALID`. */
+export function skillFromFile(
   fields: unknown,
   instructions: string,
-  made: Pick<SkillRecord, 'source' | 'updatedAtMs'>,
+  origin: Pick<SkillRecord, 'source' | 'updatedAtMs'>,
 ): SkillRecord {
   if (typeof fields !== 'object' || fields === null || Array.isArray(fields))
-    throw invalidSkillFile(made.source, 'its front matter must name fields');
+    throw invalidSkillFile(origin.source, 'its front matter must name fields');
   const { name, ...rest } = fields as Record<string, unknown>;
   // Other programs keep fields of their own in the same file, so unknown fields are left out.
-  const known = Object.entries(rest).flatMap(([key, value]) => {
+  const knownFields = Object.entries(rest).flatMap(([key, value]) => {
     const field = FIELDS[key.replaceAll('_', '-')];
     return field === undefined ? [] : [[field, value] as const];
   });
-  return skillRecord(String(name ?? ''), { ...Object.fromEntries(known), instructions }, made);
+  return skillRecord(String(name ?? ''), { ...Object.fromEntries(knownFields), instructions }, origin);
 }
 
 export function invalidSkillFile(source: string, message: string): PawlError {

@@ -35,11 +35,11 @@ export class Signer {
   }
 
   verify(signature: string, ...parts: readonly string[]): boolean {
-    const split = signature.lastIndexOf(':');
-    const kid = signature.slice(0, split);
-    const given = Buffer.from(signature.slice(split + 1));
+    const separator = signature.lastIndexOf(':');
+    const kid = signature.slice(0, separator);
+    const receivedMac = Buffer.from(signature.slice(separator + 1));
     // During a rotation, two keys may share one name.
-    return this.#keys.some((key) => key.kid === kid && isSameMac(given, computeMac(key, parts)));
+    return this.#keys.some((key) => key.kid === kid && isSameMac(receivedMac, computeMac(key, parts)));
   }
 }
 
@@ -48,9 +48,9 @@ export function keyFingerprints(keys: readonly SigningKey[]): readonly string[] 
   return keys.map((key) => `${key.kid}:${computeMac(key, ['fingerprint']).slice(0, FINGERPRINT_LENGTH)}`);
 }
 
-function isSameMac(given: Buffer, mac: string): boolean {
+function isSameMac(receivedMac: Buffer, mac: string): boolean {
   const expected = Buffer.from(mac);
-  return expected.length === given.length && timingSafeEqual(expected, given);
+  return expected.length === receivedMac.length && timingSafeEqual(expected, receivedMac);
 }
 
 /** Each part is preceded by its length, so that no two lists of parts have the same text. */

@@ -17,7 +17,7 @@ export interface RefusedRecord {
 /** The ID of a record: one text, or several that are signed in order. */
 export type RecordId = string | readonly string[];
 
-/** A full memory of reported refusals is emptied. */
+/** The set of reported refusals is cleared at this size. */
 const MAX_REPORTED = 10_000;
 
 export class Signatures {
@@ -35,11 +35,11 @@ export class Signatures {
     this.#signer = signer;
     this.#onRefused = onRefused;
     this.#scopes = Object.fromEntries(
-      Object.entries(scoped).map(([scope, own]) => [scope, new Signatures(own, onRefused)]),
+      Object.entries(scoped).map(([scope, scopeSigner]) => [scope, new Signatures(scopeSigner, onRefused)]),
     );
   }
 
-  get present(): boolean {
+  get hasKeys(): boolean {
     return this.#signer !== undefined;
   }
 
@@ -64,7 +64,7 @@ export class Signatures {
   /** Whether a key of this fleet signed the text for this record. A signature that does not hold is reported once. */
   verify(kind: string, id: RecordId, text: string, signature: string): boolean {
     if (this.matches(kind, id, text, signature)) return true;
-    this.refuseOnce({ kind, id: partsOf(id) }, signature, ...signedParts(kind, id, text));
+    this.refuseOnce({ kind, id: idParts(id) }, signature, ...signedParts(kind, id, text));
     return false;
   }
 
@@ -92,9 +92,9 @@ export class Signatures {
 }
 
 function signedParts(kind: string, id: RecordId, text: string): readonly string[] {
-  return [kind, ...partsOf(id), text];
+  return [kind, ...idParts(id), text];
 }
 
-function partsOf(id: RecordId): readonly string[] {
+function idParts(id: RecordId): readonly string[] {
   return typeof id === 'string' ? [id] : id;
 }

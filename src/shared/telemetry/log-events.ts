@@ -1,11 +1,10 @@
 /**
- * The log events: which line each event of a producer or a worker becomes. No line holds parameters, outputs or a key; a key appears as its
- * SHA-256.
+ * The log lines of producer and worker events. No line holds parameters, outputs or a key; a key appears as its SHA-256.
  */
 import { createHash } from 'node:crypto';
 import type { CallState, Phase } from '../calls/call-state.ts';
 import type { ToolCallEnvelope } from '../calls/envelope.ts';
-import { stateOf } from '../calls/outcome.ts';
+import { outcomeState } from '../calls/outcome.ts';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import type { ShadowKind } from '../config/switches.ts';
 import { FAILURES, type FailureCode } from '../errors/failure-codes.ts';
@@ -59,7 +58,7 @@ export interface LogLine {
   };
 }
 
-type OwnFields = Omit<LogLine['fields'], 'event' | 'side'>;
+type EventFields = Omit<LogLine['fields'], 'event' | 'side'>;
 
 /** The log line of a worker's event; undefined for an event that is not logged. */
 export function workerLine(event: WorkerEvent): LogLine | undefined {
@@ -67,10 +66,10 @@ export function workerLine(event: WorkerEvent): LogLine | undefined {
   if (event.type === 'tool_call_shadow') return shadowLine('worker', event);
   const { attempt, envelope } = event;
   const { toolName } = envelope;
-  const line = (level: LogLine['level'], message: string, own: OwnFields): LogLine => ({
+  const line = (level: LogLine['level'], message: string, fields: EventFields): LogLine => ({
     level,
     message,
-    fields: { event: event.type, side: 'worker', ...identityOf(event), ...own },
+    fields: { event: event.type, side: 'worker', ...identityOf(event), ...fields },
   });
   switch (event.type) {
     case 'tool_call_start':
@@ -82,8 +81,14 @@ export function workerLine(event: WorkerEvent): LogLine | undefined {
     case 'tool_call_end': {
       const { outcome, elapsedMs } = event;
       const level = outcome.error === undefined ? 'info' : 'warn';
-      const own = { state: stateOf(outcome), attempt, elapsedMs, fromCache: false, ...errorFields(outcome.error) };
-      return line(level, `${toolName} ended: ${outcome.error?.code ?? outcome.status}`, own);
+      const fields = {
+        state: outcomeState(outcome),
+        attempt,
+        elapsedMs,
+        fromCache: false,
+        ...errorFields(outcome.error),
+      };
+      return line(level, `${toolName} ended: ${outcome.error?.code ?? outcome.status}`, fields);
     }
     case 'tool_call_retry': {
       const { errorCode, delayMs } = event;
@@ -225,7 +230,7 @@ export function writeLogLine(log: Logger, line: LogLine | undefined): void {
 
 function identityOf({ callId, envelope }: { readonly callId?: string; readonly envelope: ToolCallEnvelope }) {
   const { target, payload } = envelope;
-  // A call without a key of its own is known downstream by its ID, which is the key that its tool gets.
+  // Without a caller's key, the tool's idempotency key is the call's ID.
   const key = payload.idempotencyKey ?? callId;
   return {
     ...(callId === undefined ? {} : { callId }),

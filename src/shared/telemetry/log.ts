@@ -1,4 +1,4 @@
-/** The part of pino's logger that Pawl uses; anything of this shape will do. */
+/** The part of pino's logger that Pawl uses. Any object of this shape works. */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;

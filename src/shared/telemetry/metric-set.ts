@@ -9,7 +9,7 @@ export interface Counter {
 
 export class Histogram {
   readonly definition: MetricDefinition;
-  /** The labels as the series has them. */
+  /** The formatted labels of the series. */
   readonly labels: readonly string[];
   /** The count of each bucket alone, without those below it; the last has no upper bound. */
   readonly counts: number[];
@@ -50,7 +50,7 @@ export class MetricSet {
     for (const label of definition.labels) key += `${labels[label] ?? ''}\n`;
     let series = names.get(key);
     if (series === undefined) {
-      series = seriesOf(definition.name, definition.labels.map(labelIn(labels)));
+      series = seriesOf(definition.name, definition.labels.map(labelFormatter(labels)));
       names.set(key, series);
     }
     return series;
@@ -71,14 +71,18 @@ export class MetricSet {
     const id = this.#seriesOf(definition, labels);
     let histogram = this.#histograms.get(id);
     if (histogram === undefined) {
-      histogram = new Histogram(definition, definition.labels.map(labelIn(labels)));
+      histogram = new Histogram(definition, definition.labels.map(labelFormatter(labels)));
       this.#histograms.set(id, histogram);
     }
     return histogram;
   }
 
-  count<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>, by = 1): void {
-    this.counter(definition, labels).value += by;
+  count<Definition extends MetricDefinition>(
+    definition: Definition,
+    labels: LabelsOf<Definition>,
+    increment = 1,
+  ): void {
+    this.counter(definition, labels).value += increment;
   }
 
   set<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>, value: number): void {
@@ -111,11 +115,11 @@ export class MetricSet {
   }
 }
 
-function labelIn(labels: Readonly<Record<string, string>>): (name: string) => string {
-  return (name) => `${name}="${escaped(labels[name] ?? '')}"`;
+function labelFormatter(labels: Readonly<Record<string, string>>): (name: string) => string {
+  return (name) => `${name}="${escapeLabel(labels[name] ?? '')}"`;
 }
 
-function escaped(value: string): string {
+function escapeLabel(value: string): string {
   return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
 }
 

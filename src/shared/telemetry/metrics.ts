@@ -1,5 +1,5 @@
 /**
- * The fleet's metrics: their names and labels, and what bounds the number of their series. Exactly one process counts each event, so the
+ * The fleet's metrics: their names and labels, and the bounds for the number of their series. Exactly one process counts each event, so the
  * sum over all processes is the fleet's total: a producer counts the answers that its callers got, a worker the attempts that it ran.
  * `docs/metrics.md` has this table in words.
  */
@@ -225,15 +225,15 @@ export const MAX_SERIES = 50_000;
 
 /** Turns names that callers choose into a bounded set of label values. */
 export class ToolLabels {
-  readonly #known = new Set<string>();
+  readonly #labels = new Set<string>();
 
   add(tool: { readonly namespace: string; readonly name: string }): void {
-    if (this.#known.size < MAX_TOOLS) this.#known.add(labelOf(tool.namespace, tool.name));
+    if (this.#labels.size < MAX_TOOLS) this.#labels.add(labelOf(tool.namespace, tool.name));
   }
 
   labelFor(namespace: string, name: string): string {
     const label = labelOf(namespace, name);
-    return this.#known.has(label) ? label : OTHER;
+    return this.#labels.has(label) ? label : OTHER;
   }
 
   /** The label of the tool in a circuit's key. Tenants and targets are left out; dependencies and tiers count as `other`. */
@@ -244,7 +244,7 @@ export class ToolLabels {
   }
 
   all(): Iterable<string> {
-    return this.#known;
+    return this.#labels;
   }
 }
 

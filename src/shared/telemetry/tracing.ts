@@ -8,8 +8,8 @@ import { loadOptional } from '../errors/optional-packages.ts';
 /** The variable for traces alone, which the exporter reads itself. It takes precedence over the endpoint of all signals. */
 const TRACES_ENDPOINT = 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT';
 const SERVICE = 'pawl';
-/** The key under which every copy of OpenTelemetry's API keeps the registered provider. */
-const REGISTERED = Symbol.for('opentelemetry.js.api.1');
+/** The global symbol under which every copy of OpenTelemetry's API stores the registered provider. */
+const API_KEY = Symbol.for('opentelemetry.js.api.1');
 
 export interface Tracing<Traces> {
   /** The object that makes a side's spans. */
@@ -20,7 +20,7 @@ export interface Tracing<Traces> {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-let started: Promise<() => Promise<void>> | undefined;
+let startedSdk: Promise<() => Promise<void>> | undefined;
 
 /**
  * The tracing of this process, started at most once; undefined where no provider or collector would receive a span. Throws
@@ -30,22 +30,22 @@ export async function openTracing<Traces>(
   environment: Environment,
   endpoint: string | undefined,
   version: string,
-  make: (tracer: Tracer) => Promise<Traces>,
+  createTraces: (tracer: Tracer) => Promise<Traces>,
 ): Promise<Tracing<Traces> | undefined> {
   const isRegistered = await hasProvider();
   if (!isRegistered) {
-    const ownEndpoint = (environment[TRACES_ENDPOINT] ?? '') !== '';
-    if (!ownEndpoint && endpoint === undefined) return undefined;
+    const hasTracesEndpoint = (environment[TRACES_ENDPOINT] ?? '') !== '';
+    if (!hasTracesEndpoint && endpoint === undefined) return undefined;
     if (environment['OTEL_SDK_DISABLED']?.toLowerCase() === 'true') return undefined;
-    started ??= start(environment['OTEL_SERVICE_NAME'] ?? SERVICE, ownEndpoint ? undefined : endpoint);
+    startedSdk ??= start(environment['OTEL_SERVICE_NAME'] ?? SERVICE, hasTracesEndpoint ? undefined : endpoint);
   }
-  const flush = (await started) ?? (async () => {});
+  const flush = (await startedSdk) ?? (async () => {});
   const { trace } = await import('@opentelemetry/api');
-  return { traces: await make(trace.getTracer(SERVICE, version)), flush };
+  return { traces: await createTraces(trace.getTracer(SERVICE, version)), flush };
 }
 
 async function hasProvider(): Promise<boolean> {
-  if (!(REGISTERED in globalThis)) return false;
+  if (!(API_KEY in globalThis)) return false;
   const { trace } = await import('@opentelemetry/api');
   return (trace.getTracerProvider() as Partial<ProxyTracerProvider>).getDelegateTracer?.(SERVICE) !== undefined;
 }
@@ -59,8 +59,8 @@ async function start(serviceName: string, endpoint: string | undefined): Promise
       import('@opentelemetry/exporter-trace-otlp-http'),
     ]),
   );
-  const to = endpoint === undefined ? {} : { url: `${endpoint.replace(/\/+$/, '')}/v1/traces` };
-  const processor = new BatchSpanProcessor({ exporter: new OTLPTraceExporter(to) });
+  const exporterOptions = endpoint === undefined ? {} : { url: `${endpoint.replace(/\/+$/, '')}/v1/traces` };
+  const processor = new BatchSpanProcessor({ exporter: new OTLPTraceExporter(exporterOptions) });
   const sdk = new NodeSDK({
     serviceName,
     spanProcessors: [processor],

@@ -32,12 +32,12 @@ export const NEEDS: readonly Need[] = [...CAPABILITIES, ...(Object.keys(HANDLES)
 
 /** The capabilities behind needs. For a read-only tool, a handle stands for its read-only capabilities alone. */
 export function capabilitiesOf(needs: readonly Need[], mayChange: boolean): readonly Capability[] {
-  const behind = [...needs].flatMap((need): readonly Capability[] => {
+  const capabilities = [...needs].flatMap((need): readonly Capability[] => {
     if (!Object.hasOwn(HANDLES, need)) return [need as Capability];
     const all: readonly Capability[] = HANDLES[need as keyof typeof HANDLES];
     return mayChange ? all : all.filter((capability) => READ_ONLY_CAPABILITIES.includes(capability));
   });
-  return [...new Set(behind)];
+  return [...new Set(capabilities)];
 }
 
 /** The call on whose behalf a handle works. A memory store separates tenants by it, and records it as provenance. */

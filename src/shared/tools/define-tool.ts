@@ -2,7 +2,7 @@
 import type { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
 import { EFFECTS, type Effects } from '../retries/effects.ts';
-import { compileSchema, inputJsonSchema, outputJsonSchema, parsedBy } from '../schema/schema.ts';
+import { compileSchema, inputJsonSchema, outputJsonSchema, parseWith } from '../schema/schema.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { CAPABILITIES, capabilitiesOf, NEEDS } from './capabilities.ts';
@@ -47,55 +47,55 @@ export function defineTool<const Name extends string, Schema extends z.ZodType, 
 ): Tool<Name, z.input<Schema>, z.output<Schema>, Output> {
   checkOptions(spec);
   return makeTool<Name, z.input<Schema>, z.output<Schema>, Output>(spec.name, spec, {
-    inputSchema: spec.schema ?? namingTool(spec.name, () => inputJsonSchema(spec.input)),
+    inputSchema: spec.schema ?? withToolName(spec.name, () => inputJsonSchema(spec.input)),
     variant: spec.variant ?? { type: 'function' },
-    parse: (params) => parsedBy(spec.input, params),
+    parse: (params) => parseWith(spec.input, params),
   });
 }
 
 /**
- * Defines one of Pawl's own tools, whose definitions a test checks. Its schemas are made when they are read: each program loads all of
- * these tools, and few programs use them.
+ * Defines one of Pawl's own tools, whose definitions a test checks. Its schemas are computed at their first use: every program loads all
+ * of these tools, and few programs use them.
  */
 export function defineBaseTool<const Name extends string, Schema extends z.ZodType, Output>(
   spec: ToolSpec<Name, Schema, Output>,
 ): Tool<Name, z.input<Schema>, z.output<Schema>, Output> {
   const { input, output, schema, variant = { type: 'function' }, ...options } = spec;
-  const tool = toolOf<Name, z.input<Schema>, z.output<Schema>, Output>(
+  const tool = buildTool<Name, z.input<Schema>, z.output<Schema>, Output>(
     spec.name,
     options as ToolOptions<z.output<Schema>, Output>,
-    { inputSchema: {}, variant, parse: (params) => parsedBy(input, params) },
+    { inputSchema: {}, variant, parse: (params) => parseWith(input, params) },
   );
-  madeWhenRead(tool, 'inputSchema', () => {
-    const made = schema ?? inputJsonSchema(input);
-    return withoutReference(made, made);
+  defineLazy(tool, 'inputSchema', () => {
+    const source = schema ?? inputJsonSchema(input);
+    return withoutReference(source, source);
   });
-  if (output !== undefined) madeWhenRead(tool, 'outputSchema', () => outputJsonSchema(output));
+  if (output !== undefined) defineLazy(tool, 'outputSchema', () => outputJsonSchema(output));
   return tool;
 }
 
-function madeWhenRead(tool: object, name: string, make: () => unknown): void {
-  const shown = { enumerable: true, configurable: true };
+function defineLazy(tool: object, name: string, make: () => unknown): void {
+  const attributes = { enumerable: true, configurable: true };
   const get = () => {
     const value = make();
-    Object.defineProperty(tool, name, { ...shown, value });
+    Object.defineProperty(tool, name, { ...attributes, value });
     return value;
   };
-  Object.defineProperty(tool, name, { ...shown, get });
+  Object.defineProperty(tool, name, { ...attributes, get });
 }
 
-/** Makes a tool from its options and checks it. Every kind of definition of a user's ends here. */
+/** Makes a tool from its options and checks it. Every way to define a tool ends here. */
 export function makeTool<Name extends string, Input, Params, Output>(
   name: Name,
   options: ToolOptions<Params, Output>,
   form: Pick<Tool<Name, Input, Params, Output>, 'inputSchema' | 'variant' | 'parse'>,
 ): Tool<Name, Input, Params, Output> {
-  const tool = toolOf(name, options, form);
+  const tool = buildTool(name, options, form);
   checkDefinition(tool);
   return tool;
 }
 
-function toolOf<Name extends string, Input, Params, Output>(
+function buildTool<Name extends string, Input, Params, Output>(
   name: Name,
   options: ToolOptions<Params, Output>,
   form: Pick<Tool<Name, Input, Params, Output>, 'inputSchema' | 'variant' | 'parse'>,
@@ -104,7 +104,7 @@ function toolOf<Name extends string, Input, Params, Output>(
   const { run, probe, compensate, normalise, ready, preview, isMutating, resource } = options;
   const { trustClass = 'BestEffort', voters } = options;
   const annotations = options.annotations ?? {};
-  // Readers of the schema look at its root only.
+  // Readers of the schema do not resolve a reference at its root.
   const inputSchema = withoutReference(form.inputSchema, form.inputSchema);
   return {
     [toolBrand]: true,
@@ -116,7 +116,7 @@ function toolOf<Name extends string, Input, Params, Output>(
     tier,
     effects: options.effects ?? defaultEffects(tier, annotations),
     annotations,
-    ...(output === undefined ? {} : { outputSchema: namingTool(name, () => outputJsonSchema(output)) }),
+    ...(output === undefined ? {} : { outputSchema: withToolName(name, () => outputJsonSchema(output)) }),
     needs: capabilitiesOf(options.needs ?? [], tier !== 'read-only'),
     parallel: options.parallel ?? true,
     timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
@@ -145,7 +145,7 @@ function toolOf<Name extends string, Input, Params, Output>(
 }
 
 /** Adds the tool's name to an error of its schema, because a file may define many tools. */
-export function namingTool<T>(name: string, make: () => T): T {
+export function withToolName<T>(name: string, make: () => T): T {
   try {
     return make();
   } catch (error) {
@@ -159,84 +159,83 @@ function present<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K],
   return Object.fromEntries(Object.entries(members).filter(([, member]) => member !== undefined)) as never;
 }
 
-/** Throws `CONFIGURATION` naming the field that cannot be. */
+/** Throws `CONFIGURATION` naming the invalid field. */
 export function checkDefinition(tool: AnyTool): void {
-  const wrong = (field: string, expected: string, came: unknown): never => {
+  const fail = (field: string, expected: string, actual: unknown): never => {
     throw new PawlError(
       'CONFIGURATION',
-      `Tool ${JSON.stringify(tool.name)}: ${field} must be ${expected}; got ${typeof came === 'number' ? came : JSON.stringify(came)}.`,
+      `Tool ${JSON.stringify(tool.name)}: ${field} must be ${expected}; got ${typeof actual === 'number' ? actual : JSON.stringify(actual)}.`,
     );
   };
   // Callers without types may leave out members that every list and export of tools needs.
   if (typeof tool.name !== 'string' || !NAME.test(tool.name))
-    wrong('name', 'a letter and up to 63 letters, digits, _ or -', tool.name);
+    fail('name', 'a letter and up to 63 letters, digits, _ or -', tool.name);
   if (!NAMESPACE.test(tool.namespace))
-    wrong('namespace', 'a letter and up to 127 letters, digits, _, . or -', tool.namespace);
-  if (typeof tool.description !== 'string') wrong('description', 'a text', tool.description);
-  if (!SEMANTIC_VERSION.test(tool.version)) wrong('version', 'a semantic version such as 1.0.0', tool.version);
-  if (!TIERS.includes(tool.tier)) wrong('tier', `one of ${TIERS.join(', ')}`, tool.tier);
-  if (!EFFECTS.includes(tool.effects)) wrong('effects', `one of ${EFFECTS.join(', ')}`, tool.effects);
+    fail('namespace', 'a letter and up to 127 letters, digits, _, . or -', tool.namespace);
+  if (typeof tool.description !== 'string') fail('description', 'a text', tool.description);
+  if (!SEMANTIC_VERSION.test(tool.version)) fail('version', 'a semantic version such as 1.0.0', tool.version);
+  if (!TIERS.includes(tool.tier)) fail('tier', `one of ${TIERS.join(', ')}`, tool.tier);
+  if (!EFFECTS.includes(tool.effects)) fail('effects', `one of ${EFFECTS.join(', ')}`, tool.effects);
   if (tool.effects === 'probe' && tool.probe === undefined)
-    wrong('probe', "a function, because effects is 'probe'", undefined);
+    fail('probe', "a function, because effects is 'probe'", undefined);
   if (tool.tier === 'read-only' && tool.effects !== 'none')
-    wrong('effects', "'none' in the read-only tier", tool.effects);
+    fail('effects', "'none' in the read-only tier", tool.effects);
   if (!TRUST_CLASSES.includes(tool.trustClass))
-    wrong('trustClass', `one of ${TRUST_CLASSES.join(', ')}`, tool.trustClass);
+    fail('trustClass', `one of ${TRUST_CLASSES.join(', ')}`, tool.trustClass);
   if (tool.trustClass === 'ConsensusRequired' && tool.tier !== 'read-only')
-    wrong('trustClass', "'BestEffort' outside of the read-only tier", tool.trustClass);
+    fail('trustClass', "'BestEffort' outside of the read-only tier", tool.trustClass);
   const { voters = DEFAULT_VOTERS } = tool;
-  if (!(Number.isInteger(voters) && voters >= 3 && voters % 2 === 1))
-    wrong('voters', 'an odd number from 3 on', voters);
-  for (const need of tool.needs) if (!CAPABILITIES.includes(need)) wrong('needs', `some of ${NEEDS.join(', ')}`, need);
+  if (!(Number.isInteger(voters) && voters >= 3 && voters % 2 === 1)) fail('voters', 'an odd number from 3 on', voters);
+  for (const need of tool.needs) if (!CAPABILITIES.includes(need)) fail('needs', `some of ${NEEDS.join(', ')}`, need);
   if (tool.icon !== undefined && !ICON.test(tool.icon.src))
-    wrong('icon.src', 'an https: address or an image as data: address', tool.icon.src);
-  if (typeof tool.run !== 'function') wrong('run', 'a function', typeof tool.run);
+    fail('icon.src', 'an https: address or an image as data: address', tool.icon.src);
+  if (typeof tool.run !== 'function') fail('run', 'a function', typeof tool.run);
   if (!(Number.isSafeInteger(tool.timeoutMs) && tool.timeoutMs >= 1 && tool.timeoutMs <= MAX_WAIT_MS))
-    wrong('timeoutMs', `whole milliseconds from 1 to ${MAX_WAIT_MS} (a week)`, tool.timeoutMs);
+    fail('timeoutMs', `whole milliseconds from 1 to ${MAX_WAIT_MS} (a week)`, tool.timeoutMs);
   const { type = 'object' } = tool.inputSchema as { readonly type?: unknown };
-  if (![type].flat().includes('object')) wrong('input', 'a schema of an object, such as z.object({ … })', { type });
+  if (![type].flat().includes('object')) fail('input', 'a schema of an object, such as z.object({ … })', { type });
   const command = (tool.inputSchema['properties'] as { readonly command?: unknown } | undefined)?.command;
   if (tool.variant.type === 'local-shell' && command === undefined)
-    wrong('input', 'a schema with the parameter command, because variant is local-shell', tool.inputSchema);
-  if (tool.variant.type === 'freeform') checkFreeform(tool, tool.variant, wrong);
-  checkCosts(tool, wrong);
-  checkExamples(tool, wrong);
+    fail('input', 'a schema with the parameter command, because variant is local-shell', tool.inputSchema);
+  if (tool.variant.type === 'freeform') checkFreeform(tool, tool.variant, fail);
+  checkCosts(tool, fail);
+  checkExamples(tool, fail);
 }
 
-export type Wrong = (field: string, expected: string, came: unknown) => never;
+export type FailDefinition = (field: string, expected: string, actual: unknown) => never;
 
 function checkFreeform(
   { inputSchema }: AnyTool,
   { parameter = 'input' }: { readonly parameter?: string },
-  wrong: Wrong,
+  fail: FailDefinition,
 ): void {
   const { [parameter]: text } = (inputSchema['properties'] ?? {}) as Readonly<
     Record<string, { readonly type?: unknown }>
   >;
-  const others = ((inputSchema['required'] ?? []) as readonly string[]).filter((name) => name !== parameter);
-  if (text?.type !== 'string' || others.length > 0)
-    wrong(
+  const otherRequired = ((inputSchema['required'] ?? []) as readonly string[]).filter((name) => name !== parameter);
+  if (text?.type !== 'string' || otherRequired.length > 0)
+    fail(
       'input',
       `a schema with the text ${parameter} and nothing else that is required, because variant is freeform`,
       inputSchema,
     );
 }
 
-function checkExamples(tool: AnyTool, wrong: Wrong): void {
+function checkExamples(tool: AnyTool, fail: FailDefinition): void {
   if (tool.examples.length === 0) return;
-  const validate = namingTool(tool.name, () => compileSchema(tool.inputSchema));
+  const validate = withToolName(tool.name, () => compileSchema(tool.inputSchema));
   for (const [index, { params }] of tool.examples.entries()) {
     const [issue] = validate(params);
-    if (issue !== undefined) wrong(`examples[${index}].params.${issue.path}`, 'as the schema says', issue.message);
+    if (issue !== undefined) fail(`examples[${index}].params.${issue.path}`, 'as the schema says', issue.message);
   }
 }
 
 /** Refuses a condition on a parameter that the tool does not have: it would never hold. */
-export function checkCosts({ budget, inputSchema }: AnyTool, wrong: Wrong): void {
+export function checkCosts({ budget, inputSchema }: AnyTool, fail: FailDefinition): void {
   const { properties = {}, additionalProperties = false } = inputSchema as Readonly<Record<string, unknown>>;
   const names = Object.keys(properties as object);
   if (additionalProperties !== false || names.length === 0) return;
   for (const [index, { when }] of (budget?.costs ?? []).entries())
     for (const name of Object.keys(when))
-      if (!names.includes(name)) wrong(`budget.costs[${index}].when`, `about ${names.join(', ')}`, name);
+      if (!names.includes(name)) fail(`budget.costs[${index}].when`, `about ${names.join(', ')}`, name);
 }

@@ -44,26 +44,26 @@ export function pendingResult(
   token: string,
   options: PendingOptions,
 ): PendingResult {
-  const { expiresInMs, onExpiry = defaultRule(tool.effects), token: given = token } = options ?? {};
-  const wrong = (field: string, expected: string, came: unknown): never => {
+  const { expiresInMs, onExpiry = defaultExpiryRule(tool.effects), token: passedToken = token } = options ?? {};
+  const fail = (field: string, expected: string, actual: unknown): never => {
     throw new ToolError(
-      `ctx.pending of ${tool.name}: ${field} must be ${expected}; got ${came === undefined ? 'nothing' : quoteValue(came)}.`,
+      `ctx.pending of ${tool.name}: ${field} must be ${expected}; got ${actual === undefined ? 'nothing' : quoteValue(actual)}.`,
       {
         code: 'RESULT_INVALID',
       },
     );
   };
   if (!Number.isInteger(expiresInMs) || expiresInMs < 1 || expiresInMs > MAX_PENDING_MS)
-    wrong('expiresInMs', `a whole number of milliseconds from 1 to ${MAX_PENDING_MS} (a year)`, expiresInMs);
-  if (!EXPIRY_RULES.includes(onExpiry)) wrong('onExpiry', `one of ${EXPIRY_RULES.join(', ')}`, onExpiry);
+    fail('expiresInMs', `a whole number of milliseconds from 1 to ${MAX_PENDING_MS} (a year)`, expiresInMs);
+  if (!EXPIRY_RULES.includes(onExpiry)) fail('onExpiry', `one of ${EXPIRY_RULES.join(', ')}`, onExpiry);
   if (onExpiry === 'retry' && tool.effects === 'once')
-    wrong('onExpiry', 'fail or unknown, because a tool with effects once must not run twice', onExpiry);
-  if (given !== token) wrong('token', 'the one that ctx.completionToken() returned in this attempt', given);
-  // The members that only the type system knows stay out of the value.
+    fail('onExpiry', 'fail or unknown, because a tool with effects once must not run twice', onExpiry);
+  if (passedToken !== token) fail('token', 'the one that ctx.completionToken() returned in this attempt', passedToken);
+  // `output` exists for the type system alone.
   return { [pendingBrand]: true, token, expiresInMs, onExpiry } as PendingResult;
 }
 
-function defaultRule(effects: Effects): ExpiryRule {
+function defaultExpiryRule(effects: Effects): ExpiryRule {
   if (effects === 'once') return 'unknown';
   return effects === 'probe' ? 'retry' : 'fail';
 }

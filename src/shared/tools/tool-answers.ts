@@ -1,6 +1,6 @@
 /**
- * Checks the answers of a tool's functions, its reports of progress, and the answers of hooks. Not all authors have a compiler, so an
- * invalid answer is named in an error and never taken for a valid one.
+ * Checks the answers of a tool's functions, its progress reports, and the answers of hooks. Authors without TypeScript get an error that
+ * names an invalid answer; it is never treated as a valid one.
  */
 import { PawlError } from '../errors/failure.ts';
 import { findUnserializable } from '../util/json/json-support.ts';
@@ -15,37 +15,37 @@ const EXPECTED = {
   isMutating: 'true or false',
 } as const;
 
-type Answering = keyof typeof EXPECTED;
+type CheckedFunction = keyof typeof EXPECTED;
 
-const IS_ANSWER: Readonly<Record<Answering, (value: unknown) => boolean>> = {
+const IS_ANSWER: Readonly<Record<CheckedFunction, (value: unknown) => boolean>> = {
   preview: (value) => {
-    const { summary, details } = membersOf(value);
+    const { summary, details } = asRecord(value);
     return typeof summary === 'string' && (details === undefined || typeof details === 'string');
   },
   probe: (value) => {
-    const { state, result } = membersOf(value);
+    const { state, result } = asRecord(value);
     return state === 'not-done' || state === 'unknown' || (state === 'done' && result !== undefined);
   },
-  // An answer without a time would make the worker ask for ever, without a pause.
+  // Without a time, the worker would poll without a pause.
   ready: (value) => {
-    const { ready, againInMs } = membersOf(value);
+    const { ready, againInMs } = asRecord(value);
     return ready === true || (ready === false && Number.isFinite(againInMs));
   },
-  // The last expression of an arrow function may be anything, so only a clear "no" counts.
-  compensate: (value) => value !== false && membersOf(value)['success'] !== false,
+  // An arrow function may return any last expression, so only an explicit "no" counts as a failure.
+  compensate: (value) => value !== false && asRecord(value)['success'] !== false,
   isMutating: (value) => value === undefined || typeof value === 'boolean',
 };
 
 /** A sentence about an invalid answer of a function; undefined for a valid one. */
-export function answerFault(of: Answering, tool: string, value: unknown): string | undefined {
-  return IS_ANSWER[of](value)
+export function answerFault(functionName: CheckedFunction, tool: string, value: unknown): string | undefined {
+  return IS_ANSWER[functionName](value)
     ? undefined
-    : `${of} of ${tool} must return ${EXPECTED[of]}; it returned ${describeValue(value)}.`;
+    : `${functionName} of ${tool} must return ${EXPECTED[functionName]}; it returned ${describeValue(value)}.`;
 }
 
 /** Checks a tool's report of progress. Throws `RESULT_INVALID` for any other value. */
 export function checkedProgress(tool: string, value: unknown): Progress {
-  const { progress, total, message } = membersOf(value);
+  const { progress, total, message } = asRecord(value);
   const isReport =
     Number.isFinite(progress) &&
     (total === undefined || Number.isFinite(total)) &&
@@ -77,7 +77,7 @@ export function describeValue(value: unknown): string {
   return shown.length === 0 ? 'an object without members' : `{ ${shown.join(', ')} }`;
 }
 
-function membersOf(value: unknown): Readonly<Record<string, unknown>> {
+function asRecord(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
 }
 
@@ -86,8 +86,9 @@ export function hookAnswerFault(answer: object): string | undefined {
   const { deny, content, ...members } = answer as Readonly<Record<string, unknown>>;
   if (deny !== undefined && deny !== true && typeof deny !== 'string')
     return `deny must be a text that says why; it answered ${describeValue(deny)}`;
-  const wrong = HOOK_MEMBERS.find(([name, is]) => members[name] !== undefined && !is(members[name]));
-  if (wrong !== undefined) return `${wrong[0]} must be ${wrong[2]}; it answered ${describeValue(members[wrong[0]])}`;
+  const invalid = HOOK_MEMBERS.find(([name, is]) => members[name] !== undefined && !is(members[name]));
+  if (invalid !== undefined)
+    return `${invalid[0]} must be ${invalid[2]}; it answered ${describeValue(members[invalid[0]])}`;
   const unserializable = findUnserializable(content);
   return unserializable === undefined
     ? undefined

@@ -1,8 +1,8 @@
 /** Further ways to define a tool, beside `defineTool`: from one function, from plain JSON Schema, and for free text. */
 import type { z } from 'zod';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { inputJsonSchema, parsedBy } from '../schema/schema.ts';
-import { makeTool, namingTool } from './define-tool.ts';
+import { inputJsonSchema, parseWith } from '../schema/schema.ts';
+import { makeTool, withToolName } from './define-tool.ts';
 import type { Tool, ToolOptions } from './tool.ts';
 import type { ToolContext } from './tool-context.ts';
 import { optionsCheck } from './tool-options.ts';
@@ -42,9 +42,9 @@ export function functionTool<const Name extends string, Schema extends z.ZodType
       run: async (params, ctx) => ({ output: await run(params, ctx) }),
     },
     {
-      inputSchema: namingTool(name, () => inputJsonSchema(input)),
+      inputSchema: withToolName(name, () => inputJsonSchema(input)),
       variant: { type: 'function' },
-      parse: (params) => parsedBy(input, params),
+      parse: (params) => parseWith(input, params),
     },
   );
 }

@@ -3,36 +3,36 @@ import { z } from 'zod';
 import { circuitOverridesSchema } from '../circuits/circuit-policy.ts';
 import { PawlError } from '../errors/failure.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
-import { renamedUnknown } from '../schema/known-members.ts';
+import { rephraseUnknown } from '../schema/known-members.ts';
 import { nearest, quoteValue } from '../schema/schema-issues.ts';
-import { EXPECTED } from '../schema/zod-issues.ts';
+import { WITHOUT_RECEIVED } from '../schema/zod-issues.ts';
 import { operationCostsSchema } from './operation-cost.ts';
 import type { ToolOptions } from './tool.ts';
 
 const callable = z.custom((value) => typeof value === 'function', 'must be a function').optional();
 const flag = z.boolean('must be true or false').optional();
-const positive = above('a number above 0', (value) => value > 0);
-const bytes = above('a whole number above 0', (value) => Number.isSafeInteger(value) && value > 0);
-const count = above('a whole number from 0 on', (value) => Number.isSafeInteger(value) && value >= 0);
-const amount = above('a finite number from 0 on', (value) => value >= 0 && value <= Number.MAX_SAFE_INTEGER);
-/** An option that `makeTool` checks. */
-const later = z.unknown().optional();
+const positive = numberThat('a number above 0', (value) => value > 0);
+const bytes = numberThat('a whole number above 0', (value) => Number.isSafeInteger(value) && value > 0);
+const count = numberThat('a whole number from 0 on', (value) => Number.isSafeInteger(value) && value >= 0);
+const amount = numberThat('a finite number from 0 on', (value) => value >= 0 && value <= Number.MAX_SAFE_INTEGER);
+/** An option that `checkDefinition` checks. */
+const checkedElsewhere = z.unknown().optional();
 
-function above(expected: string, holds: (value: number) => boolean) {
-  return z.custom<number>((value) => typeof value === 'number' && holds(value), `must be ${expected}`).optional();
+function numberThat(expected: string, isValid: (value: number) => boolean) {
+  return z.custom<number>((value) => typeof value === 'number' && isValid(value), `must be ${expected}`).optional();
 }
 
 const options = {
-  version: later,
-  description: later,
-  tier: later,
-  namespace: later,
+  version: checkedElsewhere,
+  description: checkedElsewhere,
+  tier: checkedElsewhere,
+  namespace: checkedElsewhere,
   title: z.string().optional(),
-  icon: z.looseObject({ src: later, mimeType: z.string().optional() }).optional(),
+  icon: z.looseObject({ src: checkedElsewhere, mimeType: z.string().optional() }).optional(),
   examples: z
     .array(z.strictObject({ params: z.record(z.string(), z.unknown()), description: z.string().optional() }))
     .optional(),
-  effects: later,
+  effects: checkedElsewhere,
   // Annotations of MCP servers may have further members.
   annotations: z
     .looseObject({
@@ -45,7 +45,7 @@ const options = {
       taskSupport: z.enum(['forbidden', 'optional', 'required']).optional(),
     })
     .optional(),
-  output: later,
+  output: checkedElsewhere,
   needs: z.array(z.unknown(), 'must be a list').optional(),
   parallel: flag,
   timeoutMs: positive,
@@ -59,11 +59,11 @@ const options = {
       maxCallsPerSession: count,
     })
     .optional(),
-  trustClass: later,
-  voters: later,
+  trustClass: checkedElsewhere,
+  voters: checkedElsewhere,
   retry: retryOverridesSchema.optional(),
   circuit: circuitOverridesSchema.optional(),
-  run: later,
+  run: checkedElsewhere,
   probe: callable,
   compensate: callable,
   normalise: callable,
@@ -74,25 +74,25 @@ const options = {
 } satisfies Record<keyof ToolOptions<unknown, unknown>, z.ZodType>;
 
 /** Members of a tool that is spread into the definition of another one. */
-const OF_A_TOOL = ['inputSchema', 'outputSchema', 'variant', 'parse'];
+const TOOL_MEMBERS = ['inputSchema', 'outputSchema', 'variant', 'parse'];
 
 /**
- * Makes a check that throws `CONFIGURATION` for an unknown option and for a value of another type. `own`: the options beside those that
- * every kind of definition has.
+ * Makes a check that throws `CONFIGURATION` for an unknown option and for a value of another type. `extraOptions`: those of one kind of
+ * definition alone.
  */
-export function optionsCheck(own: readonly string[]): (spec: object) => void {
-  const names = [...own, ...Object.keys(options)];
+export function optionsCheck(extraOptions: readonly string[]): (spec: object) => void {
+  const names = [...extraOptions, ...Object.keys(options)];
   const schema = z.strictObject({
-    ...Object.fromEntries([...own, ...OF_A_TOOL].map((name) => [name, later])),
+    ...Object.fromEntries([...extraOptions, ...TOOL_MEMBERS].map((name) => [name, checkedElsewhere])),
     ...options,
   });
   return (spec) => {
     if (typeof spec !== 'object' || spec === null)
       throw new PawlError('CONFIGURATION', `A tool is defined by an object of options; got ${quoteValue(spec)}.`);
-    const issue = schema.safeParse(spec, EXPECTED).error?.issues[0];
+    const issue = schema.safeParse(spec, WITHOUT_RECEIVED).error?.issues[0];
     if (issue === undefined) return;
     const { name } = spec as { readonly name?: unknown };
-    const fault = issue.code === 'unrecognized_keys' ? unknownOption(issue, names) : wrong(issue, spec);
+    const fault = issue.code === 'unrecognized_keys' ? unknownOption(issue, names) : describeIssue(issue, spec);
     throw new PawlError('CONFIGURATION', `Tool ${quoteValue(name)}: ${fault}`);
   };
 }
@@ -100,12 +100,12 @@ export function optionsCheck(own: readonly string[]): (spec: object) => void {
 function unknownOption({ path, keys, message }: z.core.$ZodIssueUnrecognizedKeys, names: readonly string[]): string {
   const [unknown = ''] = keys;
   if (path.length > 0)
-    return `${[...path, unknown].map(String).join('.')} ${renamedUnknown(message, 'is not an option')}`;
-  const near = nearest(unknown, names);
-  return `${unknown} is not an option; ${near.length === 0 ? `these are: ${names.join(', ')}.` : `did you mean ${near.join(' or ')}?`}`;
+    return `${[...path, unknown].map(String).join('.')} ${rephraseUnknown(message, 'is not an option')}`;
+  const suggestions = nearest(unknown, names);
+  return `${unknown} is not an option; ${suggestions.length === 0 ? `these are: ${names.join(', ')}.` : `did you mean ${suggestions.join(' or ')}?`}`;
 }
 
-function wrong({ path, message }: z.core.$ZodIssue, spec: object): string {
-  const value = path.reduce<unknown>((at, step) => (at as Record<PropertyKey, unknown>)[step], spec);
+function describeIssue({ path, message }: z.core.$ZodIssue, spec: object): string {
+  const value = path.reduce<unknown>((node, key) => (node as Record<PropertyKey, unknown>)[key], spec);
   return `${path.map(String).join('.')}${/^(?:must|is) /.test(message) ? ' ' : ': '}${message}; got ${quoteValue(value)}.`;
 }

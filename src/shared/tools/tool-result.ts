@@ -51,20 +51,20 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
   if (typeof value !== 'object' || value === null || !('output' in value))
     return `${toolName} must return { output, display?, artifacts? }; it returned ${kindOf(value) === 'object' ? 'an object without output' : kindOf(value)}.`;
   const { output, display, artifacts, content, success, tainted } = value as ToolResult<unknown>;
-  const wrong = (field: string, expected: string, came: unknown) =>
-    `${toolName} must return ${expected} as ${field}; it returned ${kindOf(came)}.`;
+  const fault = (field: string, expected: string, actual: unknown) =>
+    `${toolName} must return ${expected} as ${field}; it returned ${kindOf(actual)}.`;
   const unserializable = unserializableOutput(output);
   if (unserializable !== undefined)
     return `${toolName} must return a JSON-serializable value as output; it returned ${unserializable}.`;
-  if (display !== undefined && typeof display !== 'string') return wrong('display', 'a text', display);
-  if (artifacts !== undefined && !Array.isArray(artifacts)) return wrong('artifacts', 'a list', artifacts);
-  if (content !== undefined && !Array.isArray(content)) return wrong('content', 'a list', content);
-  if (success !== undefined && typeof success !== 'boolean') return wrong('success', 'true or false', success);
-  if (tainted !== undefined && typeof tainted !== 'boolean') return wrong('tainted', 'true or false', tainted);
+  if (display !== undefined && typeof display !== 'string') return fault('display', 'a text', display);
+  if (artifacts !== undefined && !Array.isArray(artifacts)) return fault('artifacts', 'a list', artifacts);
+  if (content !== undefined && !Array.isArray(content)) return fault('content', 'a list', content);
+  if (success !== undefined && typeof success !== 'boolean') return fault('success', 'true or false', success);
+  if (tainted !== undefined && typeof tainted !== 'boolean') return fault('tainted', 'true or false', tainted);
   for (const [index, block] of (content ?? []).entries())
-    if (!isContentBlock(block)) return wrong(`content[${index}]`, 'text, image, audio or resource', block);
+    if (!isContentBlock(block)) return fault(`content[${index}]`, 'text, image, audio or resource', block);
   for (const [index, artifact] of (artifacts ?? []).entries())
-    if (!isArtifact(artifact)) return wrong(`artifacts[${index}]`, 'a kind and a reference', artifact);
+    if (!isArtifact(artifact)) return fault(`artifacts[${index}]`, 'a kind and a reference', artifact);
   return wellFormed({
     output: output ?? null,
     ...(display !== undefined && { display }),
@@ -119,14 +119,14 @@ function isTextOrAbsent(value: unknown): boolean {
 /** The members of `output.metadata` beside the content. */
 export function resultMetadata(
   { display, artifacts = [], content = [], success, tainted }: ToolResult<unknown>,
-  more: { readonly outside: boolean; readonly diff: string },
+  extra: { readonly outside: boolean; readonly diff: string },
 ): Readonly<Record<string, unknown>> {
   return {
     ...(display !== undefined && { display }),
     ...(artifacts.length === 0 ? {} : { artifacts }),
     ...(content.length === 0 ? {} : { content }),
     ...(success === false ? { success } : {}),
-    ...((tainted ?? more.outside) ? { tainted: true } : {}),
-    ...(more.diff === '' ? {} : { diff: more.diff }),
+    ...((tainted ?? extra.outside) ? { tainted: true } : {}),
+    ...(extra.diff === '' ? {} : { diff: extra.diff }),
   };
 }

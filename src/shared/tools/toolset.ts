@@ -6,7 +6,7 @@ import { PawlError } from '../errors/failure.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
 import type { Clock } from '../util/time.ts';
 
-interface Named {
+interface NamedTool {
   readonly namespace: string;
   readonly name: string;
 }
@@ -24,14 +24,14 @@ export interface ToolsetRequest<T> {
   readonly published: readonly T[];
 }
 
-export interface Toolset<T extends Named = Named> {
+export interface Toolset<T extends NamedTool = NamedTool> {
   readonly name: string;
-  /** The tools for one request. It runs for each request, so it should be fast, or be `cached`. */
+  /** The tools for one request. It runs for each request, so it should be fast, or wrapped in `cached`. */
   tools(request: ToolsetRequest<T>): Promise<readonly T[]> | readonly T[];
 }
 
 /** A toolset from a list, or from a function that finds the tools for a request. Throws `CONFIGURATION` for anything else. */
-export function toolset<T extends Named>(name: string, tools: readonly T[] | Toolset<T>['tools']): Toolset<T> {
+export function toolset<T extends NamedTool>(name: string, tools: readonly T[] | Toolset<T>['tools']): Toolset<T> {
   if (typeof tools === 'function') return { name, tools };
   if (Array.isArray(tools)) return { name, tools: () => tools };
   throw new PawlError(
@@ -46,26 +46,26 @@ export function isToolset(value: unknown): value is Toolset {
   return typeof name === 'string' && typeof tools === 'function';
 }
 
-export function filtered<T extends Named>(set: Toolset<T>, keep: (tool: T) => boolean): Toolset<T> {
+export function filtered<T extends NamedTool>(set: Toolset<T>, keep: (tool: T) => boolean): Toolset<T> {
   return { name: set.name, tools: async (request) => (await set.tools(request)).filter(keep) };
 }
 
 /** Adds a prefix to every name, so that two servers' `search` have different names. */
-export function prefixed<T extends Named>(set: Toolset<T>, prefix: string): Toolset<T> {
+export function prefixed<T extends NamedTool>(set: Toolset<T>, prefix: string): Toolset<T> {
   return renamed(set, (name) => prefix + name);
 }
 
 /** Renames tools, by a table or by a function. Throws `CONFIGURATION` for a name that no tool can have. */
-export function renamed<T extends Named>(
+export function renamed<T extends NamedTool>(
   set: Toolset<T>,
   names: Readonly<Record<string, string>> | ((name: string) => string),
 ): Toolset<T> {
   const nameOf = (name: string) => {
-    const made =
+    const newName =
       typeof names === 'function' ? names(name) : ((Object.hasOwn(names, name) ? names[name] : undefined) ?? name);
-    if (!/^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/.test(made))
-      throw new PawlError('CONFIGURATION', `${JSON.stringify(made)} cannot be the name of a tool.`);
-    return made;
+    if (!/^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/.test(newName))
+      throw new PawlError('CONFIGURATION', `${JSON.stringify(newName)} cannot be the name of a tool.`);
+    return newName;
   };
   return {
     name: set.name,
@@ -73,50 +73,56 @@ export function renamed<T extends Named>(
   };
 }
 
-/** Keeps the tools of each session for a time. */
-export function cached<T extends Named>(set: Toolset<T>, forMs: number, clock: Pick<Clock, 'monotonic'>): Toolset<T> {
-  const found = new Map<string, { readonly atMs: number; readonly tools: Promise<readonly T[]> }>();
+/** Caches the tools of each session for `ttlMs`. */
+export function cached<T extends NamedTool>(
+  set: Toolset<T>,
+  ttlMs: number,
+  clock: Pick<Clock, 'monotonic'>,
+): Toolset<T> {
+  const cache = new Map<string, { readonly atMs: number; readonly tools: Promise<readonly T[]> }>();
   return {
     name: set.name,
     tools(request) {
       const key = request.session?.sessionKey ?? '';
       const nowMs = clock.monotonic();
-      for (const [each, { atMs }] of found) if (nowMs - atMs >= forMs) found.delete(each);
-      const known = found.get(key);
-      if (known !== undefined) return known.tools;
+      for (const [cachedKey, { atMs }] of cache) if (nowMs - atMs >= ttlMs) cache.delete(cachedKey);
+      const cachedEntry = cache.get(key);
+      if (cachedEntry !== undefined) return cachedEntry.tools;
       const tools = (async () => set.tools(request))();
-      found.set(key, { atMs: nowMs, tools });
-      // A failure is not kept, so that the next request tries again.
-      tools.catch(() => found.delete(key));
+      cache.set(key, { atMs: nowMs, tools });
+      // A failure is not cached, so that the next request tries again.
+      tools.catch(() => cache.delete(key));
       return tools;
     },
   };
 }
 
 /** The tools of all sets, in order. Throws `CONFIGURATION`, naming the toolset that failed or the two that offer one name. */
-export async function resolveToolsets<T extends Named>(
+export async function resolveToolsets<T extends NamedTool>(
   sets: readonly Toolset<T>[],
   request: ToolsetRequest<T>,
 ): Promise<readonly T[]> {
-  const from = new Map<string, string>();
+  const toolsetOf = new Map<string, string>();
   const all: T[] = [];
   for (const set of sets) {
     let tools: readonly T[];
     try {
       tools = await set.tools(request);
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      throw new PawlError('CONFIGURATION', `The toolset ${JSON.stringify(set.name)} failed: ${why}`, { cause: error });
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new PawlError('CONFIGURATION', `The toolset ${JSON.stringify(set.name)} failed: ${reason}`, {
+        cause: error,
+      });
     }
     for (const tool of tools) {
       const name = `${tool.namespace}.${tool.name}`;
-      const other = from.get(name);
-      if (other !== undefined)
+      const otherSet = toolsetOf.get(name);
+      if (otherSet !== undefined)
         throw new PawlError(
           'CONFIGURATION',
-          `The toolsets ${other} and ${set.name} both offer ${name}: prefix or rename one.`,
+          `The toolsets ${otherSet} and ${set.name} both offer ${name}: prefix or rename one.`,
         );
-      from.set(name, set.name);
+      toolsetOf.set(name, set.name);
       all.push(tool);
     }
   }

@@ -14,13 +14,13 @@ export function compareVersions(a: string, b: string): number {
  * Whether a tool of one version runs calls that another version validated: the same version, or a compatible later one (the caret of
  * package managers: 1.2.0 runs calls of 1.1.0; neither 1.0.0 nor 2.0.0 does). The parameters are validated again.
  */
-export function runsCallsOf(version: string, validated: string): boolean {
+export function isCompatibleVersion(version: string, validated: string): boolean {
   if (version === validated) return true;
   if (version.includes('-') || validated.includes('-')) return false;
-  const [own, asked] = [numbersOf(version), numbersOf(validated)];
-  const leading = asked.findIndex((number) => number !== 0);
-  const sameLine = own.slice(0, leading + 1).every((number, index) => number === asked[index]);
-  return leading !== -1 && sameLine && compareVersions(version, validated) > 0;
+  const [candidate, required] = [numbersOf(version), numbersOf(validated)];
+  const firstNonZero = required.findIndex((number) => number !== 0);
+  const isSameMajor = candidate.slice(0, firstNonZero + 1).every((number, index) => number === required[index]);
+  return firstNonZero !== -1 && isSameMajor && compareVersions(version, validated) > 0;
 }
 
 function numbersOf(version: string): number[] {

@@ -1,6 +1,6 @@
-/** Time and chance arrive as values, so that rules can be tested with a virtual clock and loaded dice. */
+/** Clocks and random numbers are passed in, so that rules can be tested with a virtual clock and fixed values. */
 export interface Clock {
-  /** Wall-clock time, milliseconds since the epoch. Two processes never compare theirs: Redis' clock is for that. */
+  /** Wall-clock time, milliseconds since the epoch. Processes never compare their own clocks; they use Redis' clock. */
   now(): number;
   /** Milliseconds from an arbitrary start; never jumps. */
   monotonic(): number;
@@ -41,17 +41,24 @@ export const MAX_KEPT_MS = 100 * 365 * 24 * 3_600_000;
 /** The longest delay of Node's timers. A longer one fires at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
-export const systemSchedule: Schedule = (run, afterMs) => inParts(run, afterMs, setTimeout);
+export const systemSchedule: Schedule = (run, afterMs) => chainTimers(run, afterMs, setTimeout);
 
 /** A schedule whose timers keep no process alive. */
 export const backgroundSchedule: Schedule = (run, afterMs) =>
-  inParts(run, afterMs, (part, partMs) => setTimeout(part, partMs).unref());
+  chainTimers(run, afterMs, (part, partMs) => setTimeout(part, partMs).unref());
 
-/** A time that is too long for one timer is waited for with several, one after the other. */
-function inParts(run: () => void, afterMs: number, start: (run: () => void, ms: number) => NodeJS.Timeout): () => void {
+/** Chains several timers for a delay that is too long for one. */
+function chainTimers(
+  run: () => void,
+  afterMs: number,
+  start: (run: () => void, ms: number) => NodeJS.Timeout,
+): () => void {
   let timer: NodeJS.Timeout;
-  const wait = (leftMs: number) => {
-    timer = leftMs > MAX_TIMER_MS ? start(() => wait(leftMs - MAX_TIMER_MS), MAX_TIMER_MS) : start(run, leftMs);
+  const wait = (remainingMs: number) => {
+    timer =
+      remainingMs > MAX_TIMER_MS
+        ? start(() => wait(remainingMs - MAX_TIMER_MS), MAX_TIMER_MS)
+        : start(run, remainingMs);
   };
   wait(Math.max(0, afterMs));
   return () => clearTimeout(timer);
@@ -59,27 +66,27 @@ function inParts(run: () => void, afterMs: number, start: (run: () => void, ms: 
 
 export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now() };
 
-/** The age at which a reading of another clock yields to any newer one, however slowly that came. */
+/** The age at which any newer reading replaces one, whatever its round trip. */
 const READING_AGE_MS = 60_000;
 
 /**
- * Another machine's wall clock, carried on by this process's monotonic clock, so that a wrong clock here changes nothing. Until
- * the first reading it shows this machine's own time.
+ * Another machine's wall clock, extrapolated by this process's monotonic clock, so that a wrong local clock has no effect. Until the first
+ * reading it shows the local time.
  */
 export class FollowedClock implements Clock {
-  readonly #own: Clock;
+  readonly #localClock: Clock;
   #reading: { readonly aheadMs: number; readonly roundTripMs: number; readonly atMs: number } | undefined;
 
-  constructor(own: Clock = systemClock) {
-    this.#own = own;
+  constructor(localClock: Clock = systemClock) {
+    this.#localClock = localClock;
   }
 
   now(): number {
-    return this.#reading === undefined ? this.#own.now() : Math.round(this.monotonic() + this.#reading.aheadMs);
+    return this.#reading === undefined ? this.#localClock.now() : Math.round(this.monotonic() + this.#reading.aheadMs);
   }
 
   monotonic(): number {
-    return this.#own.monotonic();
+    return this.#localClock.monotonic();
   }
 
   /**
@@ -88,15 +95,15 @@ export class FollowedClock implements Clock {
    */
   learn(otherMs: number, roundTripMs: number, replace = false): void {
     const atMs = this.monotonic();
-    const known = this.#reading;
-    if (!replace && known !== undefined && roundTripMs > known.roundTripMs && atMs - known.atMs < READING_AGE_MS)
+    const current = this.#reading;
+    if (!replace && current !== undefined && roundTripMs > current.roundTripMs && atMs - current.atMs < READING_AGE_MS)
       return;
     this.#reading = { aheadMs: otherMs + roundTripMs / 2 - atMs, roundTripMs, atMs };
   }
 
-  /** How far this machine's own wall clock is ahead of the other one. */
+  /** The difference of the local wall clock to the other one; positive when the local one is ahead. */
   get ownAheadMs(): number {
-    return Math.round(this.#own.now() - this.now());
+    return Math.round(this.#localClock.now() - this.now());
   }
 }
 
@@ -134,17 +141,17 @@ function beginMillisecond(ms: number): void {
 }
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
-/** Random bytes are fetched in bulk: asking for a few at a time costs more than all the rest. */
+/** Random bytes are generated in bulk, because a call for a few of them dominates the cost of an ID. */
 const pool = new Uint8Array(4_096);
-let used = pool.length;
+let poolOffset = pool.length;
 
 function randomByte(): number {
-  if (used === pool.length) {
+  if (poolOffset === pool.length) {
     crypto.getRandomValues(pool);
-    used = 0;
+    poolOffset = 0;
   }
-  const byte = pool[used] ?? 0;
-  used += 1;
+  const byte = pool[poolOffset] ?? 0;
+  poolOffset += 1;
   return byte;
 }
 

@@ -3,12 +3,12 @@ export function matches(pattern: string, text: string): boolean {
   if (!pattern.includes('*')) return pattern === text;
   const [first = '', ...rest] = pattern.split('*');
   if (!text.startsWith(first)) return false;
-  let at = first.length;
+  let offset = first.length;
   for (const [index, part] of rest.entries()) {
-    if (index === rest.length - 1) return text.length - part.length >= at && text.endsWith(part);
-    const found = text.indexOf(part, at);
+    if (index === rest.length - 1) return text.length - part.length >= offset && text.endsWith(part);
+    const found = text.indexOf(part, offset);
     if (found < 0) return false;
-    at = found + part.length;
+    offset = found + part.length;
   }
   return true;
 }

@@ -17,7 +17,7 @@ import {
 import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import { planPreview } from '../../shared/approvals/plan-approval.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
-import { lifeOfFailure } from '../../shared/calls/call-state.ts';
+import { failedLifetime } from '../../shared/calls/call-state.ts';
 import { resultError } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
@@ -155,7 +155,7 @@ export class ApprovalGate {
     const callId = callOf(approvalId);
     const error = resultError(failureOf('APPROVAL_INVALID'), 'error');
     const outcome = { status: 'error', toolName: '', durationMs: 0, attempts: 0, error } as const;
-    const life = lifeOfFailure(this.#deps.settings.ttl);
+    const life = failedLifetime(this.#deps.settings.ttl);
     const ending = { state: 'failed', beforeStart: outcome, betweenAttempts: outcome, ...life } as const;
     if (callId !== '') await this.#deps.ledger.cancel(callId, ending);
     return { kind: 'dropped' };

@@ -9,7 +9,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { evaluate } from '../../shared/policy/policy.ts';
 import type { Ruling } from '../../shared/policy/policy-request.ts';
 import type { SessionFound, SessionRecord } from '../../shared/sessions/session.ts';
-import { type RemoteChannel, targetOf } from '../../shared/sessions/session-kinds.ts';
+import { channelTarget, type RemoteChannel } from '../../shared/sessions/session-kinds.ts';
 import type { Signatures } from '../../shared/signing/signatures.ts';
 import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
 import type { Questions } from '../../shared/store/approvals/questions.ts';
@@ -77,7 +77,7 @@ export class WorkerChannels implements Channels {
     const { kind } = route.channel;
     const send: Channel['send'] = (message) => this.#send(route, session, owner, message);
     // A remote channel is one way.
-    if (targetOf(route.channel) !== undefined) return { kind, send };
+    if (channelTarget(route.channel) !== undefined) return { kind, send };
     let askedCount = 0;
     const ask = (question: Question) => {
       askedCount += 1;
@@ -136,7 +136,7 @@ export class WorkerChannels implements Channels {
     const { text, format } = typeof message === 'string' ? { text: message } : message;
     const escaped = { text: escapeInvisible(text), ...(format === undefined ? {} : { format }) };
     const { callId } = owner;
-    const target = targetOf(route.channel);
+    const target = channelTarget(route.channel);
     if (target !== undefined)
       return REMOTE[target.kind].send(target.value, { ...escaped, session: session.sessionKey, call: callId });
     const { messages, now } = this.#deps;
@@ -146,7 +146,7 @@ export class WorkerChannels implements Channels {
   /** Announces an approval through its route. False when it should be tried again. */
   async announce(record: ApprovalRecord): Promise<boolean> {
     const { request } = record;
-    const target = targetOf(request.route.channel);
+    const target = channelTarget(request.route.channel);
     if (target === undefined) return true;
     const { kind, value } = target;
     if (!this.#pauses.mayTry(value, REMOTE[kind].timeoutMs)) return false;

@@ -1,7 +1,7 @@
 /** Caches the decisions on plans. All calls of a plan run under one decision, and a plan may be large, so it is read and checked once. */
 import type { ApprovalRequest, Decision, PendingRun } from '../../shared/approvals/approval.ts';
-import { isPlanAsShown, plannedMismatch } from '../../shared/approvals/plan-approval.ts';
-import { type CompensatedCall, compensated } from '../../shared/calls/compensation.ts';
+import { isPlanAsShown, planMismatch } from '../../shared/approvals/plan-approval.ts';
+import { type CompensatedCall, compensatedCallId } from '../../shared/calls/compensation.ts';
 import type { PlannedCall } from '../../shared/groups/group.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { asksToEscalate } from '../../shared/policy/sandbox-policy.ts';
@@ -39,7 +39,7 @@ export class PlanDecisions {
     const plan = await this.#plan(planned.approvalId);
     if (plan === undefined) return 'no decision on its plan with a valid signature is stored';
     const { params } = attempt.envelope.payload;
-    const mismatch = plannedMismatch(plan.request, plan.decision, {
+    const mismatch = planMismatch(plan.request, plan.decision, {
       ...pendingRun,
       key: planned.key,
       params,
@@ -66,7 +66,7 @@ export class PlanDecisions {
 
   /** The idempotency key of a node's call: its own, or that of the call that it undoes. */
   async #keyOf({ envelope }: Attempt): Promise<string | undefined> {
-    const undoneCallId = compensated(envelope);
+    const undoneCallId = compensatedCallId(envelope);
     if (undoneCallId === undefined) return envelope.payload.idempotencyKey;
     return (await this.#deps.callOf?.(undoneCallId))?.request.envelope.payload.idempotencyKey;
   }

@@ -13,7 +13,7 @@ import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
 import { publishedTool } from '../../shared/store/fleet/catalogue.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import { callOfJob } from '../../shared/store/queues/jobs.ts';
-import { namingTool } from '../../shared/tools/define-tool.ts';
+import { withToolName } from '../../shared/tools/define-tool.ts';
 import { type AnyTool, qualifiedName } from '../../shared/tools/tool.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { CircuitHold } from './circuit-hold.ts';
@@ -65,7 +65,7 @@ export function register(tools: readonly AnyTool[]): ReadonlyMap<string, Registe
 /** Throws `CONFIGURATION` for a schema that cannot be compiled. */
 export function registeredTool(tool: AnyTool, definition: string): RegisteredTool {
   const { inputSchema, outputSchema } = tool;
-  return namingTool(tool.name, () => ({
+  return withToolName(tool.name, () => ({
     tool,
     validate: compiledOnce(inputSchema),
     validateOutput: outputSchema === undefined ? undefined : compiledOnce(outputSchema),

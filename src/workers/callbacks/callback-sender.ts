@@ -3,7 +3,7 @@
  * others. If the worker is lost, another one sends the callback when its lease ends, under the same ID.
  */
 import { callbackBody, retryDelayMs, signedHeaders } from '../../shared/callbacks/callback.ts';
-import { envelopeOf, outcomeOf } from '../../shared/calls/outcome.ts';
+import { decodeOutcome, envelopeOf } from '../../shared/calls/outcome.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { clip } from '../../shared/errors/failure.ts';
 import type { Signatures } from '../../shared/signing/signatures.ts';
@@ -172,7 +172,7 @@ export class CallbackSender {
     if (text === '') return callbackBody(target, { callId, settledAtMs, status, result: undefined });
     if (!this.#deps.signatures.verify('outcome', [callId, callState], text, signature)) return undefined;
     const { requestId, tool } = target;
-    const result = envelopeOf(outcomeOf(JSON.parse(text)), { requestId, callId, toolName: tool });
+    const result = envelopeOf(decodeOutcome(JSON.parse(text)), { requestId, callId, toolName: tool });
     return callbackBody(target, { callId, settledAtMs, status: result.status, result });
   }
 }

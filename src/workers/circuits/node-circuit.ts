@@ -5,7 +5,7 @@
  */
 import CircuitBreaker from 'opossum';
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
-import { isCircuitOf } from '../../shared/circuits/circuit-key.ts';
+import { mayUseCircuit } from '../../shared/circuits/circuit-key.ts';
 import type { CircuitPolicy } from '../../shared/circuits/circuit-policy.ts';
 
 /** Thrown inside the breaker to make it count a failure; never leaves this file. */
@@ -60,7 +60,7 @@ export class NodeCircuits {
   }
 
   #fleetIsOpen(tool: string): boolean {
-    for (const key of this.#fleetOpen) if (isCircuitOf(key, tool)) return true;
+    for (const key of this.#fleetOpen) if (mayUseCircuit(key, tool)) return true;
     return false;
   }
 
@@ -72,7 +72,7 @@ export class NodeCircuits {
     }
     this.#fleetOpen.delete(key);
     for (const [tool, breaker] of this.#breakers) {
-      if (!isCircuitOf(key, tool)) continue;
+      if (!mayUseCircuit(key, tool)) continue;
       breaker.shutdown();
       this.#breakers.delete(tool);
       this.#inARow.delete(tool);

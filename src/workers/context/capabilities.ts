@@ -4,7 +4,7 @@
  */
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
-import { GIVE_A_CHANNEL, SESSION_CAPABILITIES } from '../../shared/sessions/session.ts';
+import { CHANNEL_ADVICE, SESSION_CAPABILITIES } from '../../shared/sessions/session.ts';
 import type { SessionKind } from '../../shared/sessions/session-kinds.ts';
 import { READ_ONLY_CAPABILITIES } from '../../shared/tools/capabilities.ts';
 import type { Agents } from '../../shared/tools/sub-agent.ts';
@@ -28,7 +28,7 @@ import { forbiddenReason } from '../workspace/workspace-roots.ts';
 import { openNetwork } from './network.ts';
 import { openProcesses } from './processes.ts';
 
-const NO_CHANNEL = `The session has no channel to people: ${GIVE_A_CHANNEL}.`;
+const NO_CHANNEL = `The session has no channel to people: ${CHANNEL_ADVICE}.`;
 
 export interface CapabilityOptions {
   readonly session: {

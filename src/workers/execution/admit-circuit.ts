@@ -1,6 +1,6 @@
 /** Decides whether an attempt may begin while its circuit is not closed: as the circuit's probe, or at all. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
-import { leftInDoubt } from '../../shared/calls/call-state.ts';
+import { hasAttemptInDoubt } from '../../shared/calls/call-state.ts';
 import { type Outcome, resultError, retriedBy } from '../../shared/calls/outcome.ts';
 import { type Circuit, forcedOpenText } from '../../shared/circuits/circuit-breaker.ts';
 import { targetOfCircuit } from '../../shared/circuits/circuit-key.ts';
@@ -87,7 +87,7 @@ export class CircuitAdmitter {
     const circuit = parseCircuit(answer.circuitRaw);
     const breakerState = circuit.state;
     // The lost attempt may have had its effect, and the tool would have been probed before another one.
-    const inDoubt = tool.effects === 'probe' && leftInDoubt(earlierAttempts);
+    const inDoubt = tool.effects === 'probe' && hasAttemptInDoubt(earlierAttempts);
     const message = openText(envelope.toolName, circuit, answer.circuit);
     const failure = inDoubt ? failureOf('OUTCOME_UNKNOWN') : failureOf('CIRCUIT_OPEN', message, { retryAfterMs });
     const status = inDoubt ? 'error' : 'circuit_open';

@@ -1,6 +1,6 @@
 /** The audit records of a worker: every attempt, lost ones included, and the calls that ended without one. */
 import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
-import { compensated } from '../../shared/calls/compensation.ts';
+import { compensatedCallId } from '../../shared/calls/compensation.ts';
 import { costUnitsOf } from '../../shared/limits/budget.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
@@ -105,7 +105,7 @@ function commonFields(attempt: Attempt) {
     actorId,
     estimatedCostUnits: costUnitsOf(tool, envelope.payload.params),
     trustClass: tool.trustClass,
-    compensates: compensated(envelope),
+    compensates: compensatedCallId(envelope),
     idempotencyKey: started.request.idempotencyKey,
     params: allParams(attempt),
   } as const;

@@ -1,7 +1,7 @@
 /** Begins the attempt of a job, or ends the job: it depends on Redis' answer to the start, on the call's tool and on its circuit. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { resultError } from '../../shared/calls/outcome.ts';
-import { DIRECT, type ReliabilityModes, type SwitchCache } from '../../shared/config/switches.ts';
+import { DIRECT_MODES, type ReliabilityModes, type SwitchCache } from '../../shared/config/switches.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { BeginResult, StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
@@ -171,6 +171,6 @@ export class AttemptStarter {
 
   /** A call that was submitted as a direct one stays one. */
   #modesOf(request: StoredRequest, { tool }: RegisteredTool): ReliabilityModes {
-    return request.direct === true ? DIRECT : this.#deps.switches.modes(tool);
+    return request.direct === true ? DIRECT_MODES : this.#deps.switches.modes(tool);
   }
 }

@@ -17,7 +17,7 @@
  * Each step takes what the one before returned, or ends the job. A step that has nothing to wait for answers at once, without a promise:
  * with a promise for each of its steps, a call would allocate twice as much.
  */
-import { isOfTarget } from '../../shared/circuits/circuit-key.ts';
+import { hasTarget } from '../../shared/circuits/circuit-key.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { BeginResult } from '../../shared/store/calls/begin-attempt.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
@@ -209,7 +209,7 @@ export class Executor {
     this.#deps.onEvent({ type: 'tool_call_start', ...event, ...waited });
     const run = () => (trace === undefined ? runAttempt(options) : trace.run(() => runAttempt(options)));
     // A failing target says nothing about this node, and a bypassed circuit counts nothing.
-    if (circuit.bypassed || isOfTarget(circuit.key)) return run();
+    if (circuit.bypassed || hasTarget(circuit.key)) return run();
     return this.#deps.nodeCircuits.run(qualifiedName(tool), circuit.policy, async () => {
       const result = await run();
       return { value: result, failed: countsAgainstNode(result) };

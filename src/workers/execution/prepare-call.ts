@@ -3,7 +3,7 @@
  * in the job is trusted.
  */
 import { isHarmless } from '../../shared/calls/call-state.ts';
-import { compensated } from '../../shared/calls/compensation.ts';
+import { compensatedCallId } from '../../shared/calls/compensation.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { SessionFound, SessionRecord } from '../../shared/sessions/session.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
@@ -66,7 +66,7 @@ export class Preparation {
     }
     const opened = this.#deps.contextFor(attempt, session, escalated);
     const { context, flushProgress } = opened instanceof Promise ? await opened : opened;
-    const undone = compensated(envelope);
+    const undone = compensatedCallId(envelope);
     const { tool, validateOutput } =
       undone === undefined ? registered : await compensatingTool(attempt, undone, callOf);
     return {

@@ -1,5 +1,5 @@
 /** Decides what follows an attempt that left its effect open: run again, probe the tool, or end the call. */
-import { recovery } from '../../shared/calls/call-state.ts';
+import { decideRecovery } from '../../shared/calls/call-state.ts';
 import { type Failure, failureOf, type PawlError } from '../../shared/errors/failure.ts';
 import type { ToolResult } from '../../shared/tools/tool.ts';
 import { type Attempt, needsProbe, supportsProbe } from '../attempt/attempt-state.ts';
@@ -48,7 +48,7 @@ export class Recovery {
   /** The effects of the tool decide. */
   async #decide(attempt: Attempt): Promise<Step<void>> {
     const { started, tool, registered, circuit, modes } = attempt;
-    const plan = recovery(tool.effects, started.isPoison, supportsProbe(registered));
+    const plan = decideRecovery(tool.effects, started.isPoison, supportsProbe(registered));
     if (plan.kind === 'stop') return { end: await this.#deps.ender.giveUp(attempt, failureOf(plan.code)) };
     if (plan.kind === 'probe') {
       const probed = await this.#probe(attempt);

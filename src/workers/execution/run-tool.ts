@@ -4,7 +4,7 @@ import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
 import type { RetryPolicy } from '../../shared/retries/retry.ts';
 import { acceptingDigits } from '../../shared/schema/long-integers.ts';
-import { fitted, type Validator } from '../../shared/schema/validator.ts';
+import { fitToSchema, type Validator } from '../../shared/schema/validator.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { isPending } from '../../shared/tools/pending.ts';
 import type { AnyTool, ProbeAnswer, Readiness, ToolContext, ToolResult } from '../../shared/tools/tool.ts';
@@ -234,7 +234,7 @@ async function fitResult(
 ): Promise<AttemptResult> {
   const accepting = acceptingDigits(validateOutput);
   const found = accepting(result.output, validation);
-  const { value: output, issues } = await fitted(tool.outputSchema ?? {}, accepting, result.output, found);
+  const { value: output, issues } = await fitToSchema(tool.outputSchema ?? {}, accepting, result.output, found);
   if (issues.length === 0) return { kind: 'value', result: output === result.output ? result : { ...result, output } };
   const list = issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ');
   return invalidResult(`The output of ${tool.name} does not match its schema: ${list}.`);

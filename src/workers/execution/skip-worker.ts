@@ -1,6 +1,6 @@
 /** Leaves calls that this worker cannot run to other workers, and ends them when no worker of the fleet could run them for too long. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
-import { type AttemptRecord, isHarmless, leftInDoubt } from '../../shared/calls/call-state.ts';
+import { type AttemptRecord, hasAttemptInDoubt, isHarmless } from '../../shared/calls/call-state.ts';
 import { type Outcome, resultError, retriedBy } from '../../shared/calls/outcome.ts';
 import { type Failure, failureOf } from '../../shared/errors/failure.ts';
 import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
@@ -58,7 +58,7 @@ export class IncompatibleCalls {
   /** The call was cancelled while this worker, which does not know its tool, held it. */
   #cancelled(callId: string, { request, fence, earlierAttempts: earlier }: StartedAttempt): Promise<JobOutcome> {
     const harmless =
-      partitionFor(callId).tier === 'read-only' || request.tool.effects === 'none' || !leftInDoubt(earlier);
+      partitionFor(callId).tier === 'read-only' || request.tool.effects === 'none' || !hasAttemptInDoubt(earlier);
     const settlement = earlier.length === 0 ? 'cancelled-before-start' : harmless ? 'cancelled' : 'unsettled';
     const outcome = { ...unstartedOutcome(request, earlier, failureOf('CANCELLED')), settlement } as const;
     return this.#deps.settler.refuse({ callId, fence, outcome, attempts: earlier, ...recordTerms(request) });

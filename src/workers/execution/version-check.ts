@@ -6,7 +6,7 @@ import { CONTRACT_VERSION } from '../../shared/calls/envelope.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import { type CatalogueContent, publishedToolId, type WorkerRecord } from '../../shared/store/fleet/catalogue.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
-import { runsCallsOf } from '../../shared/tools/versions.ts';
+import { isCompatibleVersion } from '../../shared/tools/versions.ts';
 import type { RegisteredTool } from '../attempt/attempt-state.ts';
 
 /** The reason why a worker must not run a call; undefined when it may. */
@@ -19,7 +19,7 @@ export function incompatibilityReason(
     return `it follows contract ${String(envelope.contractVersion)}, and this worker knows ${CONTRACT_VERSION}`;
   const name = `${envelope.toolNamespace}.${envelope.toolName}`;
   if (registered === undefined) return `this worker does not have ${name}`;
-  if (runsCallsOf(registered.tool.version, tool.version)) return undefined;
+  if (isCompatibleVersion(registered.tool.version, tool.version)) return undefined;
   return `it was validated against ${name}@${tool.version}, and this worker has ${registered.tool.version}`;
 }
 
@@ -39,7 +39,7 @@ export interface LastPublished {
 export function lastPublished({ tool, envelope }: StoredRequest, { tools, workers }: CatalogueContent): LastPublished {
   const name = `${envelope.toolNamespace}.${envelope.toolName}`;
   const fitting = tools.filter(
-    (published) => qualifiedName(published) === name && runsCallsOf(published.version, tool.version),
+    (published) => qualifiedName(published) === name && isCompatibleVersion(published.version, tool.version),
   );
   const ids = new Set(fitting.map(publishedToolId));
   const publishesOneOf = (worker: WorkerRecord) => worker.tools.some((id) => ids.has(id));

@@ -1,5 +1,5 @@
 /** Decides what follows the result of an attempt: end the call, try again later, release the job, or leave it to other workers. */
-import { leftInDoubt, settlementOfAborted } from '../../shared/calls/call-state.ts';
+import { abortedSettlement, hasAttemptInDoubt } from '../../shared/calls/call-state.ts';
 import { type Failure, failureOf, type PawlError } from '../../shared/errors/failure.ts';
 import { mayRunAgain } from '../../shared/retries/retry.ts';
 import type { Evidence } from '../attempt/attempt-result.ts';
@@ -81,7 +81,7 @@ export class OutcomeResolver {
         return this.#deps.ender.fail(attempt, failure, {
           status: 'error',
           ran,
-          settlement: settlementOfAborted(tool.effects, nothingHappened && !leftInDoubt(started.earlierAttempts)),
+          settlement: abortedSettlement(tool.effects, nothingHappened && !hasAttemptInDoubt(started.earlierAttempts)),
         });
       case 'DRAINED':
         return this.#drained(attempt, failure, ran);

@@ -1,5 +1,5 @@
 /** Ends a call with the outcome of its attempt: circuit, taint, event and record, in this order. */
-import { bringsTaint, type Outcome } from '../../shared/calls/outcome.ts';
+import { isTainted, type Outcome } from '../../shared/calls/outcome.ts';
 import type { Failure } from '../../shared/errors/failure.ts';
 import { redact, secretsOfCall } from '../../shared/errors/redaction.ts';
 import type { Settle } from '../../shared/store/calls/settle.ts';
@@ -33,7 +33,7 @@ export class CallEnder {
   async succeed(attempt: Attempt, { outcome, outcomeJson }: SerializedSuccess): Promise<JobOutcome> {
     const { settler, circuits } = this.#deps;
     const { tool, circuit, running } = attempt;
-    if (bringsTaint(outcome, tool) && !(await this.#taint(attempt))) return { kind: 'abandoned' };
+    if (isTainted(outcome, tool) && !(await this.#taint(attempt))) return { kind: 'abandoned' };
     // A success that ends no probe is counted at once, before the failures that come after it.
     const counted = circuit.probe === undefined ? circuits.succeeded(circuit, running) : this.#endProbe(attempt);
     const sample = counted instanceof Promise ? await counted : counted;

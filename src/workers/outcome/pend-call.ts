@@ -1,5 +1,5 @@
 /** Makes a call pending on an outside system: its attempt ends, the call does not, and it holds nothing of the worker. */
-import { settlementOfAborted } from '../../shared/calls/call-state.ts';
+import { abortedSettlement } from '../../shared/calls/call-state.ts';
 import { failureOf } from '../../shared/errors/failure.ts';
 import type { PendingRecords } from '../../shared/store/ports.ts';
 import type { PendingResult } from '../../shared/tools/pending.ts';
@@ -59,7 +59,7 @@ export class PendingCalls {
     if (answer?.kind === 'pending') return { kind: 'pending', expiresAtMs: answer.expiresAtMs, onExpiry };
     if (answer?.kind !== 'cancelled') return notWritten(answer?.kind);
     const failure = { ...failureOf('CANCELLED'), nothingHappened: false };
-    const settlement = settlementOfAborted(tool.effects, false);
+    const settlement = abortedSettlement(tool.effects, false);
     return this.#deps.ender.fail(attempt, failure, { status: 'error', ran: true, settlement });
   }
 }

@@ -4,19 +4,19 @@
  */
 import {
   type AttemptRecord,
+  abortedSettlement,
   type CallState,
-  isKeptLong,
+  endsInDoubt,
+  failedLifetime,
+  hasAttemptInDoubt,
   type LedgerTtls,
-  leftInDoubt,
-  lifeOfFailure,
-  lifeOfUnresolved,
-  lifeOfUnstarted,
-  type RecordLife,
+  type RecordLifetime,
   type Settlement,
-  settlementOfAborted,
+  unresolvedLifetime,
+  unstartedLifetime,
 } from '../../shared/calls/call-state.ts';
-import { compensated } from '../../shared/calls/compensation.ts';
-import { doubtful, isUnresolved, type Outcome, resultError, stateOf } from '../../shared/calls/outcome.ts';
+import { compensatedCallId } from '../../shared/calls/compensation.ts';
+import { isUnresolved, markInDoubt, type Outcome, outcomeState, resultError } from '../../shared/calls/outcome.ts';
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
@@ -124,7 +124,7 @@ export class CallSettler {
     };
     const { callId, started, tool, envelope } = attempt;
     const ttls = ttlsOf(this.#deps.settings, tool);
-    const unstarted = settlement === 'cancelled' && lifeOfUnstarted(ttls, compensated(envelope) !== undefined);
+    const unstarted = settlement === 'cancelled' && unstartedLifetime(ttls, compensatedCallId(envelope) !== undefined);
     const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
     const { fence } = started;
     return { ...this.refusal({ callId, fence, outcome, attempts, tool, expectedRetrySafe }), ...unstarted };
@@ -143,9 +143,10 @@ export class CallSettler {
   refusal({ callId, fence, outcome, attempts, tool, expectedRetrySafe = false }: RefusedCall): Settle {
     const { settings } = this.#deps;
     const ttls = tool === undefined ? settings.ttl : ttlsOf(settings, tool);
-    const keptLong = isKeptLong(tool?.effects ?? 'none', attempts, outcome.settlement);
+    const keptLong = endsInDoubt(tool?.effects ?? 'none', attempts, outcome.settlement);
     const inDoubt = keptLong && (!expectedRetrySafe || outcome.settlement === 'unsettled');
-    const reported = inDoubt && outcome.error !== undefined ? { ...outcome, error: doubtful(outcome.error) } : outcome;
+    const reported =
+      inDoubt && outcome.error !== undefined ? { ...outcome, error: markInDoubt(outcome.error) } : outcome;
     const { ttlMs, freeAfterMs, ...ending } = this.#baseSettle(callId, fence, reported, ttls);
     return {
       ...ending,
@@ -157,7 +158,7 @@ export class CallSettler {
   }
 
   #baseSettle(callId: string, fence: number, outcome: Outcome, ttls: LedgerTtls) {
-    const state = stateOf(outcome);
+    const state = outcomeState(outcome);
     return { callId, fence, state, outcome, ...lifeOf(state, outcome, ttls) };
   }
 
@@ -179,8 +180,8 @@ export class CallSettler {
     if (answer === 'exhausted' && retry !== undefined) return retry.refused();
     if (answer === 'cancelled') {
       const ran = attempts.length > started.earlierAttempts.length;
-      const nothingHappened = !leftInDoubt(attempts);
-      const settlement = settlementOfAborted(attempt.tool.effects, nothingHappened);
+      const nothingHappened = !hasAttemptInDoubt(attempts);
+      const settlement = abortedSettlement(attempt.tool.effects, nothingHappened);
       const failure = { ...failureOf('CANCELLED'), nothingHappened };
       return this.fail(attempt, this.failureSettle(attempt, failure, { status: 'error', ran, settlement }));
     }
@@ -203,8 +204,8 @@ export class CallSettler {
 }
 
 /** How long the record is kept. */
-function lifeOf(state: Exclude<CallState, 'inflight'>, outcome: Outcome, ttls: LedgerTtls): RecordLife {
+function lifeOf(state: Exclude<CallState, 'inflight'>, outcome: Outcome, ttls: LedgerTtls): RecordLifetime {
   if (state === 'done') return { ttlMs: ttls.doneMs };
-  if (isUnresolved(outcome)) return lifeOfUnresolved(ttls);
-  return state === 'cancelled' ? { ttlMs: ttls.cancelledMs } : lifeOfFailure(ttls);
+  if (isUnresolved(outcome)) return unresolvedLifetime(ttls);
+  return state === 'cancelled' ? { ttlMs: ttls.cancelledMs } : failedLifetime(ttls);
 }

@@ -61,7 +61,7 @@ export class ServedQueues {
       else removed.push(served);
     }
     this.#served = this.#served.filter((each) => !removed.includes(each));
-    const sharing = this.#served.filter(({ partition }) => shards.layout[partition.tier].made > 1);
+    const sharing = this.#served.filter(({ partition }) => shards.layout[partition.tier].highest > 1);
     await Promise.all([
       ...opened.map((served) => this.#run(served)),
       ...removed.map(closeQueue),

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { resolutionSteps, storyOf } from '../../../src/cli/commands/call-story.ts';
-import { doubtful, resultError } from '../../../src/shared/calls/outcome.ts';
+import { markInDoubt, resultError } from '../../../src/shared/calls/outcome.ts';
 import { failureOf } from '../../../src/shared/errors/failure.ts';
 import { EFFECTS } from '../../../src/shared/retries/effects.ts';
 import type { CallRecord } from '../../../src/shared/store/calls/call-record.ts';
@@ -47,8 +47,8 @@ const timedOut = resultError(failureOf('TIMEOUT'), 'timeout');
 test.each([
   ['an unknown outcome', resultError(failureOf('OUTCOME_UNKNOWN'), 'error')],
   ['a quarantine', resultError(failureOf('POISONED'), 'error')],
-  ['a time limit, in doubt', doubtful(timedOut)],
-  ['a cancellation, in doubt', doubtful(resultError(failureOf('CANCELLED'), 'error'))],
+  ['a time limit, in doubt', markInDoubt(timedOut)],
+  ['a cancellation, in doubt', markInDoubt(resultError(failureOf('CANCELLED'), 'error'))],
 ])('a call that ended in %s is shown with how to resolve it', (_what, error) => {
   const call = endedWith('');
   expect(
@@ -78,6 +78,12 @@ test.each(EFFECTS)('the story of a call with effects %s explains what may follow
 test('the story of a call in doubt calls no attempt worth another try', () => {
   const call = endedWith('');
   const attempt = { attempt: 1, fence: 1, worker: 'w', startedAtMs: 0, finishedAtMs: 9, status: 'error' as const };
-  const outcome = { status: 'error' as const, toolName: 'pay', durationMs: 0, attempts: 1, error: doubtful(timedOut) };
+  const outcome = {
+    status: 'error' as const,
+    toolName: 'pay',
+    durationMs: 0,
+    attempts: 1,
+    error: markInDoubt(timedOut),
+  };
   expect(storyOf({ ...call, outcome, attempts: [{ ...attempt, retriable: true }] })).not.toContain('worth another try');
 });

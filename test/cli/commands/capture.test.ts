@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { captureCalls } from '../../../src/shared/sessions/capture.ts';
-import { skillFileParts, skillOfFile } from '../../../src/shared/sessions/skill.ts';
+import { skillFileParts, skillFromFile } from '../../../src/shared/sessions/skill.ts';
 import type { TestProcess } from '../../helpers/process.ts';
 import { type CliFixture, openPlace } from '../pawl.ts';
 
@@ -22,7 +22,7 @@ afterAll(async () => {
 /** As the fleet would read it. */
 function skillOf(text: string) {
   const { front, instructions } = skillFileParts(text, 'SKILL.md');
-  return skillOfFile(parse(front), instructions, { source: 'SKILL.md', updatedAtMs: 0 });
+  return skillFromFile(parse(front), instructions, { source: 'SKILL.md', updatedAtMs: 0 });
 }
 
 test('pawl sessions capture writes a skill that is off, and a plan of the calls that succeeded (A21)', async () => {

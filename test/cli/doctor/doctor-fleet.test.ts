@@ -118,7 +118,7 @@ test('limits: how many run and wait under each, and one of a tool that no worker
 });
 
 test('shards: a layout that an operator has set is reported, as a fault if another one is configured', () => {
-  const set = (current: number, made: number) => ({ ...ONE_SHARD_EACH, system: { current, made, isSet: true } });
+  const set = (current: number, highest: number) => ({ ...ONE_SHARD_EACH, system: { current, highest, isSet: true } });
   expect(shardsFindings(ONE_SHARD_EACH, { system: 4 })).toEqual([]);
   expect(shardsFindings(set(2, 4), { system: 2 })).toEqual([{ check: 'shards', state: 'ok', message: 'system 2' }]);
   expect(shardsFindings(set(2, 2), { system: 4 })).toMatchObject([

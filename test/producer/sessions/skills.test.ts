@@ -2,8 +2,8 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parse as parseYaml } from 'yaml';
-import { skillFileParts, skillOfFile, triggeredBy } from '../../../src/shared/sessions/skill.ts';
-import { refusedBySkills, skillRule } from '../../../src/shared/sessions/skill-rule.ts';
+import { skillFileParts, skillFromFile, triggeredBy } from '../../../src/shared/sessions/skill.ts';
+import { skillRule, skillsRefusal } from '../../../src/shared/sessions/skill-rule.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { contentOf, startFleet } from '../../helpers/fleet.ts';
 import { echo, scripted } from '../../helpers/tools.ts';
@@ -25,7 +25,7 @@ Quote your sources.
 
 const read = (text: string) => {
   const { front, instructions } = skillFileParts(text, 'SKILL.md');
-  return skillOfFile(parseYaml(front), instructions, { source: 'SKILL.md', updatedAtMs: 1 });
+  return skillFromFile(parseYaml(front), instructions, { source: 'SKILL.md', updatedAtMs: 1 });
 };
 
 function folderWith(files: Readonly<Record<string, string>>): string {
@@ -65,13 +65,13 @@ test('a SKILL.md is read, with what it says of tools and triggers, in any author
 
 test('several skills add their tools together, and forbid together; names are matched in either case', () => {
   const skill = (name: string, change: object) =>
-    skillOfFile({ name, description: name, ...change }, '', { source: '', updatedAtMs: 0 });
+    skillFromFile({ name, description: name, ...change }, '', { source: '', updatedAtMs: 0 });
   const rule = skillRule([
     skill('one', { 'allowed-tools': 'Read, web_*', 'required-tools': ['note'] }),
     skill('two', { 'allowed-tools': ['mcp.files.*'], 'forbidden-tools': ['web_search'] }),
     skill('three', {}),
   ]);
-  const refused = (name: string, namespace = 'tools') => refusedBySkills(rule && [rule], { name, namespace });
+  const refused = (name: string, namespace = 'tools') => skillsRefusal(rule && [rule], { name, namespace });
   for (const [name, namespace] of [['read'], ['web_fetch'], ['note'], ['read_file', 'mcp.files']] as const)
     expect(refused(name, namespace), name).toBeUndefined();
   expect(refused('web_search')).toBe('the session’s skills (one, two, three) forbid it');

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { type ApprovalRequest, decisionOn, digestOf } from '../../../src/shared/approvals/approval.ts';
+import { type ApprovalRequest, buildDecision, digestOf } from '../../../src/shared/approvals/approval.ts';
 import {
   isPlanAsShown,
   type PlannedRun,
-  plannedMismatch,
+  planMismatch,
+  plannedNodeRequest,
   planPreview,
-  requestOfNode,
   shownPlan,
 } from '../../../src/shared/approvals/plan-approval.ts';
 import type { AcceptedNode, PlanDefinition } from '../../../src/shared/groups/plan.ts';
@@ -68,7 +68,7 @@ function requestFor(plan: PlanDefinition): ApprovalRequest {
 }
 
 const request = requestFor(definition);
-const decision = decisionOn(
+const decision = buildDecision(
   request,
   { decision: 'approve', digest: digestOf(request), by: 'grace', paramsDigest: request.paramsDigest },
   500,
@@ -90,7 +90,7 @@ const each: PlannedRun = {
   idempotencyKey: 'p1:each:3',
   params: { city: 'Oslo', seats: [1, 3] },
 };
-const mismatch = (run: PlannedRun) => plannedMismatch(request, decision, run);
+const mismatch = (run: PlannedRun) => planMismatch(request, decision, run);
 
 test('a decision on a plan covers each call of its nodes, and what undoes them', () => {
   expect(isPlanAsShown(request)).toBe(true);
@@ -125,13 +125,13 @@ test('a decision on a plan covers nothing that it did not show', () => {
   for (const [why, change] of refused) expect(mismatch({ ...one, ...change }), why).toContain(why);
   const escalating = { sandbox_permissions: { $from: 'list.home' } };
   const wide = requestFor({ ...definition, nodes: { ...definition.nodes, one: node(escalating) } });
-  const approved = decisionOn(
+  const approved = buildDecision(
     wide,
     { decision: 'approve', digest: digestOf(wide), by: 'grace', paramsDigest: wide.paramsDigest },
     500,
   );
   const run = { ...one, params: { sandbox_permissions: 'require_escalated' } };
-  expect(plannedMismatch(wide, approved, run)).toContain('more than its node shows');
+  expect(planMismatch(wide, approved, run)).toContain('more than its node shows');
 });
 
 test('a plan with another node, tool, parameter or edge has another digest', () => {
@@ -156,12 +156,12 @@ test('a plan without a node that undoes covers no call that undoes', () => {
     ...definition,
     nodes: { ...others, each: { ...(last as AcceptedNode), onFailure: 'stop' } },
   });
-  const approved = decisionOn(
+  const approved = buildDecision(
     plan,
     { decision: 'approve', digest: digestOf(plan), by: 'grace', paramsDigest: plan.paramsDigest },
     500,
   );
-  expect(plannedMismatch(plan, approved, { ...each, key: 'each:3/undo' })).toContain('undoes nothing');
+  expect(planMismatch(plan, approved, { ...each, key: 'each:3/undo' })).toContain('undoes nothing');
 });
 
 test('the preview of a plan says what each node would do', () => {
@@ -180,7 +180,7 @@ test('the preview of a plan says what each node would do', () => {
 });
 
 test('a node’s own request, for another run of its call, is about that call alone', () => {
-  const own = requestOfNode(request, { callId: 'e0.call', tool: one.tool, params: one.params });
+  const own = plannedNodeRequest(request, { callId: 'e0.call', tool: one.tool, params: one.params });
   expect(own).toMatchObject({ callId: 'e0.call', params: one.params });
   expect(own.plan).toBeUndefined();
 });

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import {
+  abortedSettlement,
   CALL_STATES,
   type CallStatus,
   DEFAULT_TTLS,
+  decideRecovery,
   PHASES,
-  recovery,
-  settlementOfAborted,
   TRANSITIONS,
   transition,
 } from '../../../src/shared/calls/call-state.ts';
@@ -79,7 +79,7 @@ describe('after a crash the effects decide', () => {
   test.each(EFFECTS.flatMap((effects) => [false, true].map((isPoison) => ({ effects, isPoison }))))(
     '$effects, proven to take workers down: $isPoison',
     ({ effects, isPoison }) => {
-      const decided = recovery(effects, isPoison);
+      const decided = decideRecovery(effects, isPoison);
       expect(decided.kind === 'stop' ? decided.code : decided.kind).toBe(expected[effects][isPoison ? 1 : 0]);
     },
   );
@@ -95,7 +95,7 @@ describe('after a crash the effects decide', () => {
   )(
     'cancelling a running $effects tool that proved nothing happened ($nothing): $settlement',
     ({ effects, nothing, settlement }) => {
-      expect(settlementOfAborted(effects, nothing)).toBe(settlement);
+      expect(abortedSettlement(effects, nothing)).toBe(settlement);
     },
   );
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import {
   completionToken,
-  readCompletion,
+  parseCompletion,
   readCompletionToken,
   TOKEN_BYTES,
 } from '../../../src/shared/calls/completion.ts';
@@ -32,16 +32,16 @@ describe('a completion', () => {
     { completion: { extendMs: 1.5 }, path: 'extendMs' },
     { completion: { extendMs: 366 * 24 * 3_600_000 }, path: 'extendMs' },
   ])('of the form $completion is refused with its path', ({ completion, path }) => {
-    const refused = thrown(() => readCompletion(completion));
+    const refused = thrown(() => parseCompletion(completion));
     expect(refused).toBeInstanceOf(PawlError);
     expect(refused).toMatchObject({ code: 'CONTRACT_INVALID', issues: [{ path }] });
   });
 
   test('reads progress as a number or as an object, and an absent output as null', () => {
     const report = { progress: 1, total: 2, message: 'half' };
-    expect(readCompletion(report)).toEqual({ kind: 'progress', report });
-    expect(readCompletion({ progress: report })).toEqual({ kind: 'progress', report });
-    expect(readCompletion({ status: 'success' })).toEqual({ kind: 'end', end: { status: 'success', output: null } });
+    expect(parseCompletion(report)).toEqual({ kind: 'progress', report });
+    expect(parseCompletion({ progress: report })).toEqual({ kind: 'progress', report });
+    expect(parseCompletion({ status: 'success' })).toEqual({ kind: 'end', end: { status: 'success', output: null } });
   });
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { toolResultEnvelopeSchema } from '../../../src/shared/calls/envelope.ts';
-import { envelopeOf, type Outcome, refusal, resultError, stateOf } from '../../../src/shared/calls/outcome.ts';
+import { envelopeOf, type Outcome, outcomeState, refusal, resultError } from '../../../src/shared/calls/outcome.ts';
 import { failureOf, PawlError } from '../../../src/shared/errors/failure.ts';
 import { FAILURES, type FailureCode } from '../../../src/shared/errors/failure-codes.ts';
 import { RESULT_STATUSES, type ResultStatus } from '../../../src/shared/errors/result-status.ts';
@@ -114,9 +114,9 @@ describe('the error part', () => {
 
 test('R11: the record’s end state follows from the outcome', () => {
   const base = { toolName: 't', durationMs: 0, attempts: 1 };
-  expect(stateOf({ ...base, status: 'success', output: { content: null } })).toBe('done');
-  expect(stateOf({ ...base, status: 'timeout' })).toBe('failed');
-  expect(stateOf({ ...base, status: 'error', settlement: 'unsettled' })).toBe('cancelled');
+  expect(outcomeState({ ...base, status: 'success', output: { content: null } })).toBe('done');
+  expect(outcomeState({ ...base, status: 'timeout' })).toBe('failed');
+  expect(outcomeState({ ...base, status: 'error', settlement: 'unsettled' })).toBe('cancelled');
 });
 
 test('a refusal before a call exists has no attempts and has its reason', () => {

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { redact, redactFields, redactLine, secretsIn } from '../../../src/shared/errors/redaction.ts';
 import { REDACTED } from '../../../src/shared/errors/secret-patterns.ts';
-import { MIXED_PREFIXES, PLAIN_PREFIXES, WHOLE_FORMS } from '../../../src/shared/errors/secret-rules.ts';
+import { MIXED_PREFIXES, PLAIN_PREFIXES, TOKEN_FORMS } from '../../../src/shared/errors/secret-rules.ts';
 import { cpuMsOf } from '../../helpers/cpu.ts';
 
 /** The tokens are put together here, so that no scanner takes this file for a leak. */
@@ -217,7 +217,7 @@ test('no rule takes long, even on a text that is made against it', async () => {
   const parts = [
     ...PLAIN_PREFIXES,
     ...MIXED_PREFIXES,
-    ...WHOLE_FORMS.map(([sign]) => sign),
+    ...TOKEN_FORMS.map(([sign]) => sign),
     ...[
       '"token","',
       '"name":"token","value":"',

@@ -3,13 +3,13 @@ import {
   dueAt,
   finished,
   MAX_WAITING,
-  mayStartAgain,
+  mayRetryStart,
   newProgress,
   nextStep,
   ON_TIME_MS,
   resumed,
   type ScheduleProgress,
-  stopped,
+  skipWaiting,
   upcomingTimes,
 } from '../../../src/shared/schedules/progress.ts';
 import {
@@ -135,7 +135,7 @@ test('the queue of waiting ones is bounded', () => {
 test('a pause drops what waits, and what would have occurred in it is not made up for', () => {
   const simulation = new Simulation({ every: '1m', overlap: 'queue', missed: 'run-all' }, 100_000).run(120);
   const paused = { ...simulation.record, paused: { atMs: simulation.nowMs, by: 'ada' } };
-  const at = stopped(simulation.progress, 'the schedule was paused');
+  const at = skipWaiting(simulation.progress, 'the schedule was paused');
   expect(at.waiting).toBeUndefined();
   expect(dueAt(paused, at, simulation.nowMs)).toBeUndefined();
   expect(nextStep(paused, at, simulation.nowMs + 1e6, false)).toEqual({ kind: 'none', progress: at });
@@ -145,7 +145,7 @@ test('a pause drops what waits, and what would have occurred in it is not made u
 
 test('a call that is refused for now is tried again for a minute, until the next occurrence is due', () => {
   const starting = { atMs: START_MS, sinceMs: START_MS + 100, callRevision: 1 };
-  const may = (every: string, afterMs: number) => mayStartAgain(record({ every }), starting, START_MS + afterMs);
+  const may = (every: string, afterMs: number) => mayRetryStart(record({ every }), starting, START_MS + afterMs);
   expect([may('1h', 59_000), may('1h', 60_200), may('10s', 9_000), may('10s', 10_000)]).toEqual([
     true,
     false,

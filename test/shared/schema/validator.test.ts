@@ -5,7 +5,7 @@ import { declaredToolRecord } from '../../../src/shared/connectors/declared-tool
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { inputJsonSchema } from '../../../src/shared/schema/schema.ts';
 import { isLargeSchema, patternSize } from '../../../src/shared/schema/schema-weight.ts';
-import { compiledWhenUsed, fitted, usableSchema, validatorOf } from '../../../src/shared/schema/validator.ts';
+import { fitToSchema, lazyValidator, usableSchema, validatorOf } from '../../../src/shared/schema/validator.ts';
 import { withoutNulls } from '../../../src/shared/schema/without-nulls.ts';
 
 const times = <T>(count: number, make: (index: number) => T) =>
@@ -97,7 +97,7 @@ const COSTLY: readonly Row[] = [
 describe('what could hold the event loop', () => {
   test.each(COSTLY)('is checked in a thread: %s', async (_what, schema, value, finds) => {
     const usable = await usableSchema(schema, 'parameters');
-    const found = compiledWhenUsed(usable.schema)(value);
+    const found = lazyValidator(usable.schema)(value);
     expect(found).toBeInstanceOf(Promise);
     expect(await found).toHaveLength(finds);
   });
@@ -138,7 +138,7 @@ describe('what could hold the event loop', () => {
   });
 
   test('a check that takes too long is refused, and the next one is made', { timeout: 60_000 }, async () => {
-    const validate = compiledWhenUsed(list(halves('anyOf', 8)));
+    const validate = lazyValidator(list(halves('anyOf', 8)));
     expect(await validate({ l: [] })).toEqual([]);
     const long = validate({ l: times(20_000, () => ({})) });
     const next = validatorOf(list({ type: 'integer' }))({ l: times(60_000, Number) });
@@ -151,13 +151,13 @@ describe('what could hold the event loop', () => {
   test('nulls in the place of what may be absent are removed there as well', async () => {
     const schema = list(object({ a: { type: 'integer' }, b: { type: 'array' } }, { additionalProperties: false }));
     const sent = { l: [...objects(9_000), { a: null, b: [] }] };
-    const validate = compiledWhenUsed(schema);
+    const validate = lazyValidator(schema);
     expect(validate(sent)).toBeInstanceOf(Promise);
-    const { value, issues } = await fitted(schema, validate, sent);
+    const { value, issues } = await fitToSchema(schema, validate, sent);
     expect(issues).toEqual([]);
     expect((value as typeof sent).l.at(-1)).toEqual({ b: [] });
     const wrong = { l: [...objects(9_000), { a: null, b: 1 }] };
-    expect(await fitted(schema, validate, wrong)).toMatchObject({ value: wrong, issues: [{}, {}] });
+    expect(await fitToSchema(schema, validate, wrong)).toMatchObject({ value: wrong, issues: [{}, {}] });
   });
 
   test('a value without nulls needs no look at the schema', () => {
@@ -187,7 +187,7 @@ describe('what is ordinary', () => {
     ['a hundred edits', { path: 'a/b.ts', edits: times(100, () => ({ old: 'a', now: 'b' })) }],
     ['a fault', { path: 'no blanks', content: 1 }],
   ])('is checked at once: %s', (_what, value) => {
-    expect(compiledWhenUsed(ordinary)(value)).toBeInstanceOf(Array);
+    expect(lazyValidator(ordinary)(value)).toBeInstanceOf(Array);
   });
 });
 

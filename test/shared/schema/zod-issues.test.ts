@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { EXPECTED, EXPLAINED, zodIssues } from '../../../src/shared/schema/zod-issues.ts';
+import { WITH_RECEIVED, WITHOUT_RECEIVED, zodIssues } from '../../../src/shared/schema/zod-issues.ts';
 
 const schema = z.strictObject({
   tool: z.string().min(3),
@@ -20,7 +20,7 @@ const schema = z.strictObject({
   url: z.url().optional(),
 });
 
-function faults(value: unknown, how = EXPLAINED): readonly string[] {
+function faults(value: unknown, how = WITH_RECEIVED): readonly string[] {
   const { error } = schema.safeParse(value, how);
   return error === undefined ? [] : zodIssues(error).map(({ path, message }) => `${path}: ${message}`);
 }
@@ -56,7 +56,7 @@ describe('a fault of a value that Pawl’s own schemas check', () => {
   });
 
   test('does not repeat a value that may be secret', () => {
-    expect(faults({ tool: 'read', mode: 'secret', url: 'secret' }, EXPECTED)).toStrictEqual([
+    expect(faults({ tool: 'read', mode: 'secret', url: 'secret' }, WITHOUT_RECEIVED)).toStrictEqual([
       'mode: must be one of "on", "off"',
       'url: must be a URL',
     ]);

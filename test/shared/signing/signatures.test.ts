@@ -36,7 +36,7 @@ test('a refused record is reported once for each content, and not by `matches`',
 
 test('without keys nothing is signed, and every record verifies', () => {
   const signatures = new Signatures();
-  expect(signatures.present).toBe(false);
+  expect(signatures.hasKeys).toBe(false);
   expect(signatures.fingerprints).toEqual([]);
   expect(signatures.sign('session', 's1', '{}')).toBe('');
   expect(signatures.verify('session', 's1', '{}', 'k:forged')).toBe(true);

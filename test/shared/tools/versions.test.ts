@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { compareVersions, runsCallsOf } from '../../../src/shared/tools/versions.ts';
+import { compareVersions, isCompatibleVersion } from '../../../src/shared/tools/versions.ts';
 
 test.each([
   ['1.2.0', '1.2.0', true],
@@ -16,7 +16,7 @@ test.each([
   ['1.3.0-beta.1', '1.2.0', false],
   ['1.2.0-beta.1', '1.2.0-beta.1', true],
 ])('a tool of version %s runs calls that were validated against %s: %s', (version, validated, runs) => {
-  expect(runsCallsOf(version, validated)).toBe(runs);
+  expect(isCompatibleVersion(version, validated)).toBe(runs);
 });
 
 test('versions are ordered by their numbers, a pre-release before its release', () => {

@@ -6,7 +6,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import {
   circuitKey,
   circuitTarget,
-  isCircuitOf,
+  mayUseCircuit,
   targetOfCircuit,
   toolOfCircuit,
 } from '../../../src/shared/circuits/circuit-key.ts';
@@ -38,7 +38,7 @@ test.each([undefined, 'acme', 'a:b'])(
     for (const target of ['example.com', '[::1]:8080', 'docs']) {
       const key = circuitKey({ hint: 'tool', tool: 'tools.web_fetch', target, tenantId });
       expect([toolOfCircuit(key), targetOfCircuit(key)]).toEqual(['tools.web_fetch', target]);
-      expect(isCircuitOf(key, 'tools.web_fetch')).toBe(false);
+      expect(mayUseCircuit(key, 'tools.web_fetch')).toBe(false);
     }
     const own = circuitKey({ hint: 'tool', tool: 'tools.web_fetch', tenantId });
     expect([toolOfCircuit(own), targetOfCircuit(own)]).toEqual(['tools.web_fetch', undefined]);

@@ -6,12 +6,12 @@ const TIER = 'read-only';
 
 test('a shard that could not be served when it was new, because Redis refused that, is served at the next look', async () => {
   const told: string[] = [];
-  let [made, refuses] = [1, false];
+  let [highest, refuses] = [1, false];
   const shards = {
     get layout() {
-      return { ...ONE_SHARD_EACH, [TIER]: { current: made, made, isSet: true } };
+      return { ...ONE_SHARD_EACH, [TIER]: { current: highest, highest, isSet: true } };
     },
-    partitions: () => Array.from({ length: made }, (_, shard) => ({ tier: TIER, shard }) as const),
+    partitions: () => Array.from({ length: highest }, (_, shard) => ({ tier: TIER, shard }) as const),
   };
   const queues = new ServedQueues({
     shards,
@@ -28,7 +28,7 @@ test('a shard that could not be served when it was new, because Redis refused th
     },
   });
   await queues.refresh();
-  [made, refuses] = [2, true];
+  [highest, refuses] = [2, true];
   await expect(queues.refresh()).rejects.toThrow('OOM');
   refuses = false;
   await queues.refresh();

@@ -6,7 +6,7 @@ import express, { type Express, type NextFunction, type Request, type RequestHan
 import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { redact } from '../../../shared/errors/redaction.ts';
-import { EXPLAINED, zodIssues } from '../../../shared/schema/zod-issues.ts';
+import { WITH_RECEIVED, zodIssues } from '../../../shared/schema/zod-issues.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
 import { readExactJson } from '../../../shared/util/json/exact-json.ts';
 import { isLong } from '../../../shared/util/json/json-stream.ts';
@@ -236,7 +236,7 @@ function isTooDeep(value: unknown): boolean {
 
 function validate(schema: z.ZodType, value: unknown, part: 'query' | 'headers' | 'body'): unknown {
   // The query that Express parses has no prototype, and zod does not accept it as an object.
-  const parsed = schema.safeParse(part === 'body' ? value : { ...(value as object) }, EXPLAINED);
+  const parsed = schema.safeParse(part === 'body' ? value : { ...(value as object) }, WITH_RECEIVED);
   if (parsed.success) return parsed.data;
   const issues = zodIssues(parsed.error);
   const listed = issues.map(({ path, message }) => `${path === '' ? `the ${part}` : path}: ${message}`).join('; ');

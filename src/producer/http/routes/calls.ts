@@ -1,6 +1,6 @@
 /** `/v1/calls`: submit, await, read, cancel and resolve calls. */
 import { z } from 'zod';
-import { SOUGHT_STATES } from '../../../shared/calls/call-state.ts';
+import { SEARCHABLE_STATES } from '../../../shared/calls/call-state.ts';
 import type { ToolResultEnvelope } from '../../../shared/calls/envelope.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { nearest } from '../../../shared/schema/schema-issues.ts';
@@ -55,7 +55,7 @@ function listCalls({ pawl }: CallRouteDeps): Route {
       /** A part of `namespace.name`. */
       tool: z.string().min(1).max(256).optional(),
       /** `unresolved` selects calls in doubt. */
-      state: z.enum(SOUGHT_STATES).optional(),
+      state: z.enum(SEARCHABLE_STATES).optional(),
       limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
     }),
     responses: { 200: ['Calls, without their results', 'CallList'] },

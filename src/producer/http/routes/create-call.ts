@@ -6,22 +6,22 @@ import {
   contractSchemas,
   idempotencyKeySchema,
   jsonObjectSchema,
-  keyOfHeader,
+  parseKeyHeader,
+  restoreProtoMember,
   type ToolCallEnvelope,
   toolCallEnvelopeSchema,
-  traceparentIn,
-  withEveryName,
+  validTraceparent,
 } from '../../../shared/calls/envelope.ts';
 import {
   isDelayed,
   type StartOptions,
   type StartTime,
-  startIsPast,
-  startingAt,
+  startInPast,
   startTimeOf,
+  withStartTime,
 } from '../../../shared/calls/start-time.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
-import { EXPLAINED, zodIssues } from '../../../shared/schema/zod-issues.ts';
+import { WITH_RECEIVED, zodIssues } from '../../../shared/schema/zod-issues.ts';
 import { splitName } from '../../../shared/tools/tool.ts';
 import { MAX_DELAY_MS } from '../../../shared/util/time.ts';
 import type { Submission, SubmitOptions } from '../../calls/submission.ts';
@@ -86,7 +86,9 @@ const startQuery = {
 };
 
 /** The header with the idempotency key of the call, batch or plan that a request creates. */
-export const keyHeader = { 'idempotency-key': z.string().transform(keyOfHeader).pipe(idempotencyKeySchema).optional() };
+export const keyHeader = {
+  'idempotency-key': z.string().transform(parseKeyHeader).pipe(idempotencyKeySchema).optional(),
+};
 
 export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
   return route('post /v1/calls', {
@@ -153,7 +155,7 @@ function withTrace(
   body: Readonly<Record<string, unknown>>,
   header: string | undefined,
 ): Readonly<Record<string, unknown>> {
-  const traceparent = traceparentIn(header);
+  const traceparent = validTraceparent(header);
   if (traceparent === undefined) return body;
   if (isShort(body)) return { traceparent, ...body };
   const { trace } = body;
@@ -206,7 +208,7 @@ function parseStart(pawl: Pawl, options: StartOptions, body: Readonly<Record<str
   const start = startTimeOf(options, nowMs);
   const { idempotencyKey } = isShort(body) ? body : ((body['payload'] ?? {}) as Readonly<Record<string, unknown>>);
   const isNamed = idempotencyKey !== undefined || body['toolCallId'] !== undefined || body['requestId'] !== undefined;
-  if (start?.isPast === true && !isNamed) throw startIsPast(start.atMs, nowMs);
+  if (start?.isPast === true && !isNamed) throw startInPast(start.atMs, nowMs);
   return start;
 }
 
@@ -228,7 +230,7 @@ async function submit(
   return pawl.submit(
     {
       ...parsed.data,
-      payload: { ...payload, params: withEveryName(payload.params, params) },
+      payload: { ...payload, params: restoreProtoMember(payload.params, params) },
       target: { ...target, tenantId: caller.tenantId },
     },
     options,
@@ -243,7 +245,7 @@ function isShort(body: Readonly<Record<string, unknown>>): boolean {
 
 /** The envelope of a call in its short form, whose session is opened if there is none. Throws `CONTRACT_INVALID`. */
 async function shortEnvelope(pawl: Pawl, caller: Caller, body: unknown, start?: StartTime): Promise<ToolCallEnvelope> {
-  const parsed = shortCallSchema.safeParse(body, EXPLAINED);
+  const parsed = shortCallSchema.safeParse(body, WITH_RECEIVED);
   if (!parsed.success) {
     const issues = zodIssues(parsed.error);
     const listed = issues.map(({ path, message }) => `${path === '' ? 'the call' : path}: ${message}`).join('; ');
@@ -252,11 +254,11 @@ async function shortEnvelope(pawl: Pawl, caller: Caller, body: unknown, start?: 
     });
   }
   const { tool, params: parsedParams, session: sessionKey, namespace, ...optionalFields } = parsed.data;
-  const params = withEveryName(parsedParams, (body as { readonly params?: unknown }).params);
+  const params = restoreProtoMember(parsedParams, (body as { readonly params?: unknown }).params);
   const session = await findOrOpenSession(pawl, caller, { sessionKey });
   const toolName = namespace === undefined ? splitName(tool) : { namespace, name: tool };
   const options = Object.fromEntries(Object.entries(optionalFields).filter(([, value]) => value !== undefined));
-  return session.envelope(toolName.name, params, startingAt({ ...options, namespace: toolName.namespace }, start));
+  return session.envelope(toolName.name, params, withStartTime({ ...options, namespace: toolName.namespace }, start));
 }
 
 /** An entry of a batch, in the short form. Throws `CONTRACT_INVALID`. */

@@ -10,7 +10,7 @@ import {
   openSessionSchema,
   type SessionRecord,
 } from '../../../shared/sessions/session.ts';
-import { targetOf } from '../../../shared/sessions/session-kinds.ts';
+import { channelTarget } from '../../../shared/sessions/session-kinds.ts';
 import { spent } from '../../../shared/store/limits/budgets.ts';
 import { liesIn } from '../../../shared/util/file-path.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
@@ -123,7 +123,7 @@ function closeSession(pawl: Pawl): Route {
 
 /** A remote channel receives the approval's buttons, so an agent may only name a target of the settings. Throws `PERMISSION_DENIED`. */
 function checkChannelTarget(caller: Caller, channel: OpenSession['channel'], settings: Settings): void {
-  const target = channel && targetOf(channel);
+  const target = channel && channelTarget(channel);
   if (target === undefined || settings[target.allowed].includes(target.value)) return;
   if (permissionsOf(caller).includes('administer')) return;
   const { kind, field, allowed } = target;

@@ -13,7 +13,7 @@ import {
 } from '../../approvals/approval.ts';
 import { briefDecision, briefPreview, briefRequest } from '../../approvals/approval-summary.ts';
 import { partitionOf } from '../../calls/call-id.ts';
-import { lifeOfFailure, lifeOfUnresolved, type RecordLife } from '../../calls/call-state.ts';
+import { failedLifetime, type RecordLifetime, unresolvedLifetime } from '../../calls/call-state.ts';
 import { isUnresolved, type Outcome } from '../../calls/outcome.ts';
 import type { Settings } from '../../config/config.ts';
 import { ttlsOf } from '../../config/tool-settings.ts';
@@ -253,10 +253,10 @@ export class Approvals {
     return doneMs + Math.max(0, startAtMs - nowMs) + validMs + LONG_RUN_MS;
   }
 
-  #lifeOf({ tool }: ApprovalRequest, outcome: Outcome): RecordLife {
+  #lifeOf({ tool }: ApprovalRequest, outcome: Outcome): RecordLifetime {
     const ttls = ttlsOf(this.#settings, tool);
     if (outcome.status === 'success') return { ttlMs: ttls.doneMs };
-    return isUnresolved(outcome) ? lifeOfUnresolved(ttls) : lifeOfFailure(ttls);
+    return isUnresolved(outcome) ? unresolvedLifetime(ttls) : failedLifetime(ttls);
   }
 
   async #decide(

@@ -3,7 +3,7 @@
  * session's hash, so that a look-up is one read.
  */
 import type { ApprovalRequest, StandingApprovalRequest } from '../../approvals/approval.ts';
-import { compensated } from '../../calls/compensation.ts';
+import { compensatedCallId } from '../../calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../calls/envelope.ts';
 import { isOpenPrefix } from '../../policy/command-prefix.ts';
 import { commandOf, commandStartsWith } from '../../policy/command-rules.ts';
@@ -77,7 +77,7 @@ export class StandingApprovals extends FleetRecords {
 
   async find(search: StandingApprovalSearch): Promise<StandingApproval | undefined> {
     // A standing approval never covers a compensating call.
-    if (compensated(search.envelope) !== undefined) return undefined;
+    if (compensatedCallId(search.envelope) !== undefined) return undefined;
     return (await this.list(search.sessionKey, search.nowMs)).find((grant) => covers(grant, search));
   }
 

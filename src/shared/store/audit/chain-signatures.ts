@@ -14,19 +14,19 @@ export class ChainSignatures implements AuditChainLink {
   }
 
   audit(seq: number, previous: string, text: string): string {
-    if (!this.#signatures.present) return plainDigest(seq, previous, text);
+    if (!this.#signatures.hasKeys) return plainDigest(seq, previous, text);
     return this.#signatures.sign('audit', [String(seq), previous], text);
   }
 
   isAudit(seq: number, previous: string, text: string, signature: string): boolean {
-    if (!this.#signatures.present) return signature === plainDigest(seq, previous, text);
+    if (!this.#signatures.hasKeys) return signature === plainDigest(seq, previous, text);
     return this.#signatures.matches('audit', [String(seq), previous], text, signature);
   }
 
   foreignKey(signature: string): string | undefined {
     const kid = signature.slice(0, Math.max(0, signature.lastIndexOf(':')));
     const key = kid === PLAIN ? '' : kid;
-    const isOwn = key === '' ? !this.#signatures.present : this.#signatures.hasKey(key);
+    const isOwn = key === '' ? !this.#signatures.hasKeys : this.#signatures.hasKey(key);
     return isOwn ? undefined : key;
   }
 }

@@ -1,5 +1,5 @@
 /** Cancelling a call: a call that waits ends at once; a running one is asked to stop. */
-import type { RecordLife } from '../../calls/call-state.ts';
+import type { RecordLifetime } from '../../calls/call-state.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
@@ -16,7 +16,7 @@ const cancelScript = new Script(new URL('./cancel.lua', import.meta.url), [
 ]);
 
 /** The outcomes from which the script chooses, by what the call is doing. */
-export interface CancelOutcomes extends RecordLife {
+export interface CancelOutcomes extends RecordLifetime {
   readonly state: 'cancelled' | 'failed';
   readonly beforeStart: Outcome;
   readonly betweenAttempts: Outcome;

@@ -1,12 +1,12 @@
 /** Claiming a call: the first writer of an identity creates the call; every later one receives its state. */
 import type { ApprovalRequest } from '../../approvals/approval.ts';
 import type { CallbackAddress } from '../../callbacks/callback.ts';
-import { isMerged, type RequestNaming, requestNameOf } from '../../calls/call-id.ts';
+import { isMerged, type RequestIdentity, requestNameOf } from '../../calls/call-id.ts';
 import type { CallState, Phase } from '../../calls/call-state.ts';
 import type { DedupeMode } from '../../calls/envelope.ts';
 import type { StartTime } from '../../calls/start-time.ts';
 import { PawlError } from '../../errors/failure.ts';
-import { type Account, type Spends, UNITS, type Unit } from '../../limits/budget.ts';
+import { type Account, type BudgetCharge, UNITS, type Unit } from '../../limits/budget.ts';
 import { queueNameOf } from '../../queues/priority.ts';
 import { isLong } from '../../util/json/json-stream.ts';
 import { largeJson } from '../../util/json/large-json.ts';
@@ -37,7 +37,7 @@ export interface Claim {
   readonly maxInflight?: number;
   /** The name of the fair queue for the call (`queueNameOf`). Default: normal priority, no tenant. */
   readonly fairQueue?: string;
-  readonly spends?: Spends;
+  readonly spends?: BudgetCharge;
   readonly mode: DedupeMode;
   readonly paramsDigest: string;
   readonly request: StoredRequest;
@@ -147,7 +147,7 @@ export class ClaimWriter {
   }
 
   /** Takes budgets before the claim, because in a cluster they are on another node. Refunds them if no new call runs. */
-  async #claimReserved(claim: Claim, spends: Spends): Promise<ClaimAnswer> {
+  async #claimReserved(claim: Claim, spends: BudgetCharge): Promise<ClaimAnswer> {
     const reserved = await reserve(this.#access, spends);
     if ('spent' in reserved) {
       // With no capacity, only an existing call gets another answer than `overloaded`.
@@ -220,7 +220,7 @@ function mergeSlot({ mergeId, request }: Claim): string {
   if (mergeId === undefined) return '';
   const { toolCallId, requestId, target, control } = request.envelope;
   const { requestTags } = control;
-  const naming: RequestNaming = {
+  const naming: RequestIdentity = {
     ...(toolCallId !== undefined && { toolCallId }),
     requestId,
     target,
@@ -259,7 +259,7 @@ function claimTerms(claim: Claim): string {
 function parseClaimAnswer(access: LedgerAccess, claim: Claim, answer: unknown[]): ClaimAnswer | Promise<ClaimAnswer> {
   const [code, callId] = answer as [string, string];
   const nowMs = Number(answer[2]);
-  if (callId !== claim.callId && access.signatures.present && !isMergedInto(claim, callId, leaderRequest(answer)))
+  if (callId !== claim.callId && access.signatures.hasKeys && !isMergedInto(claim, callId, leaderRequest(answer)))
     return forgedAnswer(access, claim.callId);
   switch (code) {
     case 'claimed': {
@@ -304,7 +304,7 @@ function isMergedInto({ callId, request, paramsDigest }: Claim, leaderId: string
 
 function spentAnswer(
   callId: string,
-  spends: Spends | undefined,
+  spends: BudgetCharge | undefined,
   [budget, unitNumber, spent, leftMs]: Spent,
 ): ClaimAnswer {
   const account = spends?.accounts[Number(budget)];

@@ -1,6 +1,6 @@
 /** The context that all steps of the ledger share: the connection, the keys of every partition, signatures and the retention. */
 import { partitionFor } from '../../calls/call-id.ts';
-import { type Outcome, outcomeOf } from '../../calls/outcome.ts';
+import { decodeOutcome, type Outcome } from '../../calls/outcome.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { type ByteRange, parsedParts } from '../../util/json/large-json.ts';
@@ -135,7 +135,7 @@ export class LedgerAccess {
     const reference = this.verifiedReference(callId, stored);
     if (reference === undefined) return FORGED_OUTCOME;
     try {
-      return outcomeOf(await parsedParts(this.outcomeParts(callId, key, reference)));
+      return decodeOutcome(await parsedParts(this.outcomeParts(callId, key, reference)));
     } catch (error) {
       if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') return FORGED_OUTCOME;
       throw error;

@@ -1,5 +1,5 @@
 /** Settling a call: its outcome, written once, by the newest fence only. */
-import type { AttemptRecord, CallState, RecordLife } from '../../calls/call-state.ts';
+import type { AttemptRecord, CallState, RecordLifetime } from '../../calls/call-state.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
 import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
@@ -22,7 +22,7 @@ export const MAX_EVENT_OUTCOME_BYTES = 4 * 1_024;
 
 export type WriteAnswer = 'settled' | 'postponed' | 'fenced' | 'ended' | 'gone' | 'cancelled' | 'exhausted';
 
-export interface Settle extends RecordLife {
+export interface Settle extends RecordLifetime {
   readonly callId: string;
   readonly fence: number;
   readonly state: Exclude<CallState, 'inflight'>;

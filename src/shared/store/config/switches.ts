@@ -16,17 +16,17 @@ export interface ShadowCount {
 }
 
 export class SwitchRecords extends FleetRecords {
-  async read(): Promise<{ readonly words: ReliabilitySwitches; readonly nowMs: number }> {
+  async read(): Promise<{ readonly switches: ReliabilitySwitches; readonly nowMs: number }> {
     const [stored, [seconds, microseconds]] = await Promise.all([
       this.redis.hgetall(this.keys.switches),
       this.redis.time(),
     ]);
     const { [ALL]: forAllTools, ...tools } = stored;
     return {
-      words: {
+      switches: {
         ...(forAllTools === undefined ? {} : { all: JSON.parse(forAllTools) as ReliabilitySwitch }),
         tools: Object.fromEntries(
-          Object.entries(tools).map(([tool, word]) => [tool, JSON.parse(word) as ReliabilitySwitch]),
+          Object.entries(tools).map(([tool, json]) => [tool, JSON.parse(json) as ReliabilitySwitch]),
         ),
       },
       nowMs: Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000),

@@ -1,9 +1,9 @@
--- A client's word about a call that it runs: its progress, or once, what came of it.
+-- Stores a client's report about a call that it runs: its progress, or its answer, which is stored once.
 --
 -- KEYS  1 call  2 calls that the client took
--- ARGV  1 client ID  2 call ID  3 fence  4 'progress' or 'answer'  5 the word  6 '1' for a success  7 how long it is kept, ms
+-- ARGV  1 client ID  2 call ID  3 fence  4 'progress' or 'answer'  5 the report  6 '1' for a success  7 TTL of the record, ms
 --       8 broadcast channel
--- Returns {code}: told · again, it was answered before · late, the call is not this client's any more
+-- Returns {code}: told · again, the call was answered before · late, the client no longer owns the call
 local state, client, fence = unpack(redis.call('HMGET', KEYS[1], 'state', 'client', 'fence'))
 if client ~= ARGV[1] or fence ~= ARGV[3] then return {'late'} end
 if state == 'answered' then return {'again'} end

@@ -1,8 +1,8 @@
--- Offers an attempt of a call to the clients of its tool. One that a client runs for an earlier attempt, or has done, is taken on
--- as it is: the worker that waited for it died, the client did not.
+-- Offers an attempt of a call to the clients of its tool. If a client runs the call for an earlier attempt, or has answered it, that
+-- run is adopted: only the worker that waited for it died.
 --
--- KEYS  1 call  2 calls of the tool that wait  3 clients of the tool
--- ARGV  1 call ID  2 fence  3 tool  4 request, signed  5 '1' to take on a failure, too  6 how long it is kept, ms  7 broadcast channel
+-- KEYS  1 call  2 waiting calls of the tool  3 clients of the tool
+-- ARGV  1 call ID  2 fence  3 tool  4 request, signed  5 '1' to adopt a failure, too  6 TTL of the record, ms  7 broadcast channel
 -- Returns {code}: offered · adopted · no-client, no client serves the tool
 local now = nowMs()
 local state, client, ok = unpack(redis.call('HMGET', KEYS[1], 'state', 'client', 'ok'))

@@ -1,13 +1,13 @@
--- Reads the state of an offered call. If its clients are gone, the call is closed: no client can take or answer it any more.
--- While it waits, so does its place among those that do.
+-- Reads the state of an offered call. If no client is left, the call is closed: no client can take or answer it any more.
+-- Reading a waiting call also extends the TTL of the tool's list of waiting calls, and restores the list if it has expired.
 --
--- KEYS  1 call  2 calls of the tool that wait  3 clients of the tool
--- ARGV  1 call ID  2 how long it is kept, ms  3 tool  4 broadcast channel
+-- KEYS  1 call  2 waiting calls of the tool  3 clients of the tool
+-- ARGV  1 call ID  2 TTL of the record, ms  3 tool  4 broadcast channel
 -- Returns {state, …}:
---   waiting     for a client    no-client  there is none; the call is not offered any more
---   taken       ms that its client's lease lasts, newest progress (JSON) or ''
+--   waiting     for a client    no-client  no client is left, and the offer is removed
+--   taken       remaining ms of its client's lease, newest progress (JSON) or ''
 --   answered    fence, answer (signed)
---   lost        its client is gone     withdrawn     unknown  there is no record
+--   lost        its client's lease ended     withdrawn     unknown  there is no record
 local now = nowMs()
 local state, client, fence, answer, progress =
   unpack(redis.call('HMGET', KEYS[1], 'state', 'client', 'fence', 'answer', 'progress'))

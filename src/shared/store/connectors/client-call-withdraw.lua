@@ -1,8 +1,8 @@
--- Withdraws a call that its worker does not wait for any more.
+-- Withdraws a call whose worker no longer waits for it.
 --
--- KEYS  1 call  2 calls of the tool that wait
+-- KEYS  1 call  2 waiting calls of the tool
 -- ARGV  1 call ID  2 tool  3 broadcast channel
--- Returns {code, …}: untouched, no client has seen it · taken, its client is notified · answered, fence and answer (signed) · gone
+-- Returns {code, …}: untouched, no client had taken it · taken, its client is notified · answered, fence and answer (signed) · gone
 local state, fence, answer = unpack(redis.call('HMGET', KEYS[1], 'state', 'fence', 'answer'))
 if state == 'waiting' then
   redis.call('LREM', KEYS[2], 0, ARGV[1])

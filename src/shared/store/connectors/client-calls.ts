@@ -1,9 +1,8 @@
 /**
- * Calls of client-executed tools, on their way between the worker that holds the attempt and the client. A record for each call outlives
- * both:
+ * Calls of client-executed tools, as the worker that holds the attempt and the client exchange them. A record for each call outlives both:
  *
- *   waiting    offered; no client has taken it   no-client no client serves the tool: it is not offered any more
- *   taken      by a client, whose lease runs     lost       the lease ended, or the client left: its effect is unknown
+ *   waiting    offered; no client has taken it   no-client  no client serves the tool, and the offer is removed
+ *   taken      by a client, under its lease      lost       the lease ended, or the client left: its effect is unknown
  *   answered   by that client, once              withdrawn  the worker gave it up, and its client is notified
  *
  * Requests and answers are signed, each for its call and fence.
@@ -20,12 +19,12 @@ const joinScript = new Script(new URL('./client-join.lua', import.meta.url));
 const nextScript = new Script(new URL('./client-next.lua', import.meta.url));
 const leaveScript = new Script(new URL('./client-leave.lua', import.meta.url));
 const offerScript = new Script(new URL('./client-call-offer.lua', import.meta.url));
-const lookScript = new Script(new URL('./client-call-read.lua', import.meta.url));
+const readScript = new Script(new URL('./client-call-read.lua', import.meta.url));
 const withdrawScript = new Script(new URL('./client-call-withdraw.lua', import.meta.url));
 const answerScript = new Script(new URL('./client-call-answer.lua', import.meta.url));
 
-/** After it was last looked at: longer than it takes until another worker has a dead one's call. */
-const KEPT_MS = 3_600_000;
+/** The lifetime of a record after its last read: longer than another worker needs to recover a dead worker's call. */
+const RECORD_TTL_MS = 3_600_000;
 
 /** The state as the worker reads it. An answer that no key of this fleet signed counts as `lost`. */
 export type Seen =
@@ -59,39 +58,39 @@ export class ClientCalls extends FleetRecords {
   // The worker's side
 
   /**
-   * Offers a call to clients. `takeOnFailure`: the failure of an earlier attempt counts for this one; otherwise the call is offered again.
+   * Offers a call to clients. `adoptFailure`: the failure of an earlier attempt counts for this one; otherwise the call is offered again.
    */
-  async published(call: ClientCall, takeOnFailure: boolean): Promise<'offered' | 'adopted' | 'no-client'> {
+  async published(call: ClientCall, adoptFailure: boolean): Promise<'offered' | 'adopted' | 'no-client'> {
     const signed = signedMessage(this.signatures, `call ${call.callId} ${call.fence}`, call);
-    const [code] = await offerScript.run(this.redis, this.#partitionsOf(call), [
+    const [code] = await offerScript.run(this.redis, this.#callKeys(call), [
       call.callId,
       call.fence,
       call.tool,
       signed,
-      takeOnFailure ? '1' : '',
-      KEPT_MS,
+      adoptFailure ? '1' : '',
+      RECORD_TTL_MS,
       this.#broadcast,
     ]);
     return code as 'offered' | 'adopted' | 'no-client';
   }
 
   async look(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Seen> {
-    const args = [call.callId, KEPT_MS, call.tool, this.#broadcast];
-    const [state, first, second] = await lookScript.run(this.redis, this.#partitionsOf(call), args);
+    const args = [call.callId, RECORD_TTL_MS, call.tool, this.#broadcast];
+    const [state, first, second] = await readScript.run(this.redis, this.#callKeys(call), args);
     if (state === 'taken') return { state, leaseLeftMs: Number(first), progress: String(second) };
-    if (state === 'answered') return this.#answered(call.callId, Number(first), String(second)) ?? { state: 'lost' };
+    if (state === 'answered') return this.#readAnswer(call.callId, Number(first), String(second)) ?? { state: 'lost' };
     return { state: state as 'waiting' | 'no-client' | 'lost' | 'withdrawn' | 'unknown' };
   }
 
   async withdraw(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Withdrawn> {
-    const [record, waiting] = this.#partitionsOf(call);
+    const [record, waiting] = this.#callKeys(call);
     const args = [call.callId, call.tool, this.#broadcast];
     const [state, fence, signed] = await withdrawScript.run(this.redis, [record ?? '', waiting ?? ''], args);
-    if (state === 'answered') return this.#answered(call.callId, Number(fence), String(signed)) ?? { state: 'gone' };
+    if (state === 'answered') return this.#readAnswer(call.callId, Number(fence), String(signed)) ?? { state: 'gone' };
     return { state: state as 'untouched' | 'taken' | 'gone' };
   }
 
-  #answered(callId: string, fence: number, signed: string) {
+  #readAnswer(callId: string, fence: number, signed: string) {
     const answer = verifiedMessage<ClientAnswer>(this.signatures, `answer ${callId} ${fence}`, signed);
     return answer === undefined ? undefined : ({ state: 'answered', answer } as const);
   }
@@ -99,27 +98,34 @@ export class ClientCalls extends FleetRecords {
   // The client's side
 
   async join(clientId: string, tools: readonly string[], leaseMs: number): Promise<void> {
-    const args = [clientId, this.keys.clients, leaseMs, KEPT_MS, ...tools.slice(0, MAX_CLIENT_TOOLS)];
+    const args = [clientId, this.keys.clients, leaseMs, RECORD_TTL_MS, ...tools.slice(0, MAX_CLIENT_TOOLS)];
     await joinScript.run(this.redis, [this.#client(clientId)], args);
   }
 
-  /** The tools that a client serves; none when its lease is over. */
+  /** The tools that a client serves; none when its lease has ended. */
   async toolsOf(clientId: string): Promise<readonly string[]> {
     return (await this.redis.hget(this.#client(clientId), 'tools'))?.split(' ') ?? [];
   }
 
-  /** Without a poll, it only renews the lease. */
+  /** Renews the lease; with a poll, also takes the next call. */
   async next(
     clientId: string,
     running: readonly string[],
     poll?: { readonly id: string; readonly first: boolean },
   ): Promise<Renewed> {
     for (;;) {
-      const args = [clientId, this.keys.clients, poll?.id ?? '', poll?.first === true ? '1' : '', KEPT_MS, ...running];
+      const args = [
+        clientId,
+        this.keys.clients,
+        poll?.id ?? '',
+        poll?.first === true ? '1' : '',
+        RECORD_TTL_MS,
+        ...running,
+      ];
       const keys = [this.#client(clientId), this.#takenKey(clientId)];
       const [kind, leaseMs, cancelled, callId, fence, signed] = await nextScript.run(this.redis, keys, args);
       if (kind !== 'renewed') return { kind: kind as 'gone' | 'superseded' };
-      const status = { kind, leaseMs: Number(leaseMs), cancelled: words(String(cancelled)) } as const;
+      const status = { kind, leaseMs: Number(leaseMs), cancelled: splitWords(String(cancelled)) } as const;
       if (callId === undefined) return status;
       const call = verifiedMessage<ClientCall>(this.signatures, `call ${callId} ${fence}`, String(signed));
       if (call !== undefined) return { ...status, call };
@@ -143,12 +149,12 @@ export class ClientCalls extends FleetRecords {
   }
 
   async #send(clientId: string, callId: string, message: readonly [fence: number, ...rest: string[]]) {
-    const args = [clientId, callId, ...message, KEPT_MS, this.#broadcast];
+    const args = [clientId, callId, ...message, RECORD_TTL_MS, this.#broadcast];
     const [code] = await answerScript.run(this.redis, [this.#call(callId), this.#takenKey(clientId)], args);
     return code as 'told' | 'again' | 'late';
   }
 
-  /** False when its lease was over already. */
+  /** False when its lease had ended before. */
   async leave(clientId: string): Promise<boolean> {
     const keys = [this.#client(clientId), this.#takenKey(clientId)];
     const [wasRemoved] = await leaveScript.run(this.redis, keys, [clientId, this.keys.clients, this.#broadcast]);
@@ -167,11 +173,11 @@ export class ClientCalls extends FleetRecords {
     return `${this.keys.clients}call:${callId}`;
   }
 
-  #partitionsOf({ callId, tool }: Pick<ClientCall, 'callId' | 'tool'>): string[] {
+  #callKeys({ callId, tool }: Pick<ClientCall, 'callId' | 'tool'>): string[] {
     return [this.#call(callId), `${this.keys.clients}waiting:${tool}`, `${this.keys.clients}tool:${tool}`];
   }
 }
 
-function words(text: string): string[] {
+function splitWords(text: string): string[] {
   return text.split(' ').filter((word) => word !== '');
 }

@@ -1,7 +1,7 @@
--- A client says that it runs calls of some tools, for as long as its lease is renewed.
+-- Registers a client for calls of its tools, until its lease ends.
 --
 -- KEYS  1 client
--- ARGV  1 client ID  2 prefix of all keys of clients  3 lease, ms  4 how long a tool's list of clients is kept, ms  5… tools
+-- ARGV  1 client ID  2 prefix of all keys of clients  3 lease, ms  4 TTL of a tool's set of clients, ms  5… tools
 -- Returns {1}
 local now = nowMs()
 local tools = {}

@@ -1,14 +1,14 @@
--- Renews a client's lease, says which of its calls it need not go on with, and gives it its next call.
+-- Renews a client's lease, returns which of its calls it should stop, and takes its next call.
 --
--- A call that the client took and does not report as running is given to it again: that answer was lost. Only the newest poll of a
--- client gets calls, so that none is given to a poll whose answer is not read.
+-- A call that the client has taken and does not report as running is returned again, because that reply was lost. Only the newest poll
+-- of a client gets calls, so that none goes to a poll whose reply nobody reads.
 --
--- KEYS  1 client  2 calls that it took
--- ARGV  1 client ID  2 prefix of all keys of clients  3 the poll's ID, '' to take nothing  4 '1' for the first look of a poll
---       5 how long a tool's list of clients is kept, ms  6… calls that it runs
+-- KEYS  1 client  2 calls that it has taken
+-- ARGV  1 client ID  2 prefix of all keys of clients  3 the poll's ID, '' to take nothing  4 '1' for the first try of a poll
+--       5 TTL of a tool's set of clients, ms  6… calls that it runs
 -- Returns {code, …}:
---   gone        its lease is over     superseded  a newer poll has begun
---   renewed     leaseMs, calls to end separated by spaces, then call ID, fence and request (signed) of the next call, if there is one
+--   gone        its lease has ended     superseded  a newer poll has begun
+--   renewed     leaseMs, calls to stop separated by spaces, then call ID, fence and request (signed) of the next call, if there is one
 local now = nowMs()
 local names, leaseMs, poll = unpack(redis.call('HMGET', KEYS[1], 'tools', 'leaseMs', 'poll'))
 if not names then return {'gone'} end
@@ -22,27 +22,27 @@ for tool in string.gmatch(names, '%S+') do
 end
 redis.call('PEXPIRE', KEYS[1], leaseMs)
 
-local function isHeld(callId)
+local function isOwned(callId)
   local state, client = unpack(redis.call('HMGET', ARGV[2] .. 'call:' .. callId, 'state', 'client'))
   return state == 'taken' and client == ARGV[1]
 end
-local runs, ended = {}, {}
+local running, ended = {}, {}
 for position = 6, #ARGV do
-  runs[ARGV[position]] = true
-  if not isHeld(ARGV[position]) then ended[#ended + 1] = ARGV[position] end
+  running[ARGV[position]] = true
+  if not isOwned(ARGV[position]) then ended[#ended + 1] = ARGV[position] end
 end
 local renewed = {'renewed', leaseMs, table.concat(ended, ' ')}
 if ARGV[3] == '' then return renewed end
 if ARGV[4] == '1' then redis.call('HSET', KEYS[1], 'poll', ARGV[3]) elseif poll ~= ARGV[3] then return {'superseded'} end
 
-local function give(callId)
+local function assign(callId)
   local fence, request = unpack(redis.call('HMGET', ARGV[2] .. 'call:' .. callId, 'fence', 'request'))
   return {'renewed', leaseMs, table.concat(ended, ' '), callId, fence, request}
 end
 for _, callId in ipairs(redis.call('SMEMBERS', KEYS[2])) do
-  if not isHeld(callId) then redis.call('SREM', KEYS[2], callId) elseif not runs[callId] then return give(callId) end
+  if not isOwned(callId) then redis.call('SREM', KEYS[2], callId) elseif not running[callId] then return assign(callId) end
 end
--- Another tool is first each time, so that a busy one leaves the others their turn.
+-- The first tool changes with the time, so that a busy tool does not starve the others.
 for offset = 0, #tools - 1 do
   local waiting = ARGV[2] .. 'waiting:' .. tools[(now + offset) % #tools + 1]
   local callId = redis.call('LPOP', waiting)
@@ -52,7 +52,7 @@ for offset = 0, #tools - 1 do
       redis.call('HSET', call, 'state', 'taken', 'client', ARGV[1])
       redis.call('SADD', KEYS[2], callId)
       redis.call('PEXPIRE', KEYS[2], ARGV[5])
-      return give(callId)
+      return assign(callId)
     end
     callId = redis.call('LPOP', waiting)
   end

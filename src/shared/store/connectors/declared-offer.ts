@@ -1,4 +1,4 @@
-/** Declared tools in the form of published ones: callers see no difference. */
+/** Declared tools in the form of published ones, so that callers see no difference. */
 import type { DeclaredToolRecord } from '../../connectors/declared-tool.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
 import type { CatalogueContent, PublishedTool } from '../fleet/catalogue.ts';
@@ -18,7 +18,7 @@ export function declaredToolAsPublished(record: DeclaredToolRecord): PublishedTo
   };
 }
 
-/** How many living workers can run a declared tool. */
+/** The number of living workers that can run a declared tool. */
 export function workersFor(
   { kind, tier }: Pick<DeclaredToolRecord, 'kind' | 'tier'>,
   workers: CatalogueContent['workers'],

@@ -1,6 +1,6 @@
 /**
  * The registry's records in Redis: one for each tool, with a history of revisions. A counter numbers all changes, so that a process with a
- * copy reads only what changed since.
+ * copy reads only newer changes.
  */
 import {
   type DeclaredToolRecord,
@@ -16,9 +16,9 @@ import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { reSignFields } from '../signing/re-sign.ts';
 
-/** Revisions of one tool that can be read, and rolled back to. */
+/** The number of revisions of one tool that can be read, and rolled back to. */
 export const KEPT_REVISIONS = 50;
-const READ_AT_A_TIME = 500;
+const READ_BATCH = 500;
 const writeScript = new Script(new URL('./declared-tool-write.lua', import.meta.url));
 
 export type DeclaredToolWritten =
@@ -26,21 +26,21 @@ export type DeclaredToolWritten =
   | { readonly kind: 'changed'; readonly revision: number };
 
 export class DeclaredToolRecords extends FleetRecords {
-  /** `seenRevision`: what the writer saw, 0 for nothing. */
+  /** `seenRevision`: the revision that the writer read, 0 for none. */
   async write(record: RegistryRecord, seenRevision: number): Promise<DeclaredToolWritten> {
     const tool = qualifiedName(record);
     const { specs, declaredToolChanges, declaredToolSequence, prefix } = this.keys;
-    const [written, revision] = await writeScript.run(
+    const [code, revision] = await writeScript.run(
       this.redis,
       [specs, declaredToolChanges, declaredToolSequence, this.keys.declaredToolHistory(tool)],
-      [tool, String(seenRevision), this.#signed(record), KEPT_REVISIONS, broadcastChannel(this.redis, prefix)],
+      [tool, String(seenRevision), this.#sign(record), KEPT_REVISIONS, broadcastChannel(this.redis, prefix)],
     );
-    return written === 1 ? { kind: 'written' } : { kind: 'changed', revision: Number(revision) };
+    return code === 1 ? { kind: 'written' } : { kind: 'changed', revision: Number(revision) };
   }
 
   async read(tool: string): Promise<RegistryRecord | undefined> {
     const stored = await this.redis.hget(this.keys.specs, tool);
-    return stored === null ? undefined : this.#opened(tool, stored);
+    return stored === null ? undefined : this.#verify(tool, stored);
   }
 
   /** The stored revision of a record, verified or not; 0 without one. */
@@ -51,17 +51,17 @@ export class DeclaredToolRecords extends FleetRecords {
   /** The newest first. */
   async history(tool: string): Promise<RegistryRecord[]> {
     const stored = await this.redis.lrange(this.keys.declaredToolHistory(tool), 0, -1);
-    return stored.flatMap((text) => this.#opened(tool, text) ?? []);
+    return stored.flatMap((text) => this.#verify(tool, text) ?? []);
   }
 
-  /** The revision that a call was validated with; undefined when it is not kept any more. */
+  /** The revision that a call was validated with; undefined when the history no longer has it. */
   async withDefinition(tool: string, definition: string): Promise<DeclaredToolRecord | undefined> {
     return (await this.history(tool)).filter(isDeclaredTool).find((record) => record.definition === definition);
   }
 
   /**
-   * The changes after a number of the sequence, and the last number that they include. `restarted`: these are all records, because the count
-   * began again.
+   * The changes after a number of the sequence, and the last number that they include. `restarted`: these are all records, because the
+   * sequence began again.
    */
   async changesSince(sequence: number): Promise<{
     readonly sequence: number;
@@ -77,12 +77,12 @@ export class DeclaredToolRecords extends FleetRecords {
       newest,
     );
     const records = new Map<string, RegistryRecord | undefined>();
-    for (let from = 0; from < tools.length; from += READ_AT_A_TIME) {
-      const batch = tools.slice(from, from + READ_AT_A_TIME);
+    for (let from = 0; from < tools.length; from += READ_BATCH) {
+      const batch = tools.slice(from, from + READ_BATCH);
       const stored = await this.redis.hmget(this.keys.specs, ...batch);
       batch.forEach((tool, index) => {
         const text = stored[index];
-        records.set(tool, typeof text === 'string' ? this.#opened(tool, text) : undefined);
+        records.set(tool, typeof text === 'string' ? this.#verify(tool, text) : undefined);
       });
     }
     return { sequence: newest, restarted, records };
@@ -91,18 +91,18 @@ export class DeclaredToolRecords extends FleetRecords {
   /** With the newest key; earlier revisions stay as they are. */
   reSign(): Promise<void> {
     return reSignFields(this.redis, this.keys.specs, (tool, stored) => {
-      const record = this.#opened(tool, stored);
-      return record === undefined ? undefined : this.#signed(record);
+      const record = this.#verify(tool, stored);
+      return record === undefined ? undefined : this.#sign(record);
     });
   }
 
-  #signed(record: RegistryRecord): string {
+  #sign(record: RegistryRecord): string {
     const text = JSON.stringify(record);
     return `${record.revision} ${this.signatures.sign('spec', qualifiedName(record), text)} ${text}`;
   }
 
   /** The record, when a key of this fleet signed it for this tool. */
-  #opened(tool: string, stored: string): RegistryRecord | undefined {
+  #verify(tool: string, stored: string): RegistryRecord | undefined {
     const [revision = '', signature = ''] = stored.split(' ', 2);
     const text = stored.slice(revision.length + signature.length + 2);
     if (!this.signatures.verify('spec', tool, text, signature)) return undefined;
@@ -111,14 +111,14 @@ export class DeclaredToolRecords extends FleetRecords {
   }
 }
 
-/** A process' copy of the registry, brought up to date by `catchUp` whenever it may have changed. */
+/** A process's copy of the registry. `catchUp` updates it. */
 export class DeclaredToolCopy {
   readonly #specs: Pick<DeclaredToolRecords, 'changesSince'>;
   readonly #onChange: (tool: string, record: RegistryRecord | undefined) => void;
   readonly #records = new Map<string, RegistryRecord>();
   #sequence = 0;
-  #catching: Promise<void> | undefined;
-  #again: Promise<void> | undefined;
+  #currentRead: Promise<void> | undefined;
+  #nextRead: Promise<void> | undefined;
 
   constructor(
     specs: Pick<DeclaredToolRecords, 'changesSince'>,
@@ -128,32 +128,32 @@ export class DeclaredToolCopy {
     this.#onChange = onChange;
   }
 
-  /** Resolves when all that was written before it was asked for is here. */
+  /** Resolves when the copy has every change that was written before this call. */
   catchUp(): Promise<void> {
-    if (this.#catching === undefined) {
-      this.#catching = this.#read().finally(() => {
-        this.#catching = undefined;
+    if (this.#currentRead === undefined) {
+      this.#currentRead = this.#read().finally(() => {
+        this.#currentRead = undefined;
       });
-      return this.#catching;
+      return this.#currentRead;
     }
     // The records that are being read may be older than the change just announced.
-    this.#again ??= this.#catching
+    this.#nextRead ??= this.#currentRead
       .catch(() => {})
       .then(() => {
-        this.#again = undefined;
+        this.#nextRead = undefined;
         return this.catchUp();
       });
-    return this.#again;
+    return this.#nextRead;
   }
 
   async #read(): Promise<void> {
     const { sequence, restarted, records } = await this.#specs.changesSince(this.#sequence);
-    if (restarted) for (const tool of [...this.#records.keys()]) if (!records.has(tool)) this.#learn(tool, undefined);
-    for (const [tool, record] of records) this.#learn(tool, record);
+    if (restarted) for (const tool of [...this.#records.keys()]) if (!records.has(tool)) this.#apply(tool, undefined);
+    for (const [tool, record] of records) this.#apply(tool, record);
     this.#sequence = sequence;
   }
 
-  #learn(tool: string, record: RegistryRecord | undefined): void {
+  #apply(tool: string, record: RegistryRecord | undefined): void {
     if (record === undefined) this.#records.delete(tool);
     else this.#records.set(tool, record);
     this.#onChange(tool, record);

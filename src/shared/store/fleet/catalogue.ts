@@ -25,12 +25,12 @@ import { signedText, splitSigned } from '../signing/signed-text.ts';
 import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
 
 export const HEARTBEAT_MS = 5_000;
-/** A worker that has been silent this long counts as gone. */
+/** A worker without a heartbeat for this long counts as dead. */
 export const WORKER_SILENCE_MS = 15_000;
-/** Each call stores the digest: 72 bits are enough to see that a definition is another one. */
+/** Each call stores the digest, so it is short: 72 bits are enough to distinguish definitions. */
 const DEFINITION_LENGTH = 12;
-/** Offers that no worker has renewed for this long are forgotten. */
-const OFFER_TTL_MS = 24 * 3_600_000;
+/** Published tools that no worker has renewed for this long are forgotten. */
+const PUBLISHED_TTL_MS = 24 * 3_600_000;
 
 export interface PublishedTool {
   readonly name: string;
@@ -48,15 +48,15 @@ export interface PublishedTool {
   readonly inputSchema: JsonSchema;
   readonly outputSchema?: JsonSchema;
   readonly timeoutMs: number;
-  /** False: calls of one session take turns. */
+  /** False: calls of one session run one at a time. */
   readonly parallel?: boolean;
   readonly budget?: ToolBudget;
   /** Absent for `BestEffort`. */
   readonly trustClass?: TrustClass;
-  /** The tool can say what a call would do. */
+  /** The tool has a preview. */
   readonly previews?: boolean;
   readonly circuit: CircuitOverrides;
-  /** Digest of all the above: two offers with one name and version and different digests have drifted apart. */
+  /** The digest of all fields above: published tools of one name and version with different digests have diverged. */
   readonly definition: string;
   readonly seenAtMs: number;
 }
@@ -70,9 +70,9 @@ export interface WorkerRecord {
   readonly running: number;
   /** `namespace.name@version`. */
   readonly tools: readonly string[];
-  /** Digests of these definitions, in the same order; absent in workers that do not say them. */
+  /** Digests of these definitions, in the same order; absent in workers that do not report them. */
   readonly definitions?: readonly string[];
-  /** Kinds of declared tools that it can run; absent in workers that know none. */
+  /** Kinds of declared tools that it can run; absent for none. */
   readonly kinds?: readonly string[];
   /** The tools whose programs would run outside of a sandbox, because no sandbox works on this worker; absent where one does. */
   readonly unconfined?: readonly string[];
@@ -80,7 +80,7 @@ export interface WorkerRecord {
   readonly pawlVersion: string;
   /** The fingerprints of its signing keys (`keyFingerprints`); empty without keys. */
   readonly signing?: readonly string[];
-  /** How far its machine's clock is ahead of Redis' one. */
+  /** The difference of its machine's clock to Redis' clock; positive when it is ahead. */
   readonly clockAheadMs?: number;
 }
 
@@ -117,31 +117,31 @@ function definitionOf(content: Omit<PublishedTool, 'definition' | 'seenAtMs'>): 
   return digest(canonicalJson(content)).slice(0, DEFINITION_LENGTH);
 }
 
-/** Whether a worker runs a tool just as it is published. One that does not say so may. */
+/** Whether a worker runs a tool in its published definition. A worker that does not report definitions counts as one. */
 export function runsAsPublished({ tools, definitions }: WorkerRecord, published: PublishedTool): boolean {
   const index = tools.indexOf(publishedToolId(published));
   return index !== -1 && (definitions === undefined || definitions[index] === published.definition);
 }
 
 /**
- * Whether a tool is forsaken: no worker has run it for so long, although its tier had workers. It was renamed or removed, and its calls
- * would wait in vain. In a tier without workers, such as one that was scaled to zero, a call brings them back.
+ * Whether a tool is abandoned: no worker has offered it for `graceMs`, although its tier had workers. It was renamed or removed, and its
+ * calls would never run. In a tier without workers, such as one that was scaled to zero, a call brings them back.
  */
 export function isForsaken(
   published: CatalogueContent['tools'][number],
   workers: CatalogueContent['workers'],
-  sinceMs: number,
+  graceMs: number,
 ): boolean {
   if (published.workers > 0) return false;
   return workers.some(
-    ({ tiers, seenAtMs }) => tiers.includes(published.tier) && seenAtMs - published.seenAtMs > sinceMs,
+    ({ tiers, seenAtMs }) => tiers.includes(published.tier) && seenAtMs - published.seenAtMs > graceMs,
   );
 }
 
 const heartbeatScript = new Script(new URL('./heartbeat.lua', import.meta.url));
 
 export interface CatalogueOptions {
-  /** Default: nothing is signed, and everything is taken. */
+  /** Default: nothing is signed, and everything is accepted. */
   readonly signatures?: Signatures;
   /** The tiers whose tools are read: a worker needs those of its own, and has no keys for others. Default: all. */
   readonly tiers?: readonly Tier[];
@@ -164,21 +164,21 @@ export class Catalogue {
     this.#tiers = tiers;
   }
 
-  /** Publishes a worker's tools; returns the offers whose definition another worker has published differently. */
-  async publish(offers: readonly PublishedTool[]): Promise<readonly PublishedTool[]> {
-    if (offers.length === 0) return [];
-    const fields = offers.map((published) => this.#fieldOf(published));
-    const before = await this.#redis.hmget(this.#keys.tools, ...fields);
-    const signed = offers.map((published, index) => this.#signed(fields[index] ?? '', published));
+  /** Publishes a worker's tools. Returns those that another worker has published with a different definition. */
+  async publish(tools: readonly PublishedTool[]): Promise<readonly PublishedTool[]> {
+    if (tools.length === 0) return [];
+    const fields = tools.map((published) => this.#fieldOf(published));
+    const storedTools = await this.#redis.hmget(this.#keys.tools, ...fields);
+    const signed = tools.map((published, index) => this.#sign(fields[index] ?? '', published));
     await this.#redis.hset(this.#keys.tools, Object.fromEntries(fields.map((field, index) => [field, signed[index]])));
-    return offers.filter((published, index) => {
-      const stored = before[index];
-      const known = typeof stored === 'string' ? this.#opened(fields[index] ?? '', stored) : undefined;
+    return tools.filter((published, index) => {
+      const stored = storedTools[index];
+      const known = typeof stored === 'string' ? this.#verify(fields[index] ?? '', stored) : undefined;
       return known !== undefined && known.definition !== published.definition;
     });
   }
 
-  /** Whether the worker was not known. */
+  /** Renews the worker's record. Returns whether the worker is new. */
   async beat(worker: WorkerRecord): Promise<boolean> {
     const [, joined] = await heartbeatScript.run(
       this.#redis,
@@ -197,7 +197,7 @@ export class Catalogue {
   }
 
   async read(): Promise<CatalogueContent> {
-    const [offers, seen, records, time] = await Promise.all([
+    const [storedTools, heartbeats, records, time] = await Promise.all([
       this.#redis.hgetall(this.#keys.tools),
       this.#redis.zrange(this.#keys.workers, '0', '-1', 'WITHSCORES'),
       this.#redis.hgetall(this.#keys.workerLoads),
@@ -205,28 +205,28 @@ export class Catalogue {
     ]);
     const nowMs = Number(time[0]) * 1_000;
     const workers: (WorkerRecord & { seenAtMs: number })[] = [];
-    for (let index = 0; index < seen.length; index += 2) {
-      const record = parseWorkerRecord(records[seen[index] ?? ''] ?? '') as WorkerRecord | undefined;
-      const seenAtMs = Number(seen[index + 1]);
+    for (let index = 0; index < heartbeats.length; index += 2) {
+      const record = parseWorkerRecord(records[heartbeats[index] ?? ''] ?? '') as WorkerRecord | undefined;
+      const seenAtMs = Number(heartbeats[index + 1]);
       if (record !== undefined && seenAtMs > nowMs - WORKER_SILENCE_MS) workers.push({ ...record, seenAtMs });
     }
-    const tools = this.#publishedIn(Object.entries(offers))
+    const tools = this.#verifyAll(Object.entries(storedTools))
       .map((published) => ({
         ...published,
         workers: workers.filter((worker) => worker.tools.includes(publishedToolId(published))).length,
       }))
-      .filter((published) => published.workers > 0 || published.seenAtMs > nowMs - OFFER_TTL_MS);
+      .filter((published) => published.workers > 0 || published.seenAtMs > nowMs - PUBLISHED_TTL_MS);
     return { tools, workers };
   }
 
-  #publishedIn(lines: readonly (readonly [field: string, text: string])[]): PublishedTool[] {
+  #verifyAll(lines: readonly (readonly [field: string, text: string])[]): PublishedTool[] {
     const known = new Map<string, PublishedTool | undefined>();
     for (const [field, text] of lines) {
       const line = `${field}\n${text}`;
-      known.set(line, this.#verifiedTools.has(line) ? this.#verifiedTools.get(line) : this.#opened(field, text));
+      known.set(line, this.#verifiedTools.has(line) ? this.#verifiedTools.get(line) : this.#verify(field, text));
     }
     this.#verifiedTools = known;
-    return this.#withoutTakenNames(newestOfEach([...known.values()].filter((published) => published !== undefined)));
+    return this.#dropNameConflicts(newestPublished([...known.values()].filter((published) => published !== undefined)));
   }
 
   /**
@@ -244,29 +244,29 @@ export class Catalogue {
     return this.#hasOwnKey(published.tier) ? `${id} ${published.tier}` : id;
   }
 
-  #signed(field: string, published: PublishedTool): string {
+  #sign(field: string, published: PublishedTool): string {
     return signedText(this.#signaturesOf(published.tier), 'tool', field, published);
   }
 
   /**
    * A published tool that a worker of its tier signed; undefined for any other line. Its digest is computed again from its content, so that
-   * an approval names what the approver saw: workers know the tool as it is, and void an approval of another one.
+   * an approval names the definition that the approver saw. Workers compare it with their own, and void an approval of another one.
    */
-  #opened(field: string, stored: string): PublishedTool | undefined {
+  #verify(field: string, stored: string): PublishedTool | undefined {
     const { signature, text } = splitSigned(stored);
     const parsed = parsePublishedTool(text) as PublishedTool | undefined;
-    if (parsed === undefined) return this.#refused(field, 'is not one', stored);
+    if (parsed === undefined) return this.#reportRefused(field, 'is not one', stored);
     if (!this.#tiers.includes(parsed.tier)) return undefined;
     const name = this.#nameOf(parsed);
     if (field !== name && !field.startsWith(`${name} `))
-      return this.#refused(field, 'does not stand under its own name and keys', stored);
+      return this.#reportRefused(field, 'does not stand under its own name and keys', stored);
     if (!this.#signaturesOf(parsed.tier).matches('tool', field, text, signature))
-      return this.#refused(field, `is not signed by a worker of the ${parsed.tier} tier`, text);
+      return this.#reportRefused(field, `is not signed by a worker of the ${parsed.tier} tier`, text);
     const { definition: _, seenAtMs, ...content } = parsed;
     return { ...content, definition: definitionOf(content), seenAtMs };
   }
 
-  #refused(field: string, fault: string, ...content: readonly string[]): undefined {
+  #reportRefused(field: string, fault: string, ...content: readonly string[]): undefined {
     const reason = `the published tool ${field} ${fault}`;
     this.#signatures.refuseOnce({ kind: 'tool', id: [field], reason }, field, fault, ...content);
   }
@@ -284,30 +284,30 @@ export class Catalogue {
    * When tiers have keys of their own, a name that several tiers publish belongs to the highest one: no worker of a lower tier gets its
    * calls.
    */
-  #withoutTakenNames(offers: readonly PublishedTool[]): PublishedTool[] {
-    if (!TIERS.some((tier) => this.#hasOwnKey(tier))) return [...offers];
+  #dropNameConflicts(tools: readonly PublishedTool[]): PublishedTool[] {
+    if (!TIERS.some((tier) => this.#hasOwnKey(tier))) return [...tools];
     const highest = new Map<string, Tier>();
-    for (const published of offers) {
+    for (const published of tools) {
       const known = highest.get(qualifiedName(published));
       if (known === undefined || TIERS.indexOf(published.tier) > TIERS.indexOf(known))
         highest.set(qualifiedName(published), published.tier);
     }
-    return offers.filter((published) => {
+    return tools.filter((published) => {
       const tier = highest.get(qualifiedName(published)) ?? published.tier;
       if (tier === published.tier || !this.#hasOwnKey(tier)) return true;
-      this.#refused(this.#fieldOf(published), `has the name of a tool of the ${tier} tier`);
+      this.#reportRefused(this.#fieldOf(published), `has the name of a tool of the ${tier} tier`);
       return false;
     });
   }
 }
 
 /** While keys are rotated, workers with the old one and with the new one publish the same tools. */
-function newestOfEach(offers: readonly PublishedTool[]): PublishedTool[] {
+function newestPublished(tools: readonly PublishedTool[]): PublishedTool[] {
   const newest = new Map<string, PublishedTool>();
-  for (const offer of offers) {
-    const id = `${publishedToolId(offer)} ${offer.tier}`;
+  for (const published of tools) {
+    const id = `${publishedToolId(published)} ${published.tier}`;
     const known = newest.get(id);
-    if (known === undefined || known.seenAtMs <= offer.seenAtMs) newest.set(id, offer);
+    if (known === undefined || known.seenAtMs <= published.seenAtMs) newest.set(id, published);
   }
   return [...newest.values()];
 }

@@ -1,8 +1,8 @@
--- Says that a worker lives, and forgets those that have not said so for long.
+-- Writes a worker's heartbeat, and removes workers whose heartbeat is too old.
 --
--- KEYS  1 workers, by the time they were last seen  2 their records
--- ARGV  1 worker ID  2 record (JSON), '' when the worker leaves  3 silence after which a worker is forgotten, ms  4 broadcast channel
--- Returns {now, 1 for a worker that was not known, else 0}
+-- KEYS  1 workers, by the time of their last heartbeat  2 their records
+-- ARGV  1 worker ID  2 record (JSON), '' when the worker leaves  3 age at which a heartbeat is too old, ms  4 broadcast channel
+-- Returns {now, 1 for a new worker, else 0}
 local now = nowMs()
 if ARGV[2] == '' then
   redis.call('ZREM', KEYS[1], ARGV[1])

@@ -1,4 +1,4 @@
-/** The forms of a published tool and of a worker. A line of another form was not written by a worker, and must not hide the other lines. */
+/** The schemas of published tools and workers. A stored value of another form was not written by a worker, and must not break the others. */
 import { z } from 'zod';
 import { EFFECTS } from '../../retries/effects.ts';
 import { TIERS } from '../../tools/tool.ts';
@@ -47,12 +47,12 @@ const workerRecordSchema = z.looseObject({
   clockAheadMs: z.number().optional(),
 });
 
-/** Undefined for what is no published tool. */
+/** Undefined for a text that is no published tool. */
 export function parsePublishedTool(json: string): z.output<typeof publishedToolSchema> | undefined {
   return publishedToolSchema.safeParse(parseJson(json)).data;
 }
 
-/** Undefined for what is no worker's record. */
+/** Undefined for a text that is no worker's record. */
 export function parseWorkerRecord(json: string): z.output<typeof workerRecordSchema> | undefined {
   return workerRecordSchema.safeParse(parseJson(json)).data;
 }

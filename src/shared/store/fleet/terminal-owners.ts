@@ -1,4 +1,4 @@
-/** The worker that has a terminal. The worker renews the record: without it, or with a dead worker's, there is no terminal. */
+/** The worker that owns a terminal. The worker renews the record; when the record expires, the terminal counts as ended. */
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 

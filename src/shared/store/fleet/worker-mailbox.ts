@@ -1,6 +1,5 @@
 /**
- * Messages between workers: a list for each worker, read by a blocking connection of its own. A sender can withdraw a message that was not
- * read yet.
+ * Messages between workers: a list for each worker, read by a separate blocking connection. A sender can withdraw an unread message.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Signatures } from '../../signing/signatures.ts';
@@ -9,7 +8,7 @@ import { FleetKeys } from '../redis/keys.ts';
 import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 const BLOCK_SECONDS = 5;
-/** Nothing heard for this long, not even the end of a blocking read: the connection is dead. */
+/** Without any reply for this long, not even the timeout of a blocking read, the connection is dead. */
 const SILENCE_MS = 8_000;
 const UNREAD_TTL_MS = 60_000;
 
@@ -34,7 +33,7 @@ export class WorkerMailbox {
     this.#keys = new FleetKeys(options.prefix);
   }
 
-  /** Reads from now on. Must be called before anybody is asked for an answer; a second call does nothing. */
+  /** Starts reading. It must be called before a message that expects an answer is sent; a second call does nothing. */
   open(onMessage: (message: unknown) => void, onError: (error: Error) => void): void {
     if (this.#reader !== undefined) return;
     const { url, prefix, workerId } = this.#options;
@@ -49,7 +48,7 @@ export class WorkerMailbox {
       try {
         const popped = await reader.blpop(this.#keys.mail(this.#options.workerId), BLOCK_SECONDS);
         if (popped === null) continue;
-        const message = this.#opened(popped[1]);
+        const message = this.#verify(popped[1]);
         if (message !== undefined) onMessage(message);
       } catch (error) {
         if (this.#reader !== reader) return;
@@ -60,17 +59,17 @@ export class WorkerMailbox {
   }
 
   /** The message, when a key of this fleet signed it for this worker. */
-  #opened(stored: string): unknown {
+  #verify(stored: string): unknown {
     const { signatures, workerId } = this.#options;
     return verifiedMessage(signatures, `worker ${workerId}`, stored);
   }
 
-  /** Sends a message. The returned function withdraws it: true when it was not read, and will not be. */
+  /** Sends a message. The returned function withdraws it, and returns true when the message was still unread. */
   async send(workerId: string, message: object): Promise<() => Promise<boolean>> {
     const { redis, signatures } = this.#options;
     const key = this.#keys.mail(workerId);
     const signed = signedMessage(signatures, `worker ${workerId}`, message);
-    // In this order on the wire; a worker's Redis user may have no transactions.
+    // A pipeline keeps the order; a worker's Redis user may not be allowed to use transactions.
     await Promise.all([redis.rpush(key, signed), redis.pexpire(key, UNREAD_TTL_MS)]);
     return async () => (await redis.lrem(key, 1, signed)) === 1;
   }

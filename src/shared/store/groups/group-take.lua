@@ -1,8 +1,8 @@
--- Takes the lease of a group whose last driver has let it pass. The new fence shuts that driver out.
+-- Takes the lease of a group whose driver's lease has ended. The new fence makes Redis refuse further writes of that driver.
 --
--- KEYS  1 record  2 groups that are not over, by the end of their lease
+-- KEYS  1 record  2 open groups, by the end of their lease
 -- ARGV  1 group  2 length of the lease, ms
--- Returns {fence, fields and values}, {} when another process drives it or it is over
+-- Returns {fence, fields and values}, {} when another process drives it or it has ended
 local lease = redis.call('ZSCORE', KEYS[2], ARGV[1])
 if not lease or tonumber(lease) > nowMs() then return {} end
 if redis.call('EXISTS', KEYS[1]) == 0 then

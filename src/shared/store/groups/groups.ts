@@ -1,7 +1,7 @@
 /**
  * The records of batches and plans. A record is a hash: its head and definition never change, and each step of its driver adds a field with
- * all that changed. All are signed, because a driver makes calls from them. All keys share one hash tag: a step writes a record and the
- * index together.
+ * the changes. All fields are signed, because a driver makes calls from them. All keys share one hash tag, because a step writes a record
+ * and the index together.
  */
 import type { GroupFields, GroupHead, GroupKind } from '../../groups/group.ts';
 import type { Signatures } from '../../signing/signatures.ts';
@@ -16,12 +16,12 @@ const takeScript = new Script(new URL('./group-take.lua', import.meta.url));
 const advanceScript = new Script(new URL('./group-advance.lua', import.meta.url));
 const changeScript = new Script(new URL('./group-change.lua', import.meta.url));
 
-/** A group that is not over by then is forgotten. */
-const LONGEST_MS = 7 * 24 * 3_600_000;
+/** A group that has not ended by then is forgotten. */
+const MAX_DURATION_MS = 7 * 24 * 3_600_000;
 /** The prefix of the fields of steps. */
-const STEP = 'step:';
+const STEP_PREFIX = 'step:';
 /** Fields that hold no signed text. */
-const PLAIN = new Set(['fence', 'cancelled', 'endedAtMs']);
+const UNSIGNED_FIELDS = new Set(['fence', 'cancelled', 'endedAtMs']);
 
 /** A record as it is read; fields whose signature does not hold are left out. */
 export interface GroupRecord {
@@ -39,7 +39,7 @@ export interface TakenGroup extends GroupRecord {
   readonly fence: number;
 }
 
-/** `end`: the group is over, and how long its record is kept from now on. `release`: another process may drive it at once. */
+/** `end`: the group has ended, and its record gets this lifetime. `release`: another process may drive it at once. */
 export interface Advance {
   readonly step?: { readonly number: number; readonly changes: GroupFields };
   readonly end?: { readonly keptMs: number };
@@ -65,9 +65,9 @@ export class GroupRecords {
   async create(head: GroupHead, definition: object, fields: GroupFields = new Map()): Promise<TakenGroup | undefined> {
     const { id, kind, tenantId, createdAtMs } = head;
     const written = { head, definition, ...Object.fromEntries(fields) };
-    const signed = Object.entries(written).flatMap(([field, value]) => [field, this.#signed(id, field, value)]);
+    const signed = Object.entries(written).flatMap(([field, value]) => [field, this.#sign(id, field, value)]);
     const indexes = [this.#keys.all(kind), ...(tenantId === undefined ? [] : [this.#keys.all(kind, tenantId)])];
-    const args = [id, createdAtMs, this.leaseMs, LONGEST_MS, 'fence', 1, ...signed];
+    const args = [id, createdAtMs, this.leaseMs, MAX_DURATION_MS, 'fence', 1, ...signed];
     const [isWritten] = await createScript.run(this.#redis, [...this.#hashes(id), ...indexes], args);
     if (isWritten !== 1) return undefined;
     return { head, definition, fields: Object.fromEntries(fields), steps: 0, fence: 1 };
@@ -78,12 +78,12 @@ export class GroupRecords {
     return this.#redis.zrangebyscore(this.#keys.open, 0, nowMs, 'LIMIT', 0, maxGroups);
   }
 
-  /** How many groups are not over. */
+  /** The number of open groups. */
   openCount(): Promise<number> {
     return this.#redis.zcard(this.#keys.open);
   }
 
-  /** Takes a group that no process drives; undefined when there is nothing to take. */
+  /** Takes the lease of a group that no process drives; undefined when another process has it, or the group has ended. */
   async take(id: string): Promise<TakenGroup | undefined> {
     const [fence, fields] = await takeScript.run(this.#redis, this.#hashes(id), [id, this.leaseMs]);
     if (fields === undefined) return undefined;
@@ -95,21 +95,21 @@ export class GroupRecords {
     return record === undefined ? undefined : { ...record, fence: Number(fence) };
   }
 
-  /** Writes what its driver has decided, and renews the lease. `lost`: another process drives it, or it is over. */
+  /** Writes a step of its driver, and renews the lease. `lost`: another process drives it, or it has ended. */
   async advance(
     { head: { id }, fence }: Pick<TakenGroup, 'head' | 'fence'>,
     { step, end, release = false }: Advance,
   ): Promise<'lost' | { readonly cancelledBy?: string; readonly nowMs: number }> {
-    const written = step === undefined ? [] : this.#signedStep(id, step);
+    const written = step === undefined ? [] : this.#signStep(id, step);
     const args = [id, fence, release ? 0 : this.leaseMs, end?.keptMs ?? '', ...this.#broadcast(id), ...written];
     const [isWritten, nowMs, cancelledBy] = await advanceScript.run(this.#redis, this.#hashes(id), args);
     if (isWritten !== 1) return 'lost';
     return { nowMs: Number(nowMs), ...(typeof cancelledBy === 'string' ? { cancelledBy } : {}) };
   }
 
-  /** Asks the group's driver to end it. The first request stands. */
-  async cancel(id: string, by: string): Promise<'written' | 'kept' | 'over'> {
-    const args = [id, 'cancelled', by, ...this.#broadcast(id)];
+  /** Requests that the group's driver cancels it. The first request is kept. */
+  async cancel(id: string, actor: string): Promise<'written' | 'kept' | 'over'> {
+    const args = [id, 'cancelled', actor, ...this.#broadcast(id)];
     const [answer] = await changeScript.run(this.#redis, this.#hashes(id), args);
     return answer as 'written' | 'kept' | 'over';
   }
@@ -127,13 +127,13 @@ export class GroupRecords {
   #record(id: string, stored: Readonly<Record<string, string>>): GroupRecord | undefined {
     const verified: Record<string, object> = {};
     for (const [field, text] of Object.entries(stored)) {
-      const value = PLAIN.has(field) ? undefined : this.#verified(id, field, text);
+      const value = UNSIGNED_FIELDS.has(field) ? undefined : this.#verify(id, field, text);
       if (value !== undefined) verified[field] = value;
     }
-    const { head, definition, ...others } = verified;
+    const { head, definition, ...rest } = verified;
     if (head === undefined || definition === undefined) return undefined;
     const { cancelled, endedAtMs } = stored;
-    const { fields, steps } = withSteps(others);
+    const { fields, steps } = withSteps(rest);
     return {
       head: head as GroupHead,
       definition,
@@ -153,26 +153,26 @@ export class GroupRecords {
     return [broadcastChannel(this.#redis, this.#prefix), JSON.stringify(broadcast)];
   }
 
-  #signedStep(id: string, { number, changes }: NonNullable<Advance['step']>): [string, string] {
-    const field = `${STEP}${number}`;
-    return [field, this.#signed(id, field, Object.fromEntries(changes))];
+  #signStep(id: string, { number, changes }: NonNullable<Advance['step']>): [string, string] {
+    const field = `${STEP_PREFIX}${number}`;
+    return [field, this.#sign(id, field, Object.fromEntries(changes))];
   }
 
-  #signed(id: string, field: string, value: object): string {
+  #sign(id: string, field: string, value: object): string {
     return signedText(this.#signatures, 'group', [id, field], value);
   }
 
-  #verified(id: string, field: string, text: string): object | undefined {
+  #verify(id: string, field: string, text: string): object | undefined {
     return verifiedText<object>(this.#signatures, 'group', [id, field], text);
   }
 }
 
 /** The values of a record, those of each step over those of the steps before. */
 function withSteps(stored: Readonly<Record<string, object>>): Pick<GroupRecord, 'fields' | 'steps'> {
-  const names = Object.keys(stored).filter((name) => name.startsWith(STEP));
-  const numbers = names.map((name) => Number(name.slice(STEP.length))).sort((one, other) => one - other);
+  const names = Object.keys(stored).filter((name) => name.startsWith(STEP_PREFIX));
+  const numbers = names.map((name) => Number(name.slice(STEP_PREFIX.length))).sort((one, other) => one - other);
   const fields: Record<string, object> = {};
-  for (const [name, value] of Object.entries(stored)) if (!name.startsWith(STEP)) fields[name] = value;
-  for (const number of numbers) Object.assign(fields, stored[`${STEP}${number}`]);
+  for (const [name, value] of Object.entries(stored)) if (!name.startsWith(STEP_PREFIX)) fields[name] = value;
+  for (const number of numbers) Object.assign(fields, stored[`${STEP_PREFIX}${number}`]);
   return { fields, steps: numbers.at(-1) ?? 0 };
 }

@@ -1,5 +1,5 @@
 /** Charging budgets: calls and their cost with the claim, time after each attempt. */
-import { type Account, type BudgetLimits, type Spends, UNITS } from '../../limits/budget.ts';
+import { type Account, type BudgetCharge, type BudgetLimits, UNITS } from '../../limits/budget.ts';
 import type { Redis } from '../redis/connection.ts';
 import type { FleetKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
@@ -33,7 +33,7 @@ export type Spent = readonly [budget: number, unit: number, spent: string, leftM
  */
 export async function reserve(
   access: BudgetContext,
-  { accounts, costUnits }: Spends,
+  { accounts, costUnits }: BudgetCharge,
 ): Promise<{ readonly spent: Spent } | { giveBack(): Promise<void> }> {
   const keys = accounts.map(({ name }) => access.fleet.budget(name));
   const answer = await takeScript.run(access.redis, keys, [costUnits, ...accounts.flatMap(limitArguments)]);
@@ -50,7 +50,7 @@ function limitArguments({ limits, keptMs, window }: Account): (string | number)[
   return [calls, costUnits, timeMs, keptMs, window ? '1' : '0'];
 }
 
-export function budgetArguments(access: BudgetContext, spends: Spends | undefined): (string | number)[] {
+export function budgetArguments(access: BudgetContext, spends: BudgetCharge | undefined): (string | number)[] {
   if (spends === undefined) return [0, 0];
   const { accounts, costUnits } = spends;
   const one = (account: Account) => [access.fleet.budget(account.name), ...limitArguments(account)];

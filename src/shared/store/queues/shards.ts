@@ -19,7 +19,7 @@ export class Shards extends FleetRecords {
 
   /** All partitions that these tiers ever had. */
   partitions(tiers: readonly Tier[] = TIERS): Partition[] {
-    return tiers.flatMap((tier) => Array.from({ length: this.#layout[tier].made }, (_, shard) => ({ tier, shard })));
+    return tiers.flatMap((tier) => Array.from({ length: this.#layout[tier].highest }, (_, shard) => ({ tier, shard })));
   }
 
   /** Reads a value of every shard, and adds up the shards of each tier, in the order of tiers. */
@@ -44,7 +44,7 @@ export class Shards extends FleetRecords {
     const before = this.#layout;
     this.#layout = Object.fromEntries(TIERS.map(ofTier)) as unknown as ShardLayout;
     const changed = (tier: Tier) =>
-      before[tier].current !== this.#layout[tier].current || before[tier].made !== this.#layout[tier].made;
+      before[tier].current !== this.#layout[tier].current || before[tier].highest !== this.#layout[tier].highest;
     if (TIERS.some(changed)) for (const listener of this.#listeners) listener();
     return this.#layout;
   }
@@ -71,7 +71,7 @@ export class Shards extends FleetRecords {
    */
   async assign(sessionKey: string, isNew: boolean): Promise<SessionShards> {
     const ofTier = async (tier: Tier) => {
-      const { current, made } = this.#layout[tier];
+      const { current, highest: made } = this.#layout[tier];
       if (made === 1) return [tier, 0] as const;
       const existing = isNew ? -1 : await this.#shardWithCalls(tier, sessionKey);
       return [tier, existing === -1 ? shardOf(sessionKey, current) : existing] as const;
@@ -90,6 +90,6 @@ export class Shards extends FleetRecords {
 
   /** Reloads the layout when a session is in a shard that this process does not know. */
   async ensureKnown(shards: SessionShards): Promise<void> {
-    if (TIERS.some((tier) => (shards[tier] ?? 0) >= this.#layout[tier].made)) await this.reload();
+    if (TIERS.some((tier) => (shards[tier] ?? 0) >= this.#layout[tier].highest)) await this.reload();
   }
 }

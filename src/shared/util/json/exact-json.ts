@@ -1,4 +1,4 @@
-/** Reads foreign JSON exactly as it was sent. A value that cannot be kept as it is, is refused by name. */
+/** Reads foreign JSON without loss. A value that JavaScript cannot represent exactly is refused, with its name. */
 import { startOf } from '../text/text-cut.ts';
 
 export type ExactJson =
@@ -22,12 +22,12 @@ export function readExactJson(source: Uint8Array | string): ExactJson {
     return { kind: 'problem', problem: 'is not UTF-8' };
   }
   let problem: string | undefined;
-  const look = (name: string, value: unknown, { source = '' }: { readonly source?: string } = {}): unknown => {
+  const reviver = (name: string, value: unknown, { source = '' }: { readonly source?: string } = {}): unknown => {
     if (typeof value === 'number' && isRounded(value, source)) problem ??= roundedProblem(name, source);
     return value;
   };
   try {
-    const value: unknown = LONG_NUMBER.test(text) ? JSON.parse(text, look) : JSON.parse(text);
+    const value: unknown = LONG_NUMBER.test(text) ? JSON.parse(text, reviver) : JSON.parse(text);
     return problem === undefined ? { kind: 'value', value } : { kind: 'problem', problem };
   } catch (error) {
     if (error instanceof RangeError) return { kind: 'problem', problem: 'is nested too deeply' };

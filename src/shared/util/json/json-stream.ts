@@ -7,7 +7,7 @@
  * longer than a piece is opened and filled as its text arrives.
  */
 
-/** The characters that are written, and left unread, at a time, about. */
+/** The approximate number of characters that are written, and left unread, at a time. */
 const PIECE_LENGTH = 64 * 1_024;
 /** The length from which a text is searched for characters to escape. */
 const LONG_TEXT = 4 * 1_024;
@@ -17,54 +17,54 @@ const FEW_LEVELS = 4;
 const MAX_DEPTH = 64;
 
 /** The numbers of one block that are written at a time. */
-const NUMBERS_AT_A_TIME = 4_096;
+const NUMBERS_PER_PIECE = 4_096;
 
 /** The containers of a list that are measured. To measure all costs half as much as writing them, where the records are small. */
 const SAMPLES = 16;
 
-/** Whether the value's JSON is longer than a piece, as far as can be seen without writing it. */
+/** Whether the value's JSON is longer than a piece, by an estimate without writing it. */
 export function isLong(value: unknown): boolean {
   return remainingAfter(value, PIECE_LENGTH, 0) < 0;
 }
 
-/** The length that remains after a value, about; below 0 when the value does not fit. The search ends there. */
+/** The approximate length that remains after a value; below 0 when the value does not fit, where the search stops. */
 function remainingAfter(value: unknown, remaining: number, depth: number): number {
   if (typeof value === 'string') return remaining - value.length - 2;
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return remaining - 4;
-  if (isNumbers(value)) return remaining - 2 * value.length;
-  if (isSelfWriting(value)) return remaining - 4;
-  let left = remaining - 2;
+  if (isNumericBlock(value)) return remaining - 2 * value.length;
+  if (hasOwnJson(value)) return remaining - 4;
+  let budget = remaining - 2;
   if (Array.isArray(value)) {
     const step = Math.ceil(value.length / SAMPLES);
-    for (let index = 0; index < value.length && left >= 0; index += 1) {
+    for (let index = 0; index < value.length && budget >= 0; index += 1) {
       const isContainer = typeof value[index] === 'object' && value[index] !== null;
       // The measured containers count for those that are left out.
       if (isContainer && index % step > 0) continue;
-      const before = left;
-      left = remainingAfter(value[index], left - 1, depth + 1);
-      if (isContainer) left -= (before - left) * (step - 1);
+      const previous = budget;
+      budget = remainingAfter(value[index], budget - 1, depth + 1);
+      if (isContainer) budget -= (previous - budget) * (step - 1);
     }
-    return left;
+    return budget;
   }
   for (const name in value) {
-    left = remainingAfter((value as Record<string, unknown>)[name], left - name.length - 4, depth + 1);
-    if (left < 0) break;
+    budget = remainingAfter((value as Record<string, unknown>)[name], budget - name.length - 4, depth + 1);
+    if (budget < 0) break;
   }
-  return left;
+  return budget;
 }
 
 /**
  * Numbers in one block, such as the bytes of a `Buffer`. A list of all of them, or of their names, would take many times their own
  * memory; for some hundred megabytes that is more than a process has.
  */
-function isNumbers(value: object): value is Uint8Array {
+function isNumericBlock(value: object): value is Uint8Array {
   if (!ArrayBuffer.isView(value) || value instanceof DataView) return false;
   const { toJSON } = value as { readonly toJSON?: unknown };
   return toJSON === undefined || toJSON === Buffer.prototype.toJSON;
 }
 
 /** Whether the value itself determines its JSON. */
-function isSelfWriting(value: object): boolean {
+function hasOwnJson(value: object): boolean {
   if (typeof (value as { readonly toJSON?: unknown }).toJSON === 'function') return true;
   return value instanceof String || value instanceof Number || value instanceof Boolean;
 }
@@ -75,7 +75,7 @@ function isSelfWriting(value: object): boolean {
  */
 export function* jsonPieces(value: unknown): Generator<string, void, undefined> {
   let text = '';
-  for (const piece of piecesOf(value, 0, PIECE_LENGTH)) {
+  for (const piece of valuePieces(value, 0, PIECE_LENGTH)) {
     text += piece;
     if (text.length < PIECE_LENGTH) continue;
     yield text;
@@ -88,7 +88,7 @@ export function* jsonPieces(value: unknown): Generator<string, void, undefined> 
 export function jsonText(value: unknown): string {
   if (remainingAfter(value, LONG_TEXT, 0) >= 0 || !hasLongText(value, 0)) return JSON.stringify(value);
   let text = '';
-  for (const piece of piecesOf(value, 0, LONG_TEXT)) text += piece;
+  for (const piece of valuePieces(value, 0, LONG_TEXT)) text += piece;
   return text;
 }
 
@@ -96,39 +96,44 @@ export function jsonText(value: unknown): string {
 function hasLongText(value: unknown, depth: number): boolean {
   if (typeof value === 'string') return value.length >= LONG_TEXT;
   if (typeof value !== 'object' || value === null || depth > FEW_LEVELS) return false;
-  if (isNumbers(value) || isSelfWriting(value)) return false;
+  if (isNumericBlock(value) || hasOwnJson(value)) return false;
   const members = Object.values(value);
   return members.length <= FEW_MEMBERS && members.some((member) => hasLongText(member, depth + 1));
 }
 
 /** The JSON in pieces. Parts that are longer than `length` are split. */
-function* piecesOf(value: unknown, depth: number, length: number): Generator<string, void, undefined> {
+function* valuePieces(value: unknown, depth: number, length: number): Generator<string, void, undefined> {
   if (typeof value === 'string') yield* stringPieces(value);
-  else if (isNumbers(value as object)) yield* numberPieces(value as Uint8Array);
+  else if (isNumericBlock(value as object)) yield* numberPieces(value as Uint8Array);
   else if (Array.isArray(value)) {
-    let before = '[';
-    for (const { members, long } of runsOf(value, (item) => item, depth, length)) {
-      yield before;
-      if (long) yield* piecesOf(members[0], depth + 1, length);
+    let separator = '[';
+    for (const { members, long } of groupBySize(value, (item) => item, depth, length)) {
+      yield separator;
+      if (long) yield* valuePieces(members[0], depth + 1, length);
       else yield JSON.stringify(members).slice(1, -1);
-      before = ',';
+      separator = ',';
     }
-    yield before === '[' ? '[]' : ']';
+    yield separator === '[' ? '[]' : ']';
   } else {
-    let before = '{';
-    for (const { members, long } of runsOf(Object.entries(value as object), ([, member]) => member, depth, length)) {
+    let separator = '{';
+    for (const { members, long } of groupBySize(
+      Object.entries(value as object),
+      ([, member]) => member,
+      depth,
+      length,
+    )) {
       const text = long ? '' : JSON.stringify(Object.fromEntries(members)).slice(1, -1);
       // Members without JSON, such as functions, leave no text.
       if (!long && text === '') continue;
-      yield before;
+      yield separator;
       if (long) {
         const [name, member] = members[0] as [string, unknown];
         yield `${JSON.stringify(name)}:`;
-        yield* piecesOf(member, depth + 1, length);
+        yield* valuePieces(member, depth + 1, length);
       } else yield text;
-      before = ',';
+      separator = ',';
     }
-    yield before === '{' ? '{}' : '}';
+    yield separator === '{' ? '{}' : '}';
   }
 }
 
@@ -158,32 +163,32 @@ function escaped(text: string): string {
 function* numberPieces(numbers: Uint8Array): Generator<string, void, undefined> {
   const isListed = 'toJSON' in numbers;
   yield isListed ? '{"type":"Buffer","data":[' : '{';
-  for (let from = 0; from < numbers.length; from += NUMBERS_AT_A_TIME) {
-    const some = Array.from(numbers.subarray(from, from + NUMBERS_AT_A_TIME), (number) => JSON.stringify(number));
-    const members = isListed ? some : some.map((number, index) => `"${from + index}":${number}`);
+  for (let from = 0; from < numbers.length; from += NUMBERS_PER_PIECE) {
+    const chunk = Array.from(numbers.subarray(from, from + NUMBERS_PER_PIECE), (number) => JSON.stringify(number));
+    const members = isListed ? chunk : chunk.map((number, index) => `"${from + index}":${number}`);
     yield `${from === 0 ? '' : ','}${members.join(',')}`;
   }
   yield isListed ? ']}' : '}';
 }
 
-/** Neighbours that are short together, and each long one by itself. */
-function* runsOf<Member>(
+/** Groups neighbours that are short together; each long member is a group of its own. */
+function* groupBySize<Member>(
   all: readonly Member[],
-  valueIn: (member: Member) => unknown,
+  getValue: (member: Member) => unknown,
   depth: number,
   length: number,
 ): Generator<{ readonly members: readonly Member[]; readonly long: boolean }, void, undefined> {
   let members: Member[] = [];
   let remaining = length;
   for (const member of all) {
-    const left = remainingAfter(valueIn(member), remaining, depth + 1);
-    if (left >= 0) {
+    const budget = remainingAfter(getValue(member), remaining, depth + 1);
+    if (budget >= 0) {
       members.push(member);
-      remaining = left;
+      remaining = budget;
       continue;
     }
     if (members.length > 0) yield { members, long: false };
-    remaining = remainingAfter(valueIn(member), length, depth + 1);
+    remaining = remainingAfter(getValue(member), length, depth + 1);
     members = remaining < 0 ? [] : [member];
     if (remaining >= 0) continue;
     yield { members: [member], long: true };
@@ -194,7 +199,7 @@ function* runsOf<Member>(
 
 type Container = unknown[] | Record<string, unknown>;
 /** A container that has not ended yet, or the text of a member that has not. */
-type Open =
+type OpenValue =
   | { readonly kind: 'container'; readonly value: Container }
   | { readonly kind: 'text'; value: string; readonly name: string };
 
@@ -208,7 +213,7 @@ export class JsonReader {
   #text = '';
   readonly #root: unknown[] = [];
   /** The open containers, the outermost first. The first one holds the whole value, and has no end of its own. */
-  readonly #open: Open[] = [{ kind: 'container', value: this.#root }];
+  readonly #open: OpenValue[] = [{ kind: 'container', value: this.#root }];
 
   push(piece: string): void {
     this.#text += piece;
@@ -226,11 +231,11 @@ export class JsonReader {
 
   /** Reads one step; false when more text must arrive first. */
   #read(): boolean {
-    const open = this.#open.at(-1) as Open;
+    const open = this.#open.at(-1) as OpenValue;
     return open.kind === 'text' ? this.#readText(open) : this.#readMembers(open.value);
   }
 
-  #readText(open: Extract<Open, { kind: 'text' }>): boolean {
+  #readText(open: Extract<OpenValue, { kind: 'text' }>): boolean {
     const end = endOfString(this.#text, 0);
     const to = end < 0 ? endOfEscapes(this.#text) : end;
     open.value += JSON.parse(`"${this.#text.slice(0, to)}"`) as string;
@@ -243,7 +248,7 @@ export class JsonReader {
 
   #readMembers(container: Container): boolean {
     const from = this.#text.charCodeAt(0) === COMMA ? 1 : 0;
-    const { comma, close } = lookFor(this.#text, from);
+    const { comma, close } = findBoundary(this.#text, from);
     const to = close ?? comma;
     if (to !== undefined) {
       addAll(container, this.#text.slice(from, to));
@@ -254,22 +259,22 @@ export class JsonReader {
         return true;
       }
     } else this.#text = this.#text.slice(from);
-    return this.#text.length > PIECE_LENGTH && this.#enter(container);
+    return this.#text.length > PIECE_LENGTH && this.#openMember(container);
   }
 
   /** Opens the member that has begun. A name or a number must have arrived whole. */
-  #enter(container: Container): boolean {
+  #openMember(container: Container): boolean {
     let name = '';
-    let at = 0;
+    let index = 0;
     if (!Array.isArray(container)) {
       const end = endOfString(this.#text, 1);
       if (end < 0 || end + 2 >= this.#text.length) return false;
       name = JSON.parse(this.#text.slice(0, end + 1)) as string;
-      at = end + 2;
+      index = end + 2;
     }
-    const first = this.#text[at];
+    const first = this.#text[index];
     if (first !== '"' && first !== '[' && first !== '{') return false;
-    this.#text = this.#text.slice(at + 1);
+    this.#text = this.#text.slice(index + 1);
     if (first === '"') this.#open.push({ kind: 'text', value: '', name });
     else {
       const value: Container = first === '[' ? [] : {};
@@ -280,7 +285,7 @@ export class JsonReader {
   }
 
   #container(): Container {
-    return (this.#open.at(-1) as Extract<Open, { kind: 'container' }>).value;
+    return (this.#open.at(-1) as Extract<OpenValue, { kind: 'container' }>).value;
   }
 }
 
@@ -298,15 +303,15 @@ function addAll(container: Container, members: string): void {
   else for (const [name, value] of Object.entries(JSON.parse(`{${members}}`) as object)) add(container, name, value);
 }
 
-/** The place of the last comma between members, or of the end of their container, where they have arrived. */
-function lookFor(text: string, from: number): { readonly comma?: number; readonly close?: number } {
+/** The index of the last comma between members, or of the end of their container, as far as the text has arrived. */
+function findBoundary(text: string, from: number): { readonly comma?: number; readonly close?: number } {
   let depth = 0;
   let comma: number | undefined;
-  for (let at = from; at < text.length; at += 1) {
-    switch (text.charCodeAt(at)) {
+  for (let index = from; index < text.length; index += 1) {
+    switch (text.charCodeAt(index)) {
       case QUOTE:
-        at = endOfString(text, at + 1);
-        if (at < 0) return comma === undefined ? {} : { comma };
+        index = endOfString(text, index + 1);
+        if (index < 0) return comma === undefined ? {} : { comma };
         break;
       case 0x5b: // [
       case 0x7b: // {
@@ -314,18 +319,18 @@ function lookFor(text: string, from: number): { readonly comma?: number; readonl
         break;
       case 0x5d: // ]
       case 0x7d: // }
-        if (depth === 0) return { close: at };
+        if (depth === 0) return { close: index };
         depth -= 1;
         break;
       case COMMA:
-        if (depth === 0) comma = at;
+        if (depth === 0) comma = index;
         break;
     }
   }
   return comma === undefined ? {} : { comma };
 }
 
-/** The place of the quote that ends a string; -1 before it has arrived. */
+/** The index of the quote that ends a string; -1 before it has arrived. */
 function endOfString(text: string, from: number): number {
   for (let quote = text.indexOf('"', from); quote >= 0; quote = text.indexOf('"', quote + 1)) {
     if (backslashesBefore(text, quote, from) % 2 === 0) return quote;
@@ -333,10 +338,10 @@ function endOfString(text: string, from: number): number {
   return -1;
 }
 
-function backslashesBefore(text: string, at: number, from: number): number {
-  let first = at;
+function backslashesBefore(text: string, index: number, from: number): number {
+  let first = index;
   while (first > from && text.charCodeAt(first - 1) === BACKSLASH) first -= 1;
-  return at - first;
+  return index - first;
 }
 
 /** The length of the longest escape, `\\uXXXX`. */
@@ -346,8 +351,8 @@ const ESCAPE_LENGTH = 6;
 function endOfEscapes(text: string): number {
   const last = text.slice(-ESCAPE_LENGTH).lastIndexOf('\\');
   if (last < 0) return text.length;
-  const at = Math.max(0, text.length - ESCAPE_LENGTH) + last;
-  if (backslashesBefore(text, at, 0) % 2 === 1) return text.length;
-  const length = text[at + 1] === 'u' ? ESCAPE_LENGTH : 2;
-  return at + length > text.length ? at : text.length;
+  const index = Math.max(0, text.length - ESCAPE_LENGTH) + last;
+  if (backslashesBefore(text, index, 0) % 2 === 1) return text.length;
+  const length = text[index + 1] === 'u' ? ESCAPE_LENGTH : 2;
+  return index + length > text.length ? index : text.length;
 }

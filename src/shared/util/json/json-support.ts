@@ -1,6 +1,6 @@
 /** Finds values that JSON cannot represent, or silently drops, before a value is written. The error then names the place. */
 
-/** The depth below which `JSON.stringify` finds a value that holds itself. */
+/** Deeper cycles are left to `JSON.stringify`, which throws for them. */
 const MAX_CYCLE_DEPTH = 64;
 /** The depth below which no value is searched. No result may be nested so deeply. */
 const MAX_DEPTH = 1_000;
@@ -17,33 +17,33 @@ export interface Unserializable {
  */
 export function findUnserializable(value: unknown): Unserializable | undefined {
   if (typeof value === 'function' || typeof value === 'symbol') return { path: '', what: typeof value };
-  if (isSelfWriting(value) && value.toJSON() === undefined)
+  if (hasToJson(value) && value.toJSON() === undefined)
     return { path: '', what: 'a value whose toJSON returns undefined' };
   return search(value, []);
 }
 
-function search(value: unknown, holders: object[]): Unserializable | undefined {
+function search(value: unknown, ancestors: object[]): Unserializable | undefined {
   if (typeof value !== 'object' || value === null) {
     if (typeof value === 'number' && !Number.isFinite(value)) return { path: '', what: String(value) };
-    return typeof value === 'bigint' && !isSelfWriting(value) ? { path: '', what: 'bigint' } : undefined;
+    return typeof value === 'bigint' && !hasToJson(value) ? { path: '', what: 'bigint' } : undefined;
   }
   // An invalid date, as a `Number` object, would become null.
   if (value instanceof Date && Number.isNaN(value.getTime())) return { path: '', what: 'Invalid Date' };
-  if (value instanceof Number) return search(value.valueOf(), holders);
-  if (isSelfWriting(value)) return ArrayBuffer.isView(value) ? undefined : searchWritten(value, holders);
-  const found = Array.isArray(value) ? undefined : ofKind(value);
+  if (value instanceof Number) return search(value.valueOf(), ancestors);
+  if (hasToJson(value)) return ArrayBuffer.isView(value) ? undefined : searchToJson(value, ancestors);
+  const found = Array.isArray(value) ? undefined : unsupportedKind(value);
   if (found !== undefined) return { path: '', what: found };
-  if (holders.length <= MAX_CYCLE_DEPTH && holders.includes(value))
+  if (ancestors.length <= MAX_CYCLE_DEPTH && ancestors.includes(value))
     return { path: '', what: 'a value that holds itself' };
-  if (holders.length > MAX_DEPTH) return undefined;
-  holders.push(value);
-  const within = Array.isArray(value) ? searchList(value, holders) : searchMembers(value, holders);
-  holders.pop();
-  return within;
+  if (ancestors.length > MAX_DEPTH) return undefined;
+  ancestors.push(value);
+  const nested = Array.isArray(value) ? searchList(value, ancestors) : searchMembers(value, ancestors);
+  ancestors.pop();
+  return nested;
 }
 
 /** The name of a kind that JSON writes as `{}`, whatever it holds, or of bytes, which JSON writes one by one. */
-function ofKind(value: object): string | undefined {
+function unsupportedKind(value: object): string | undefined {
   const prototype: unknown = Object.getPrototypeOf(value);
   // A prototype without one of its own is the `Object.prototype` of another realm.
   if (prototype === Object.prototype || prototype === null || Object.getPrototypeOf(prototype) === null)
@@ -59,35 +59,35 @@ function ofKind(value: object): string | undefined {
   return `${typeof name === 'string' && name !== '' ? name : tag} without members that JSON knows`;
 }
 
-function searchWritten(value: { toJSON(): unknown }, holders: object[]): Unserializable | undefined {
-  const written = value.toJSON();
-  if (typeof written !== 'object' || written === null) return search(written, holders);
-  return isSelfWriting(written) ? undefined : search(written, holders);
+function searchToJson(value: { toJSON(): unknown }, ancestors: object[]): Unserializable | undefined {
+  const json = value.toJSON();
+  if (typeof json !== 'object' || json === null) return search(json, ancestors);
+  return hasToJson(json) ? undefined : search(json, ancestors);
 }
 
-function searchList(list: readonly unknown[], holders: object[]): Unserializable | undefined {
+function searchList(list: readonly unknown[], ancestors: object[]): Unserializable | undefined {
   for (let index = 0; index < list.length; index += 1) {
     const item = list[index];
     // In a list, JSON writes null for these.
     const isLost = typeof item === 'function' || typeof item === 'symbol';
-    const found = isLost ? { path: '', what: typeof item } : search(item, holders);
+    const found = isLost ? { path: '', what: typeof item } : search(item, ancestors);
     if (found !== undefined) return { ...found, path: `[${index}]${found.path}` };
   }
   return undefined;
 }
 
-function searchMembers(container: object, holders: object[]): Unserializable | undefined {
+function searchMembers(container: object, ancestors: object[]): Unserializable | undefined {
   for (const name of Object.keys(container)) {
-    const found = search((container as Record<string, unknown>)[name], holders);
-    if (found !== undefined) return { ...found, path: `${inPath(name)}${found.path}` };
+    const found = search((container as Record<string, unknown>)[name], ancestors);
+    if (found !== undefined) return { ...found, path: `${pathStep(name)}${found.path}` };
   }
   return undefined;
 }
 
-function inPath(name: string): string {
+function pathStep(name: string): string {
   return /^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(name) ? `.${name}` : `[${JSON.stringify(name)}]`;
 }
 
-function isSelfWriting(value: unknown): value is { toJSON(): unknown } {
+function hasToJson(value: unknown): value is { toJSON(): unknown } {
   return typeof (value as { readonly toJSON?: unknown } | null | undefined)?.toJSON === 'function';
 }

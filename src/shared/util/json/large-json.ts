@@ -12,7 +12,7 @@ export const PART_BYTES = 256 * 1_024;
 export type ByteRange = readonly [from: number, to: number];
 
 export interface LargeText {
-  /** The name of the text wherever it is stored. Written twice, it is the same text. */
+  /** The name of the text in its store. Writing it twice stores the same text. */
   readonly id: string;
   /** UTF-8 text. A part may end within a character. */
   readonly parts: readonly Buffer[];

@@ -1,4 +1,4 @@
-/** Decodes a document of the web as browsers do, by the WHATWG's standards for HTML and encodings. */
+/** Decodes a web document as browsers do, by the WHATWG's standards for HTML and encodings. */
 
 /** The bytes at the beginning in which a document may name its charset. Browsers read at least the first 1,024. */
 const MAX_HEAD_BYTES = 2_048;
@@ -11,7 +11,9 @@ const XML = /^(?:text|application)\/(?:.+\+)?xml$/;
  */
 export function decodeDocument(bytes: Uint8Array, contentType: string): string {
   const decoder =
-    decoderFor(markOf(bytes)) ?? decoderFor(charsetOf(contentType)) ?? decoderFor(namedIn(bytes, contentType));
+    decoderFor(bomCharset(bytes)) ??
+    decoderFor(charsetOf(contentType)) ??
+    decoderFor(declaredCharset(bytes, contentType));
   return (decoder ?? new TextDecoder()).decode(bytes);
 }
 
@@ -29,7 +31,7 @@ export function utf16Of([first, second, third, fourth]: Uint8Array): 'utf-16le' 
   return first === 0xfe && second === 0xff ? 'utf-16be' : undefined;
 }
 
-function markOf(bytes: Uint8Array): string | undefined {
+function bomCharset(bytes: Uint8Array): string | undefined {
   const [first, second, third] = bytes;
   return first === 0xef && second === 0xbb && third === 0xbf ? 'utf-8' : utf16Of(bytes);
 }
@@ -43,34 +45,34 @@ function decoderFor(label: string | undefined) {
   }
 }
 
-function namedIn(bytes: Uint8Array, contentType: string): string | undefined {
+function declaredCharset(bytes: Uint8Array, contentType: string): string | undefined {
   const [type = ''] = contentType.toLowerCase().split(';');
   const head = Buffer.from(bytes.subarray(0, MAX_HEAD_BYTES)).toString('latin1');
-  if (HTML.test(type.trim())) return inMeta(head) ?? inXmlDeclaration(head);
-  if (XML.test(type.trim())) return inXmlDeclaration(head);
-  return type.trim() === 'text/css' ? readableAs(/^@charset "([^"]{1,100})";/.exec(head)?.[1]) : undefined;
+  if (HTML.test(type.trim())) return metaCharset(head) ?? xmlCharset(head);
+  if (XML.test(type.trim())) return xmlCharset(head);
+  return type.trim() === 'text/css' ? asciiCompatible(/^@charset "([^"]{1,100})";/.exec(head)?.[1]) : undefined;
 }
 
 /** A document whose label could be read as ASCII is not UTF-16, even if the label claims it. */
-function readableAs(label: string | undefined): string | undefined {
+function asciiCompatible(label: string | undefined): string | undefined {
   const encoding = decoderFor(label)?.encoding;
   if (encoding === 'x-user-defined') return 'windows-1252';
   return encoding?.startsWith('utf-16') ? 'utf-8' : encoding;
 }
 
-function inXmlDeclaration(head: string): string | undefined {
+function xmlCharset(head: string): string | undefined {
   if (head.startsWith('<\0?\0x\0')) return 'utf-16le';
   if (head.startsWith('\0<\0?\0x')) return 'utf-16be';
   const [declaration = ''] = /^<\?xml\s[^>]*>/.exec(head) ?? [];
   const [, double, single] = /\sencoding\s*=\s*(?:"([^"]*)"|'([^']*)')/.exec(declaration) ?? [];
-  return readableAs(double ?? single);
+  return asciiCompatible(double ?? single);
 }
 
 const COMMENT_OR_TAG = /<!--(?:>|->|[\s\S]*?(?:-->|$))|<[!/?][^>]*>|<([a-z][^\s/>]*)((?:[^>"']|"[^"]*"|'[^']*')*)>/gi;
 const ATTRIBUTE = /([^\s/=>"']+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+)))?/g;
 
 /** The charset of the first `meta` element that names one. Comments and other elements' attributes do not count. */
-function inMeta(head: string): string | undefined {
+function metaCharset(head: string): string | undefined {
   for (const [, name = '', attributes = ''] of head.matchAll(COMMENT_OR_TAG)) {
     if (name.toLowerCase() !== 'meta') continue;
     const values = new Map<string, string>();
@@ -79,7 +81,7 @@ function inMeta(head: string): string | undefined {
     const isType = values.get('http-equiv')?.toLowerCase() === 'content-type';
     const [, double, single, plain] =
       /charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))/i.exec(isType ? (values.get('content') ?? '') : '') ?? [];
-    const encoding = readableAs(values.get('charset') ?? double ?? single ?? plain);
+    const encoding = asciiCompatible(values.get('charset') ?? double ?? single ?? plain);
     if (encoding !== undefined) return encoding;
   }
   return undefined;

@@ -17,23 +17,23 @@ export function endOf(text: string, maxLength: number): string {
 }
 
 /** The unit at which the character of a unit begins: the unit itself, or the one before. */
-export function boundaryAt(text: string, at: number): number {
-  const isWithin = (text.charCodeAt(at - 1) & 0xfc00) === 0xd800 && (text.charCodeAt(at) & 0xfc00) === 0xdc00;
-  return isWithin ? at - 1 : at;
+export function boundaryAt(text: string, index: number): number {
+  const splitsPair = (text.charCodeAt(index - 1) & 0xfc00) === 0xd800 && (text.charCodeAt(index) & 0xfc00) === 0xdc00;
+  return splitsPair ? index - 1 : index;
 }
 
 /** The same value, or a copy with U+FFFD in place of each half character in its texts and names. */
 export function wellFormed<Value>(value: Value): Value {
-  return repaired(value, 0) as Value;
+  return repair(value, 0) as Value;
 }
 
-function repaired(value: unknown, depth: number): unknown {
+function repair(value: unknown, depth: number): unknown {
   if (typeof value === 'string') return value.toWellFormed();
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
   if (Array.isArray(value)) {
     let copy: unknown[] | undefined;
     for (let index = 0; index < value.length; index += 1) {
-      const item = repaired(value[index], depth + 1);
+      const item = repair(value[index], depth + 1);
       if (item === value[index] || Number.isNaN(item)) continue;
       copy ??= value.slice();
       copy[index] = item;
@@ -46,7 +46,7 @@ function repaired(value: unknown, depth: number): unknown {
   let copy: [string, unknown][] | undefined;
   let index = 0;
   for (const name of Object.keys(members)) {
-    const next: unknown = repaired(members[name], depth + 1);
+    const next: unknown = repair(members[name], depth + 1);
     if (!name.isWellFormed() || !Object.is(next, members[name])) {
       copy ??= Object.entries(members);
       copy[index] = [name.toWellFormed(), next];

@@ -26,9 +26,9 @@ class JsonTruncator {
 
   of(value: unknown): unknown {
     if (typeof value === 'string') {
-      const shown = truncateText(value, Math.max(0, Math.min(TEXT_LENGTH, this.#remaining)));
-      this.#remaining -= shown.length + 2;
-      return shown;
+      const truncated = truncateText(value, Math.max(0, Math.min(TEXT_LENGTH, this.#remaining)));
+      this.#remaining -= truncated.length + 2;
+      return truncated;
     }
     this.#remaining -= 4;
     if (typeof value !== 'object' || value === null) return value;
@@ -40,11 +40,11 @@ class JsonTruncator {
       }
       return items;
     }
-    const all = Object.entries(value);
+    const entries = Object.entries(value);
     const members: [string, unknown][] = [];
-    for (const [name, member] of all) {
+    for (const [name, member] of entries) {
       if (this.#remaining <= 0) {
-        members.push(['…', `(${all.length - members.length} more)`]);
+        members.push(['…', `(${entries.length - members.length} more)`]);
         break;
       }
       this.#remaining -= name.length + 4;

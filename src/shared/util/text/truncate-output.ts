@@ -1,4 +1,4 @@
-/** Truncates a large output for a model: its beginning, a visible mark, and the address of the whole. */
+/** Truncates a large output for a model to its beginning, a visible marker, and the address of the full output. */
 import { startOf } from './text-cut.ts';
 
 export interface CutOutput {
@@ -18,12 +18,13 @@ export function capOutput(
   const bytes = jsonBytes === undefined || typeof content === 'string' ? sizeOf(content) : jsonBytes;
   if (bytes <= maxBytes) return { content };
   const href = `/v1/calls/${callId}/output`;
-  const mark = `… [cut: ${maxBytes} of ${bytes} bytes are shown; the whole is at ${href}]`;
+  const marker = `… [cut: ${maxBytes} of ${bytes} bytes are shown; the whole is at ${href}]`;
   const budget = { bytes: maxBytes, marked: false };
-  const shown = typeof content === 'string' ? cutText(content, budget, mark, sizeOf) : cut(content, budget, mark);
+  const result =
+    typeof content === 'string' ? cutText(content, budget, marker, sizeOf) : truncateValue(content, budget, marker);
   // A number that is too long stays a number.
   if (!budget.marked) return { content };
-  return { content: shown, whole: { bytes, shownBytes: sizeOf(shown), href } };
+  return { content: result, whole: { bytes, shownBytes: sizeOf(result), href } };
 }
 
 function sizeOf(value: unknown): number {
@@ -35,8 +36,8 @@ interface CutBudget {
   marked: boolean;
 }
 
-function cut(value: unknown, budget: CutBudget, mark: string): unknown {
-  if (typeof value === 'string') return cutText(value, budget, mark, sizeInJson);
+function truncateValue(value: unknown, budget: CutBudget, marker: string): unknown {
+  if (typeof value === 'string') return cutText(value, budget, marker, sizeInJson);
   if (typeof value !== 'object' || value === null) {
     budget.bytes -= sizeOf(value);
     return value;
@@ -44,30 +45,30 @@ function cut(value: unknown, budget: CutBudget, mark: string): unknown {
   // The two brackets, less one: each member counts a comma, and the last has none.
   budget.bytes -= Object.keys(value).length === 0 ? 2 : 1;
   if (Array.isArray(value)) {
-    const shown: unknown[] = [];
+    const result: unknown[] = [];
     for (const item of value) {
       if (budget.bytes <= 0) {
-        if (!budget.marked) shown.push(mark);
+        if (!budget.marked) result.push(marker);
         budget.marked = true;
         break;
       }
       budget.bytes -= 1;
-      shown.push(cut(item, budget, mark));
+      result.push(truncateValue(item, budget, marker));
     }
-    return shown;
+    return result;
   }
   // Entries instead of an assignment, because a member may be called `__proto__`.
-  const shown: [string, unknown][] = [];
+  const result: [string, unknown][] = [];
   for (const [name, member] of Object.entries(value)) {
     if (budget.bytes <= 0) {
-      if (!budget.marked) shown.push(['…', mark]);
+      if (!budget.marked) result.push(['…', marker]);
       budget.marked = true;
       break;
     }
     budget.bytes -= sizeInJson(name) + 2;
-    shown.push([name, cut(member, budget, mark)]);
+    result.push([name, truncateValue(member, budget, marker)]);
   }
-  return Object.fromEntries(shown);
+  return Object.fromEntries(result);
 }
 
 /** The size of a text in JSON, with its quotes and escapes. */
@@ -76,21 +77,21 @@ function sizeInJson(text: string): number {
 }
 
 /** Cuts to the longest beginning of whole characters that fits. */
-function cutText(text: string, budget: CutBudget, mark: string, sizeOfText: (text: string) => number): string {
+function cutText(text: string, budget: CutBudget, marker: string, sizeOfText: (text: string) => number): string {
   const bytes = sizeOfText(text);
   if (bytes <= budget.bytes) {
     budget.bytes -= bytes;
     return text;
   }
-  let fits = 0;
+  let fittingLength = 0;
   // A unit takes a byte at least.
-  let tooLong = Math.min(text.length, Math.max(0, budget.bytes)) + 1;
-  while (tooLong - fits > 1) {
-    const length = (fits + tooLong) >> 1;
-    if (sizeOfText(text.slice(0, length)) <= budget.bytes) fits = length;
-    else tooLong = length;
+  let tooLongLength = Math.min(text.length, Math.max(0, budget.bytes)) + 1;
+  while (tooLongLength - fittingLength > 1) {
+    const length = (fittingLength + tooLongLength) >> 1;
+    if (sizeOfText(text.slice(0, length)) <= budget.bytes) fittingLength = length;
+    else tooLongLength = length;
   }
   budget.bytes = 0;
   budget.marked = true;
-  return startOf(text, fits) + mark;
+  return startOf(text, fittingLength) + marker;
 }

@@ -8,17 +8,17 @@ const DECEPTIVE = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable
 /** The same, with line breaks and tabs, with which a field of one line would show a second one. */
 const DECEPTIVE_IN_LINE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
 
-/** Anything but line breaks, tabs and visible ASCII. */
+/** Any character but line breaks, tabs and visible ASCII. */
 const BEYOND_ASCII = /[^\n\t\x20-\x7e]/;
 
 /** Writes deceptive characters as `\u{202E}`. Line breaks and tabs stay. */
 export function escapeInvisible(text: string): string {
-  return text.replace(DECEPTIVE, escapeOf);
+  return text.replace(DECEPTIVE, escapeCharacter);
 }
 
 /** Escapes line breaks and tabs too, so that a field of one line stays one line. */
 export function shownLine(text: string): string {
-  return text.replace(DECEPTIVE_IN_LINE, escapeOf);
+  return text.replace(DECEPTIVE_IN_LINE, escapeCharacter);
 }
 
 /** A JSON value, indented, with every deceptive character escaped, in names as well as in values. */
@@ -37,6 +37,6 @@ export function escapeJson(json: string): string {
   );
 }
 
-function escapeOf(character: string): string {
+function escapeCharacter(character: string): string {
   return `\\u{${(character.codePointAt(0) ?? 0).toString(16).toUpperCase()}}`;
 }

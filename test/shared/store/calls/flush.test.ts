@@ -1,6 +1,6 @@
 /** Forgetting calls (R11, R25, R34), and how long they can be found. */
 import { describe, expect, test } from 'vitest';
-import { doubtful, resultError } from '../../../../src/shared/calls/outcome.ts';
+import { markInDoubt, resultError } from '../../../../src/shared/calls/outcome.ts';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { failureOf } from '../../../../src/shared/errors/failure.ts';
 import { longestRetentionMs } from '../../../../src/shared/store/calls/call-index.ts';
@@ -10,7 +10,7 @@ import { type Books, claimOf, failureOutcome, openBooks, PLACE, SUCCESS, settle,
 
 const UNSETTLED = {
   ...failureOutcome('CANCELLED'),
-  error: doubtful(resultError(failureOf('CANCELLED'), 'error')),
+  error: markInDoubt(resultError(failureOf('CANCELLED'), 'error')),
   settlement: 'unsettled',
 } as const;
 

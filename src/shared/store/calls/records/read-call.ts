@@ -1,6 +1,6 @@
 /** Reading a call: its record, its outcome and its progress. Data without a valid signature of this fleet is not shown. */
-import { isMerged, partitionOf, type RequestNaming, requestNameOf } from '../../../calls/call-id.ts';
-import { type Outcome, outcomeOf } from '../../../calls/outcome.ts';
+import { isMerged, partitionOf, type RequestIdentity, requestNameOf } from '../../../calls/call-id.ts';
+import { decodeOutcome, type Outcome } from '../../../calls/outcome.ts';
 import { PawlError } from '../../../errors/failure.ts';
 import type { SettledEvent } from '../../queues/result-inbox.ts';
 import { Script } from '../../redis/script.ts';
@@ -50,7 +50,7 @@ export async function readCall(
   }
   const id = fields['callId'] ?? callId;
   const request = parseRequest(fields['request'] ?? '');
-  if (id !== callId && access.signatures.present && !wasMerged(callId, id, fields, request))
+  if (id !== callId && access.signatures.hasKeys && !wasMerged(callId, id, fields, request))
     return callRecord({
       callId,
       fields: asFailed(fields),
@@ -104,7 +104,7 @@ async function announcedOutcome(
   const text = await access.redis.get(access.callKeys(callId).outcome(callId, event.textId));
   if (text === null) return undefined;
   const signed = { callId, state: event.state, text, signature: event.signature ?? '' };
-  return isVerifiedOutcome(access.signatures, signed) ? outcomeOf(JSON.parse(text)) : undefined;
+  return isVerifiedOutcome(access.signatures, signed) ? decodeOutcome(JSON.parse(text)) : undefined;
 }
 
 /**
@@ -173,7 +173,7 @@ function wasMerged(
 
 function parseRequestName(stored: string): string | undefined {
   try {
-    return requestNameOf(JSON.parse(stored) as RequestNaming);
+    return requestNameOf(JSON.parse(stored) as RequestIdentity);
   } catch {
     return undefined;
   }

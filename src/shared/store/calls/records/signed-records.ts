@@ -1,6 +1,6 @@
 /** The signed records of a call: its request, its outcome and its approvals. */
 import { type ApprovalRequest, digestOf } from '../../../approvals/approval.ts';
-import { type Outcome, outcomeOf, resultError } from '../../../calls/outcome.ts';
+import { decodeOutcome, type Outcome, resultError } from '../../../calls/outcome.ts';
 import { failureOf } from '../../../errors/failure.ts';
 import type { Signatures } from '../../../signing/signatures.ts';
 import type { InboxEvent } from '../../queues/result-inbox.ts';
@@ -33,7 +33,7 @@ export function verifyRequest(
 ): boolean {
   const id = [callId, generation, resolution];
   if (!isSignedRequest(signatures, { callId, generation, resolution, text }, signature)) return false;
-  if (!signatures.present || nowMs - Number(generation) <= REQUEST_VALID_MS) return true;
+  if (!signatures.hasKeys || nowMs - Number(generation) <= REQUEST_VALID_MS) return true;
   const { startAtMs = 0 } = parseRequest(text);
   if (nowMs - startAtMs <= REQUEST_VALID_MS) return true;
   signatures.refuse({ kind: 'request', id, reason: 'the signed request is too old' });
@@ -67,12 +67,12 @@ export function isVerifiedOutcome(signatures: Signatures, { callId, state, text,
 
 /** The outcome, or `FORGED_OUTCOME` when its signature is wrong. */
 export function verifiedOutcome(signatures: Signatures, signed: SignedOutcome): Outcome {
-  return isVerifiedOutcome(signatures, signed) ? outcomeOf(JSON.parse(signed.text)) : FORGED_OUTCOME;
+  return isVerifiedOutcome(signatures, signed) ? decodeOutcome(JSON.parse(signed.text)) : FORGED_OUTCOME;
 }
 
 /** The event without an outcome that does not verify: its receiver reads the record instead. */
 export function verifiedEvent(signatures: Signatures, event: InboxEvent): InboxEvent {
-  if (event.type !== 'settled' || event.outcome === undefined || !signatures.present) return event;
+  if (event.type !== 'settled' || event.outcome === undefined || !signatures.hasKeys) return event;
   const { outcome, signature = '', ...rest } = event;
   const { callId, state } = event;
   const isVerified = isVerifiedOutcome(signatures, { callId, state, text: JSON.stringify(outcome), signature });
