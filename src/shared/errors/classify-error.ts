@@ -65,8 +65,14 @@ function classifyByKind(thrown: unknown): Failure {
     if (catalogued !== undefined) return failureOf(catalogued, message, extra);
     if (field(error, 'name') === 'TimeoutError') return failureOf('UPSTREAM_TIMEOUT', message, extra);
   }
-  return failureOf('TOOL_FAILED', message, text === undefined ? {} : { retryAfterMs: text });
+  const delay = text === undefined ? {} : { retryAfterMs: text };
+  // A request that the tool itself gave up may have reached the service.
+  const isGivenUp = [...causeChain(thrown)].some((error) => GIVEN_UP.has(String(field(error, 'name'))));
+  return failureOf(isGivenUp ? 'UPSTREAM_TIMEOUT' : 'TOOL_FAILED', message, delay);
 }
+
+/** The names of errors that end a request whose signal was aborted: `fetch` and most libraries, and axios. */
+const GIVEN_UP: ReadonlySet<string> = new Set(['AbortError', 'CanceledError']);
 
 function fromToolError(error: ToolError): Failure {
   const catalogued = Object.hasOwn(FAILURES, error.code) ? FAILURES[error.code as FailureCode] : undefined;

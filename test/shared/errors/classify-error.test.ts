@@ -80,6 +80,17 @@ describe('Node’s and undici’s codes (R18)', () => {
     expect(classify(new DOMException('The operation timed out', 'TimeoutError')).code).toBe('UPSTREAM_TIMEOUT');
   });
 
+  test('a request that the tool’s own signal ended may have had its effect', async () => {
+    const aborted = await fetch('http://127.0.0.1:9/', { signal: AbortSignal.abort() }).catch(
+      (caught: unknown) => caught,
+    );
+    const canceled = error('canceled', { name: 'CanceledError', code: 'ERR_CANCELED' });
+    for (const thrown of [aborted, canceled, new Error('no answer', { cause: aborted })])
+      expect(classify(thrown)).toMatchObject({ code: 'UPSTREAM_TIMEOUT', retriable: true, nothingHappened: false });
+    const refused = error('refused', { name: 'AbortError', cause: error('refused', { code: 'ECONNREFUSED' }) });
+    expect(classify(refused).code).toBe('CONNECTION_REFUSED');
+  });
+
   test('an unknown code is the tool’s own failure', () => {
     expect(classify(error('odd', { code: 'EWHATEVER' }))).toMatchObject({ code: 'TOOL_FAILED', retriable: false });
     expect(classify(error('odd', { code: 'constructor' })).code).toBe('TOOL_FAILED');
