@@ -32,7 +32,8 @@ import type { GroupStore } from '../../shared/store/ports.ts';
 import { asLost } from '../../shared/store/segments/segments.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
-import { aboutGroup, cancelGroup, createdElsewhere, groupOf, groupWithKey } from './group-access.ts';
+import { type Batch, type BatchCall, type BatchView, batchView } from './batch-view.ts';
+import { aboutGroup, cancelGroup, createdElsewhere, type GroupAccess, groupOf, groupWithKey } from './group-access.ts';
 import type { GroupCalls } from './group-driver.ts';
 import type { GroupRules, GroupRunner } from './group-runner.ts';
 
@@ -62,21 +63,6 @@ export interface AcceptedBatch {
   readonly batchId: string;
   /** In the order of the entries. */
   readonly calls: readonly AcceptedEntry[];
-}
-
-/** The current state of a batch's entry. `record` is absent before its call is claimed, and after it has expired. */
-export interface BatchCall {
-  readonly entry: BatchEntryRecord;
-  readonly member?: Member;
-  readonly record?: CallRecord;
-}
-
-export interface Batch {
-  readonly head: GroupHead;
-  readonly definition: BatchDefinition;
-  readonly state: BatchState;
-  readonly endedAtMs?: number;
-  readonly calls: readonly BatchCall[];
 }
 
 export interface BatchServiceDeps {
@@ -146,8 +132,8 @@ export class BatchService {
   }
 
   /** A batch with its calls. Throws `NOT_FOUND`. */
-  async read(batchId: string): Promise<Batch> {
-    return this.#batch(await groupOf(this.#deps.records, 'batch', batchId));
+  async read(batchId: string, { tenantId }: GroupAccess = {}): Promise<BatchView> {
+    return batchView(await this.#batch(await groupOf(this.#deps.records, 'batch', batchId, tenantId)));
   }
 
   async #batch(record: GroupRecord): Promise<Batch> {

@@ -7,6 +7,11 @@ import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { GroupRunner } from './group-runner.ts';
 
+export interface GroupAccess {
+  /** Only groups of this tenant. Default: all. */
+  readonly tenantId?: string | undefined;
+}
+
 /** The record of a group. Throws `NOT_FOUND`, also for a group of another kind, and of another tenant than the one that is given. */
 export async function groupOf(
   records: Pick<GroupRecords, 'read'>,

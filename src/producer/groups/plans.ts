@@ -26,7 +26,7 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { callTargetOf } from '../calls/call-envelope.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
-import { aboutGroup, cancelGroup, createdElsewhere, groupOf, groupWithKey } from './group-access.ts';
+import { aboutGroup, cancelGroup, createdElsewhere, type GroupAccess, groupOf, groupWithKey } from './group-access.ts';
 import type { GroupRunner } from './group-runner.ts';
 import { outputSummary } from './output-summary.ts';
 import { APPROVAL_FIELD, approvalOf, type PlanApprovals, storedApproval } from './plan-approvals.ts';
@@ -43,11 +43,6 @@ export interface SubmitPlan {
   readonly submittedBy?: string | undefined;
   /** Called when a person is asked about the plan. */
   readonly onApproval?: (request: ApprovalRequest) => void;
-}
-
-export interface PlanAccess {
-  /** Only plans of this tenant. Default: all. */
-  readonly tenantId?: string | undefined;
 }
 
 export interface AcceptedPlan {
@@ -207,7 +202,7 @@ export class PlanService {
     return { planId: head.id, order: plan.order, ...defined({ approvalId }) };
   }
 
-  #recordOf(planId: string, { tenantId }: PlanAccess = {}): Promise<GroupRecord> {
+  #recordOf(planId: string, { tenantId }: GroupAccess = {}): Promise<GroupRecord> {
     return groupOf(this.#deps.records, 'plan', planId, tenantId);
   }
 
@@ -227,7 +222,7 @@ export class PlanService {
   }
 
   /** The current state of a plan. Throws `NOT_FOUND`. */
-  async read(planId: string, access?: PlanAccess): Promise<PlanView> {
+  async read(planId: string, access?: GroupAccess): Promise<PlanView> {
     return planView(planFrom(await this.#recordOf(planId, access)));
   }
 
@@ -235,7 +230,7 @@ export class PlanService {
    * A plan for display, with the beginning of its calls' outputs; of a `forEach`, the first ones. Large outputs, which are stored outside
    * of the records, are left out. Throws `NOT_FOUND`.
    */
-  async show(planId: string, access?: PlanAccess): Promise<PlanView> {
+  async show(planId: string, access?: GroupAccess): Promise<PlanView> {
     const plan = planFrom(await this.#recordOf(planId, access));
     const nodes = plan.nodes.map(async (view): Promise<PlanNodeView> => {
       const shown = view.calls.slice(0, SHOWN_OUTPUTS).map((call) => this.#withSummary(call));
@@ -252,7 +247,7 @@ export class PlanService {
   }
 
   /** Plans without their nodes, the newest first. */
-  async list({ limit = 50, tenantId }: PlanAccess & { readonly limit?: number } = {}): Promise<PlanSummary[]> {
+  async list({ limit = 50, tenantId }: GroupAccess & { readonly limit?: number } = {}): Promise<PlanSummary[]> {
     const ids = await this.#deps.records.list('plan', limit, tenantId);
     const records = await Promise.all(ids.map((id) => this.#deps.records.read(id)));
     return records.filter((record) => record !== undefined).map((record) => planSummary(planFrom(record)));

@@ -226,3 +226,8 @@ export function unstartedLifetime({ cancelledMs, failedMs }: LedgerTtls, isCompe
 }
 
 export const DEFAULT_TTLS: LedgerTtls = { doneMs: 24 * 3_600_000, failedMs: 5 * 60_000, cancelledMs: 24 * 3_600_000 };
+
+/** The phase of a call within its state. The phase of a call that has ended is its state. */
+export function phaseOf({ state, phase }: { readonly state: CallState; readonly phase?: string }): string {
+  return state === 'inflight' ? (phase ?? 'claimed') : state;
+}

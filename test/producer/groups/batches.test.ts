@@ -80,7 +80,7 @@ test('the calls of a batch are ordinary calls, and each key names the call that 
   expect(runs).toEqual([3, 4]);
   const batch = await pawl.batches.read(batchId);
   expect(batch.state).toBe('done');
-  expect(batch.calls.map(({ record }) => record?.state)).toEqual(['done', 'done']);
+  expect(batch.calls.map(({ state }) => state)).toEqual(['done', 'done']);
 });
 
 test('a batch has a concurrency of its own', async () => {

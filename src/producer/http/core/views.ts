@@ -2,6 +2,8 @@
  * Serializers of calls, tools, circuits, approvals and audit records, for the API and the commands. Commands load this module without
  * the HTTP server.
  */
+
+import { phaseOf } from '../../../shared/calls/call-state.ts';
 import { envelopeOf, isUnresolved } from '../../../shared/calls/outcome.ts';
 import { redactFields, secretsIn } from '../../../shared/errors/redaction.ts';
 import type { ApprovalRecord, BriefApproval } from '../../../shared/store/approvals/approvals.ts';
@@ -16,11 +18,6 @@ import type { ApprovalListing } from '../../approvals/approvals.ts';
 import type { EnforcedCircuit } from '../../circuits/circuit-effects.ts';
 import type { DeadLetter, RedriveProgress } from '../../dead-letters/dead-letter-service.ts';
 import type { SwitchedTool } from '../../tools/switched-tools.ts';
-
-/** The phase of a call within its state. The phase of a call that has ended is its state. */
-export function phaseOf({ state, phase }: Pick<CallRecord, 'state' | 'phase'>): string {
-  return state === 'inflight' ? (phase ?? 'claimed') : state;
-}
 
 /** A call as lists show it, without its result, which may be large. */
 export function callSummary(record: CallRecord) {

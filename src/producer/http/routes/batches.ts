@@ -4,11 +4,9 @@ import { idempotencyKeySchema, jsonObjectSchema } from '../../../shared/calls/en
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { MAX_MEMBERS } from '../../../shared/groups/group.ts';
 import type { Pawl } from '../../client.ts';
-import type { Batch, BatchEntry } from '../../groups/batches.ts';
-import { noGroup } from '../../groups/group-access.ts';
-import { type Caller, seesTenant } from '../core/access.ts';
+import type { BatchEntry } from '../../groups/batches.ts';
+import type { Caller } from '../core/access.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
-import { batchView } from '../core/group-views.ts';
 import { type Route, route } from '../core/route.ts';
 import { callerName, submitterOf } from './approvals.ts';
 import { batchEntry, documentedCallSchema, keyHeader, withIdempotencyKey } from './create-call.ts';
@@ -91,7 +89,7 @@ function getBatch({ pawl }: BatchRouteDeps): Route {
     permission: 'use',
     summary: 'A batch, with the current states of its calls. `GET /v1/calls/{callId}` has the result of each.',
     responses: { 200: ['The batch', 'Batch'] },
-    answer: async ({ path, caller }) => batchView(await batchFor(pawl, caller, path['id'] ?? '')),
+    answer: ({ path, caller: { tenantId } }) => pawl.batches.read(path['id'] ?? '', { tenantId }),
   });
 }
 
@@ -102,16 +100,9 @@ function cancelBatch({ pawl }: BatchRouteDeps): Route {
     summary: 'Starts no further call of a batch, and cancels the unfinished ones.',
     responses: { 200: ['The current batch', 'Batch'] },
     async answer({ path, caller }) {
-      const { head } = await batchFor(pawl, caller, path['id'] ?? '');
-      await pawl.batches.cancel(head.id, callerName(caller));
-      return batchView(await pawl.batches.read(head.id));
+      const { batchId } = await pawl.batches.read(path['id'] ?? '', { tenantId: caller.tenantId });
+      await pawl.batches.cancel(batchId, callerName(caller));
+      return pawl.batches.read(batchId);
     },
   });
-}
-
-/** Throws `NOT_FOUND`, also for another tenant's batch. */
-async function batchFor(pawl: Pawl, caller: Caller, id: string): Promise<Batch> {
-  const batch = await pawl.batches.read(id);
-  if (!seesTenant(caller, batch.head.tenantId)) throw noGroup('batch', id);
-  return batch;
 }

@@ -1,6 +1,6 @@
 /** `/v1/calls`: submit, await, read, cancel and resolve calls. */
 import { z } from 'zod';
-import { SEARCHABLE_STATES } from '../../../shared/calls/call-state.ts';
+import { phaseOf, SEARCHABLE_STATES } from '../../../shared/calls/call-state.ts';
 import type { ToolResultEnvelope } from '../../../shared/calls/envelope.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { nearest } from '../../../shared/schema/schema-issues.ts';
@@ -17,7 +17,7 @@ import type { ApiDeps } from '../core/api-deps.ts';
 import { type ErrorCode, HttpError } from '../core/errors.ts';
 import { queryNumber, type Route, type RouteRequest, type RouteResponse, route } from '../core/route.ts';
 import { sendPieces, wrapAsContent } from '../core/stream-response.ts';
-import { callSummary, callView, phaseOf } from '../core/views.ts';
+import { callSummary, callView } from '../core/views.ts';
 import { callerName, submitterOf } from './approvals.ts';
 import { sessionFor } from './sessions.ts';
 

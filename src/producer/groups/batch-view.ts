@@ -1,12 +1,27 @@
-/** Serializers of batches, for the API and the commands. */
-import type { MemberEnd } from '../../../shared/groups/group.ts';
-import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
-import type { Batch, BatchCall } from '../../groups/batches.ts';
-import { memberEndView } from '../../groups/plan-view.ts';
-import { phaseOf } from './views.ts';
+/** The serializer of batches, for programs and the API. */
+import { phaseOf } from '../../shared/calls/call-state.ts';
+import type { BatchDefinition, BatchEntryRecord, BatchState } from '../../shared/groups/batch.ts';
+import type { GroupHead, Member, MemberEnd } from '../../shared/groups/group.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import { memberEndView } from './plan-view.ts';
+
+/** The current state of a batch's entry. `record` is absent before its call is claimed, and after it has expired. */
+export interface BatchCall {
+  readonly entry: BatchEntryRecord;
+  readonly member?: Member;
+  readonly record?: CallRecord;
+}
+
+export interface Batch {
+  readonly head: GroupHead;
+  readonly definition: BatchDefinition;
+  readonly state: BatchState;
+  readonly endedAtMs?: number;
+  readonly calls: readonly BatchCall[];
+}
 
 /** The state of a group's call: from its own record, or from the group's note of its end. */
-export function memberView(
+function memberView(
   record: CallRecord | undefined,
   end: MemberEnd | undefined,
 ): { readonly state: string; readonly phase: string; readonly status?: string; readonly errorCode?: string } {
@@ -23,6 +38,9 @@ export function memberView(
   return memberEndView(end);
 }
 
+export type BatchView = ReturnType<typeof batchView>;
+
+/** A batch, as `pawl.batches` and the API show it. */
 export function batchView({ head, definition, state, calls, endedAtMs }: Batch) {
   const isOver = endedAtMs !== undefined;
   const views = calls.map((call) => batchCallView(call, isOver));
