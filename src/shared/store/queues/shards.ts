@@ -38,8 +38,8 @@ export class Shards extends FleetRecords {
     const stored = await this.redis.hgetall(this.keys.shards);
     const ofTier = (tier: Tier) => {
       const current = Number(stored[tier] ?? 1);
-      const made = Math.max(current, Number(stored[`${tier}:made`] ?? 1));
-      return [tier, { current, made, isSet: stored[tier] !== undefined }] as const;
+      const highest = Math.max(current, Number(stored[`${tier}:made`] ?? 1));
+      return [tier, { current, highest, isSet: stored[tier] !== undefined }] as const;
     };
     const before = this.#layout;
     this.#layout = Object.fromEntries(TIERS.map(ofTier)) as unknown as ShardLayout;
@@ -71,8 +71,8 @@ export class Shards extends FleetRecords {
    */
   async assign(sessionKey: string, isNew: boolean): Promise<SessionShards> {
     const ofTier = async (tier: Tier) => {
-      const { current, highest: made } = this.#layout[tier];
-      if (made === 1) return [tier, 0] as const;
+      const { current, highest } = this.#layout[tier];
+      if (highest === 1) return [tier, 0] as const;
       const existing = isNew ? -1 : await this.#shardWithCalls(tier, sessionKey);
       return [tier, existing === -1 ? shardOf(sessionKey, current) : existing] as const;
     };
