@@ -44,14 +44,11 @@ const TYPE_KEYWORDS: readonly (readonly [keyword: string, type: string])[] = [
 ];
 /** A schema with one of these needs no type. */
 const UNTYPED_KEYWORDS = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const', 'enum'];
-/** Annotations with their type of value. A value of another type makes Ajv refuse the whole schema. */
 const isText = (value: unknown) => typeof value === 'string';
 const isBoolean = (value: unknown) => typeof value === 'boolean';
-const ANNOTATION_TYPES: readonly (readonly [
-  hasType: (value: unknown) => boolean,
-  typeName: string,
-  keywords: readonly string[],
-])[] = [
+type AnnotationType = readonly [hasType: (value: unknown) => boolean, typeName: string, keywords: readonly string[]];
+/** Annotations with their type of value. A value of another type makes Ajv refuse the whole schema. */
+const ANNOTATION_TYPES: readonly AnnotationType[] = [
   [isText, 'text', ['title', 'description', '$comment', 'contentEncoding', 'contentMediaType']],
   [isBoolean, 'boolean', ['deprecated', 'readOnly', 'writeOnly']],
   [Array.isArray, 'list', ['examples']],
