@@ -17,7 +17,7 @@ export interface SessionLookup {
   /** Returns a cached session, without a round trip to Redis. Throws `SESSION_CLOSED`. */
   peekOf(envelope: ToolCallEnvelope): SessionRecord | undefined;
   /** Finds the session. Writes a lost one again as `opened`, and opens an unknown one. Throws `SESSION_CLOSED`. */
-  resolve(envelope: ToolCallEnvelope, opened?: SessionRecord): SessionRecord | Promise<SessionRecord>;
+  resolve(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<SessionRecord>;
   /** Retains a session at least until `untilMs`. Absent where sessions do not expire. */
   keepUntil?(session: SessionRecord, untilMs: number): Promise<void>;
 }
@@ -40,16 +40,12 @@ export class CallAuthorizer {
   /** Throws `UNKNOWN_TOOL`, `SESSION_CLOSED`, `PERMISSION_DENIED`, `DEDUPE_REQUIRED`, `INVALID_PARAMS` and `CONTRACT_INVALID`. */
   async authorize(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<AuthorizedCall> {
     checkCompensationKey(envelope);
-    const { catalogue, sessions } = this.#deps;
-    const found = sessions.resolve(envelope, opened);
-    const session = found instanceof Promise ? await found : found;
-    const { toolNamespace, toolName } = envelope;
-    const tool = catalogue.peek(toolNamespace, toolName) ?? (await catalogue.find(toolNamespace, toolName));
-    const channel = hasChannelLayer(this.#deps.settings) ? await this.#channelOf(session) : undefined;
+    const session = await this.#deps.sessions.resolve(envelope, opened);
+    const tool = await this.#toolOf(envelope);
+    const channel = await this.#channelOf(session);
     // Policy comes before the schema: a session that may not call the tool learns nothing about its parameters.
     const submittedResult = this.#requirePermission(envelope, tool, session, channel);
-    const checking = checkParams(envelope, tool);
-    const checked = checking instanceof Promise ? await checking : checking;
+    const checked = await checkParams(envelope, tool);
     // Policy may depend on parameters, so it decides on those that run.
     const policyResult =
       checked === envelope ? submittedResult : this.#requirePermission(checked, tool, session, channel);

@@ -35,7 +35,10 @@ export class ResultAwaiter {
     const isOwn = joinedAgeMs === undefined;
     const stopWaiting = waiting.stop;
     const inTime = withDeadline(this.#deps.deadlines, { envelope, tool, callId, settled, stopWaiting, isOwn });
-    const result = inTime.then((ended) => this.#finish(envelope, tool, ended));
+    const result = inTime.then(async (ended) => {
+      await this.#finish(envelope, tool, ended);
+      return ended;
+    });
     // A rejection must not end the process of a caller that reads the result later.
     result.catch(() => {});
     const stop = () => {
@@ -51,8 +54,7 @@ export class ResultAwaiter {
     this.#deps.results.markFinished(callId);
     const { requestId, toolName } = envelope;
     const result = envelopeOf(outcome, { requestId, toolName, callId, cache: { matchedOn: 'completed', ageMs } });
-    const finished = this.#finish(envelope, tool, result);
-    if (finished instanceof Promise) await finished;
+    await this.#finish(envelope, tool, result);
     return { kind: 'answered', callId, result };
   }
 
@@ -60,14 +62,8 @@ export class ResultAwaiter {
    * Runs before the caller has the result. The worker has marked the session that made the call; this session may be another one that
    * gets the same result, and this process may hold an older record of its own session.
    */
-  #finish(
-    envelope: ToolCallEnvelope,
-    tool: ResolvedTool,
-    result: ToolResultEnvelope,
-  ): ToolResultEnvelope | Promise<ToolResultEnvelope> {
-    const { taint, onEvent } = this.#deps;
-    onEvent({ type: 'ended', envelope, published: tool, result });
-    if (taint === undefined || !isTainted(result, tool)) return result;
-    return taint(envelope.target.sessionKey, qualifiedName(tool)).then(() => result);
+  async #finish(envelope: ToolCallEnvelope, tool: ResolvedTool, result: ToolResultEnvelope): Promise<void> {
+    this.#deps.onEvent({ type: 'ended', envelope, published: tool, result });
+    if (isTainted(result, tool)) await this.#deps.taint?.(envelope.target.sessionKey, qualifiedName(tool));
   }
 }

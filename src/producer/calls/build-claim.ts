@@ -40,7 +40,7 @@ export class ClaimBuilder {
    * `record` is the audit record that the claim writes. Throws `PERMISSION_DENIED` when a person must approve the call and its session
    * reaches no person.
    */
-  build(call: IdentifiedCall, options: SubmitOptions, record?: string): Claim | Promise<Claim> {
+  async build(call: IdentifiedCall, options: SubmitOptions, record?: string): Promise<Claim> {
     const { submittedBy, callbackUrl = call.callbackUrl } = options;
     const planned = plannedOf(call, options);
     const plain = this.#baseClaim(call, { submittedBy, planned }, record);
@@ -53,8 +53,16 @@ export class ClaimBuilder {
       return claim;
     const { callId, generation } = claim;
     const startAtMs = start?.atMs;
-    const need = { envelope, tool, ...approvalNeed, callId, generation, submittedBy, startAtMs };
-    return approvals.requestFor(need).then((approval) => ({ ...claim, approval }));
+    const approval = await approvals.requestFor({
+      envelope,
+      tool,
+      ...approvalNeed,
+      callId,
+      generation,
+      submittedBy,
+      startAtMs,
+    });
+    return { ...claim, approval };
   }
 
   #baseClaim(call: IdentifiedCall, submitter: Submitter, record: string | undefined): Claim {

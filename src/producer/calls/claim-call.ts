@@ -2,7 +2,6 @@
  * The step that claims a call, once. The claim's answer is a value: the call is new, joins another one, has ended already, or is
  * refused. `submit` decides what follows.
  */
-import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { startInPast } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -47,12 +46,6 @@ export interface AwaitedCall {
   readonly joinedAgeMs?: number;
 }
 
-/** The waiter of a claim, registered before the claim was sent. */
-interface Waiting {
-  readonly waiting: ResultWait;
-  readonly options: SubmitOptions;
-}
-
 type Claimed = Extract<ClaimAnswer, { kind: 'claimed' }>;
 type Rejected = Extract<ClaimAnswer, { kind: 'overloaded' | 'spent' | 'loop' | 'past' | 'lost' }>;
 type Inflight = Extract<ClaimAnswer, { kind: 'inflight' }>;
@@ -70,14 +63,11 @@ export class CallClaimer {
     const { submittedBy } = options;
     const { audit, results, builder } = this.#deps;
     const record = audit?.newRecord(envelope, tool, { paramsDigest, submittedBy, sessionActorId });
-    if (results.hasFinished(identity.callId)) {
-      const finished = await this.#readFinished(call, record, options);
-      if (finished !== undefined) return finished;
-    }
+    const finished = await this.#readFinished(call, record, options);
+    if (finished !== undefined) return finished;
     let claim: Claim;
     try {
-      const building = builder.build(call, options, record?.claimText(identity.callId));
-      claim = building instanceof Promise ? await building : building;
+      claim = await builder.build(call, options, record?.claimText(identity.callId));
     } catch (error) {
       return { kind: 'refused', error };
     }
@@ -104,7 +94,8 @@ export class CallClaimer {
     record: SubmittedRecord | undefined,
     options: SubmitOptions,
   ): Promise<FinishedCall | undefined> {
-    const { ledger, refusals, onEvent } = this.#deps;
+    const { results, ledger, refusals, onEvent } = this.#deps;
+    if (!results.hasFinished(callId)) return undefined;
     const mode = envelope.transport.dedupeMode;
     let finished: FinishedCall | undefined;
     try {
@@ -149,33 +140,19 @@ export class CallClaimer {
     return loopDetected(tool.name, repetitions, retryAfterMs);
   }
 
-  #claimed(
+  async #claimed(
     call: IdentifiedCall,
     { approval }: Claim,
     answer: Claimed,
-    waiter: Waiting,
-  ): AwaitedCall | Promise<AwaitedCall> {
-    this.#reportRepetitions(call, answer);
-    return approval === undefined || answer.resubmitted
-      ? this.#accepted(call, answer, waiter)
-      : this.#requested(call, approval, answer, waiter);
-  }
-
-  /** The request is recorded in the audit trail before the program receives it, in case the process dies in between. */
-  async #requested(
-    call: IdentifiedCall,
-    approval: ApprovalRequest,
-    answer: Claimed,
-    waiter: Waiting,
+    { waiting, options }: { readonly waiting: ResultWait; readonly options: SubmitOptions },
   ): Promise<AwaitedCall> {
-    await this.#deps.approvals?.requested(approval);
-    const awaited = this.#accepted(call, answer, waiter);
-    waiter.options.onApproval?.(approval);
-    return awaited;
-  }
-
-  #accepted(call: IdentifiedCall, { callId, duplicateOf }: Claimed, { waiting, options }: Waiting): AwaitedCall {
+    const { callId, resubmitted, duplicateOf } = answer;
+    this.#reportRepetitions(call, answer);
+    const requested = resubmitted ? undefined : approval;
+    // The request is recorded in the audit trail before the program receives it, in case the process dies in between.
+    if (requested !== undefined) await this.#deps.approvals?.requested(requested);
     options.onAccepted?.(callId);
+    if (requested !== undefined) options.onApproval?.(requested);
     if (duplicateOf !== undefined) {
       const kind = duplicateOf === 'conflict' ? 'refused' : 'merged';
       this.#deps.onEvent({ type: 'shadow', envelope: call.envelope, callId, kind, detail: duplicateOf });
@@ -188,7 +165,7 @@ export class CallClaimer {
   #joined(
     { envelope, identity }: IdentifiedCall,
     { callId, phase, ageMs }: Inflight,
-    { waiting, options }: Waiting,
+    { waiting, options }: { readonly waiting: ResultWait; readonly options: SubmitOptions },
   ): ClaimedCall {
     options.onAccepted?.(callId);
     waiting.claimed();

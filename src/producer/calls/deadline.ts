@@ -96,28 +96,28 @@ async function cancelLate(
  * Bounds a submission by its call's deadline: the caller gets an error in time if Redis does not answer. It is unknown then whether Redis
  * has claimed the call.
  */
-export function withinTimeLimit(
+export async function withinTimeLimit(
   { control: { deadlineAtMs } }: ToolCallEnvelope,
   clock: Pick<Clock, 'now'>,
   submission: Promise<Submission>,
 ): Promise<Submission> {
-  return deadlineAtMs === undefined ? submission : limited(submission, deadlineAtMs - clock.now());
-}
-
-async function limited(submission: Promise<Submission>, remainingMs: number): Promise<Submission> {
+  if (deadlineAtMs === undefined) return submission;
   const { promise: timeout, reject } = Promise.withResolvers<never>();
-  const stopTimer = backgroundSchedule(() => {
-    submission.then(
-      (submitted) => submitted.kind === 'pending' && submitted.stop(),
-      () => {},
-    );
-    reject(
-      new PawlError(
-        'BACKEND_UNAVAILABLE',
-        'Redis did not answer within the call’s time limit; ask again with the same key.',
-      ),
-    );
-  }, Math.max(0, remainingMs) + SILENCE_GRACE_MS);
+  const stopTimer = backgroundSchedule(
+    () => {
+      submission.then(
+        (submitted) => submitted.kind === 'pending' && submitted.stop(),
+        () => {},
+      );
+      reject(
+        new PawlError(
+          'BACKEND_UNAVAILABLE',
+          'Redis did not answer within the call’s time limit; ask again with the same key.',
+        ),
+      );
+    },
+    Math.max(0, deadlineAtMs - clock.now()) + SILENCE_GRACE_MS,
+  );
   try {
     return await Promise.race([submission, timeout]);
   } finally {

@@ -36,15 +36,11 @@ export class CallIdentifier {
   }
 
   /** Throws `PERMISSION_DENIED`, `BUDGET_EXHAUSTED` and `CONTRACT_INVALID`. */
-  identify(call: PassedCall): IdentifiedCall | Promise<IdentifiedCall> {
-    if (call.policyResult.decision !== 'ask') return this.#identify(call, false);
-    return this.#needsApproval(call).then((needsApproval) => this.#identify(call, needsApproval));
-  }
-
-  #identify(call: PassedCall, needsApproval: boolean): IdentifiedCall {
+  async identify(call: PassedCall): Promise<IdentifiedCall> {
     const { envelope, tool, circuit, session, policyResult, channel, start } = call;
     const { modes } = circuit;
     const digest = paramsDigest(envelope.payload.params, tool.inputSchema);
+    const needsApproval = policyResult.decision === 'ask' && (await this.#needsApproval(call));
     const rules = { shard: session.shards?.[tool.tier] ?? 0, needsApproval, isDelayed: start !== undefined };
     const regular = this.#identityOf(envelope, tool, digest, rules);
     const identity =

@@ -2,7 +2,7 @@
 import { contractInvalid, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
-import { fitToSchema, type Validator } from '../../shared/schema/validator.ts';
+import { fitToSchema } from '../../shared/schema/validator.ts';
 import { sizeFault } from '../../shared/schema/value-size.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
@@ -60,21 +60,9 @@ function isContainer(value: unknown): value is object {
  * Validates the parameters. Models send null for optional parameters if the exported schema requires all; such nulls are removed if
  * the parameters are valid without them. Throws `INVALID_PARAMS`.
  */
-export function checkParams(
-  envelope: ToolCallEnvelope,
-  tool: ResolvedTool,
-): ToolCallEnvelope | Promise<ToolCallEnvelope> {
-  const found = tool.validate(envelope.payload.params);
-  return Array.isArray(found) && found.length === 0 ? envelope : fitParams(envelope, tool, found);
-}
-
-async function fitParams(
-  envelope: ToolCallEnvelope,
-  tool: ResolvedTool,
-  found: ReturnType<Validator>,
-): Promise<ToolCallEnvelope> {
+export async function checkParams(envelope: ToolCallEnvelope, tool: ResolvedTool): Promise<ToolCallEnvelope> {
   const { params } = envelope.payload;
-  const { value, issues: faults } = await fitToSchema(tool.inputSchema, tool.validate, params, found);
+  const { value, issues: faults } = await fitToSchema(tool.inputSchema, tool.validate, params);
   if (faults.length === 0)
     return value === params
       ? envelope

@@ -140,11 +140,10 @@ export class CallSubmitter {
       // The current state of a circuit does not matter for a later start.
       const open = start === undefined ? circuits.refusal(authorized.tool, circuit) : undefined;
       if (open !== undefined) return refusals.answerOpenCircuit({ ...authorized, circuit }, open);
-      const identifying =
+      call =
         identified === undefined
-          ? identifier.identify({ ...authorized, circuit, start })
+          ? await identifier.identify({ ...authorized, circuit, start })
           : { ...identified, circuit, envelope: { ...identified.envelope, trace: envelope.trace } };
-      call = identifying instanceof Promise ? await identifying : identifying;
       if (start !== undefined && !start.isPast) await authorizer.keepSession(authorized.session, start.atMs);
     } catch (error) {
       return refusals.answer(error, envelope);
@@ -162,7 +161,7 @@ export class CallSubmitter {
     return start;
   }
 
-  #await(call: IdentifiedCall, claimed: ClaimedCall, options: SubmitOptions): Submission | Promise<Submission> {
+  async #await(call: IdentifiedCall, claimed: ClaimedCall, options: SubmitOptions): Promise<Submission> {
     const { awaiter, refusals } = this.#steps;
     switch (claimed.kind) {
       case 'awaited':

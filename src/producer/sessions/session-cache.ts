@@ -44,7 +44,7 @@ export class ProducerSessions extends SessionCache {
    * The envelope's session. An unknown key opens a main session of that actor. A session that Redis has lost is written again as it was
    * `opened`, or from the cache, with its taint. Throws `SESSION_CLOSED` for a closed one.
    */
-  resolve(envelope: ToolCallEnvelope, opened?: SessionRecord): SessionRecord | Promise<SessionRecord> {
+  async resolve(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<SessionRecord> {
     const cached = this.get(envelope.target.sessionKey);
     return cached === undefined ? this.#findOrOpen(envelope, opened) : requireUsable(cached, envelope.target);
   }

@@ -120,7 +120,7 @@ export function scopeOf(
   return toolPolicy(settings, tool).scope === 'global' && tool.effects === 'none' ? 'global' : 'session';
 }
 
-export function hasNoKeys(record: object): boolean {
+function hasNoKeys(record: object): boolean {
   for (const _name in record) return false;
   return true;
 }

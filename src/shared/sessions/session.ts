@@ -140,9 +140,6 @@ export interface SessionRecord {
   readonly createdAtMs: number;
 }
 
-/** A session as a lookup finds it: at once where it was read before. */
-export type SessionFound = SessionRecord | undefined | Promise<SessionRecord | undefined>;
-
 /** The session after it has read text from these sources; the same record if it is tainted by all of them already. */
 export function withTaint(record: SessionRecord, sources: readonly string[], atMs: number): SessionRecord {
   const { taint = [] } = record;

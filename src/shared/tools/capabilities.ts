@@ -319,7 +319,7 @@ export interface Channel {
 /** The channels of a worker. */
 export interface Channels {
   /** The channel of a session, or of the nearest one above that has any. The call's signal ends the wait for answers. */
-  open(owner: CapabilityOwner, signal?: AbortSignal): Channel | undefined | Promise<Channel | undefined>;
+  open(owner: CapabilityOwner, signal?: AbortSignal): Promise<Channel | undefined>;
 }
 
 /** The capability handles of a context. An absent one throws `PERMISSION_DENIED` at its first use. */

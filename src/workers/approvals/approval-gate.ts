@@ -222,16 +222,10 @@ export class ApprovalGate {
   }
 
   /** Records that an attempt under an approval has ended. Its outcome is written already, and stays when this record fails. */
-  release(attempt: Attempt, outcome: JobOutcome): Promise<void> | undefined {
-    const use = useOf(attempt.started);
-    return use === undefined || outcome.kind === 'abandoned' ? undefined : this.#release(attempt, use, outcome);
-  }
-
-  async #release(
-    { callId, started: { fence }, running }: Attempt,
-    use: { readonly approvalId: string; readonly name: string },
-    outcome: JobOutcome,
-  ): Promise<void> {
+  async release({ callId, started, running }: Attempt, outcome: JobOutcome): Promise<void> {
+    const { fence } = started;
+    const use = useOf(started);
+    if (use === undefined || outcome.kind === 'abandoned') return;
     const isLast = outcome.kind === 'pending' && outcome.onExpiry !== 'retry';
     const ended = outcome.kind === 'finished' || outcome.kind === 'dropped' || isLast;
     const { used, log } = this.#deps;

@@ -8,7 +8,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { evaluate } from '../../shared/policy/policy.ts';
 import type { Ruling } from '../../shared/policy/policy-request.ts';
-import type { SessionFound, SessionRecord } from '../../shared/sessions/session.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { channelTarget, type RemoteChannel } from '../../shared/sessions/session-kinds.ts';
 import type { Signatures } from '../../shared/signing/signatures.ts';
 import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
@@ -30,7 +30,7 @@ export interface WorkerChannelsDeps {
   readonly messages: Messages;
   readonly questions: Questions;
   readonly audit: RecordAudit;
-  sessionOf(sessionKey: string): SessionFound;
+  sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** Redis' clock. */
   now(): Promise<number>;
 }
@@ -59,18 +59,8 @@ export class WorkerChannels implements Channels {
     this.#elicitations.onEnded(questionId);
   }
 
-  open(owner: CapabilityOwner, signal?: AbortSignal): undefined | Promise<Channel | undefined> {
-    const session = this.#deps.sessionOf(owner.sessionKey);
-    if (session instanceof Promise) return session.then((found) => this.#open(found, owner, signal));
-    const mayHaveChannel = session?.channel !== undefined || session?.parent !== undefined;
-    return mayHaveChannel ? this.#open(session, owner, signal) : undefined;
-  }
-
-  async #open(
-    session: SessionRecord | undefined,
-    owner: CapabilityOwner,
-    signal: AbortSignal | undefined,
-  ): Promise<Channel | undefined> {
+  async open(owner: CapabilityOwner, signal?: AbortSignal): Promise<Channel | undefined> {
+    const session = await this.#deps.sessionOf(owner.sessionKey);
     if (session === undefined) return undefined;
     const route = await routeOf(session, (key) => this.#deps.sessionOf(key));
     if (route === undefined) return undefined;

@@ -28,7 +28,6 @@ export class RunningAttempt {
   /** The attempt holds a resource lock, which has a lease of its own. */
   holdsLock = false;
   #uncaughtListener: ((error: unknown) => void) | undefined;
-  #abortListener: (() => void) | undefined;
   #releaseListener: (() => void) | undefined;
   #isOver = false;
 
@@ -60,9 +59,7 @@ export class RunningAttempt {
 
   /** Ends the attempt; the first reason stays. */
   abort(reason: PawlError): void {
-    if (this.#controller.signal.aborted) return;
-    this.#controller.abort(reason);
-    this.#abortListener?.();
+    if (!this.#controller.signal.aborted) this.#controller.abort(reason);
   }
 
   renewed(nowMonotonicMs: number): void {
@@ -80,11 +77,6 @@ export class RunningAttempt {
     const silentMs = this.sinceRenewalMs(clock.monotonic());
     if (silentMs > durationMs * SELF_FENCE_SHARE)
       this.abort(new PawlError('LEASE_LOST', `The lease could not be renewed for ${Math.round(silentMs)} ms.`));
-  }
-
-  /** Calls the listener when the attempt is aborted, in place of the listener before. Costs less than one of the signal. */
-  onAbort(listener: (() => void) | undefined): void {
-    this.#abortListener = listener;
   }
 
   /** Calls the listener with errors that the tool threw outside of its own promise. */

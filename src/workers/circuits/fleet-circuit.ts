@@ -25,9 +25,6 @@ export type Entry =
   /** Another worker changed the circuit meanwhile: try again. */
   | { readonly kind: 'again' };
 
-/** The attempt whose success is written once it is released. */
-type Released = Pick<RunningAttempt, 'onRelease'>;
-
 export class FleetCircuits {
   readonly #breakers: CircuitRecords;
   readonly #now: () => Promise<number>;
@@ -74,13 +71,9 @@ export class FleetCircuits {
   }
 
   /** A success ends a probe at once. Otherwise the returned sample is added to the window together with the outcome. */
-  succeeded(hold: CircuitHold, running?: Released): Settle['sample'] | Promise<Settle['sample']> {
-    if (hold.probe === undefined) return this.#countSuccess(hold, running);
-    return this.#answerProbe(hold, true).then(() => this.#countSuccess(hold, running));
-  }
-
-  #countSuccess(hold: CircuitHold, running: Released | undefined): Settle['sample'] {
+  async succeeded(hold: CircuitHold, running?: Pick<RunningAttempt, 'onRelease'>): Promise<Settle['sample']> {
     const { partition, key, policy, snapshot, isRemote = false, bypassed = false } = hold;
+    if (hold.probe !== undefined) await this.#answerProbe(hold, true);
     if (bypassed) return undefined;
     const name = `${partition.tier} ${key}`;
     if (running !== undefined) {

@@ -90,29 +90,24 @@ export class NodeCircuits {
   /** Runs an attempt under the tool's breaker. An open breaker runs it as well, without counting. */
   async run<T>(tool: string, policy: CircuitPolicy, job: () => Promise<Counted<T>>): Promise<T> {
     let outcome: Counted<T> | undefined;
+    const run = async () => {
+      const result = await job();
+      this.#inARow.set(tool, result.failed ? (this.#inARow.get(tool) ?? 0) + 1 : 0);
+      return result;
+    };
     const counted: Job = async () => {
-      outcome = await job();
-      this.#countInARow(tool, outcome.failed);
+      outcome = await run();
       if (outcome.failed) throw new CountedFailure();
       return outcome;
     };
     const breaker = this.#breaker(tool, policy);
     try {
       await breaker.fire(counted);
-      // Opossum reports a failure one microtask later, and the fleet's circuit counts in the order in which attempts end.
-      await undefined;
     } catch (error) {
       if (!(error instanceof CountedFailure) && (error as { code?: unknown }).code !== 'EOPENBREAKER') throw error;
     }
     if (outcome?.failed === true && breaker.closed && this.#failsForLong(tool, breaker, policy)) breaker.open();
-    if (outcome !== undefined) return outcome.value;
-    const uncounted = await job();
-    this.#countInARow(tool, uncounted.failed);
-    return uncounted.value;
-  }
-
-  #countInARow(tool: string, failed: boolean): void {
-    this.#inARow.set(tool, failed ? (this.#inARow.get(tool) ?? 0) + 1 : 0);
+    return (outcome ?? (await run())).value;
   }
 
   /** Opossum counts running jobs as successes, so with many at a time nearly all would have to fail. */

@@ -8,14 +8,7 @@ import { sessionAgent } from '../../shared/sessions/session-agent.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { traceField } from '../../shared/telemetry/log-events.ts';
-import type {
-  AgentTool,
-  CapabilityOwner,
-  Channel,
-  Channels,
-  MemoryStore,
-  ToolContext,
-} from '../../shared/tools/tool.ts';
+import type { AgentTool, CapabilityOwner, Channels, MemoryStore, ToolContext } from '../../shared/tools/tool.ts';
 import { checkedProgress } from '../../shared/tools/tool-answers.ts';
 import { type Attempt, allParams, deadlineOf } from '../attempt/attempt-state.ts';
 import { openTenantRoot } from '../workspace/workspace-roots.ts';
@@ -50,33 +43,15 @@ export interface PreparedContext {
 }
 
 /** Throws `PERMISSION_DENIED` before the tool runs, when a capability that it needs is absent. */
-export function contextFor(
+export async function contextFor(
   attempt: Attempt,
   session: SessionRecord,
   deps: ToolContextDeps,
-): PreparedContext | Promise<PreparedContext> {
-  const owner = ownerOf(attempt, session);
-  const channel = deps.channels?.open(owner, attempt.running.signal);
-  if (!(channel instanceof Promise)) return prepareContext(attempt, session, deps, { owner, channel });
-  return channel.then((opened) => prepareContext(attempt, session, deps, { owner, channel: opened }));
-}
-
-/** The session's side of a context. */
-interface Caller {
-  readonly owner: CapabilityOwner;
-  readonly channel: Channel | undefined;
-}
-
-function prepareContext(
-  attempt: Attempt,
-  session: SessionRecord,
-  deps: ToolContextDeps,
-  caller: Caller,
-): PreparedContext {
+): Promise<PreparedContext> {
   const { envelope, started, running } = attempt;
   const { tool } = attempt.registered;
-  const { owner } = caller;
-  const { demand, has: _, fetch, ...handles } = grantedCapabilities(attempt, session, deps, caller);
+  const owner = ownerOf(attempt, session);
+  const { demand, has: _, fetch, ...handles } = await grantedCapabilities(attempt, session, owner, deps);
   for (const need of tool.needs) demand(need);
   const traceparent = attempt.trace?.traceparent ?? envelope.trace.traceparent;
   const deadlineAtMs = deadlineOf(attempt);
@@ -116,16 +91,17 @@ function ownerOf({ envelope, callId }: Attempt, session: SessionRecord): Capabil
   };
 }
 
-function grantedCapabilities(
+async function grantedCapabilities(
   { callId, generation, running, registered: { tool } }: Attempt,
   session: SessionRecord,
+  owner: CapabilityOwner,
   deps: ToolContextDeps,
-  { owner, channel }: Caller,
-): GrantedCapabilities {
+): Promise<GrantedCapabilities> {
   const { settings, escalated = false } = deps;
   const { signal } = running;
   const { sessionKey, workspaceRoot: root } = session;
   const memory = deps.memory?.open(owner);
+  const channel = await deps.channels?.open(owner, signal);
   const terminals = deps.terminals?.open({ callId, sessionKey, root, signal, escalated });
   const agents = deps.agents?.open({ callId, generation, session });
   return capabilitiesFor({

@@ -44,16 +44,12 @@ export class LimitAcquirer {
   }
 
   /** Acquires all limits of the call, one after the other. Undefined when it may start now. */
-  acquire(attempt: Attempt): Promise<LimitWait | undefined> | undefined {
-    const required = this.#limitsOf(attempt);
-    return required.length === 0 ? undefined : this.#acquire(attempt, required);
-  }
-
-  async #acquire(attempt: Attempt, required: readonly FleetLimit[]): Promise<LimitWait | undefined> {
+  async acquire(attempt: Attempt): Promise<LimitWait | undefined> {
     const { limits, leaseMs } = this.#deps;
     const starter = starterOf(attempt);
     const held: HeldSlot[] = [];
     this.#held.set(attempt.running, held);
+    const required = this.#limitsOf(attempt);
     for (const limit of required) {
       const answer = await limits.take(limit, starter, leaseMs);
       if (answer.kind === 'granted') {
@@ -95,13 +91,9 @@ export class LimitAcquirer {
   }
 
   /** Releases the slots, so that waiting calls can start. */
-  release(attempt: Attempt): Promise<void> | undefined {
-    const held = this.#held.get(attempt.running);
-    return held === undefined ? undefined : this.#release(attempt, held);
-  }
-
-  async #release(attempt: Attempt, held: readonly HeldSlot[]): Promise<void> {
+  async release(attempt: Attempt): Promise<void> {
     const { limits, onError } = this.#deps;
+    const held = this.#held.get(attempt.running) ?? [];
     this.#held.delete(attempt.running);
     const releaseSlot = async (slot: HeldSlot) => {
       // A slot whose renewal is under way is released with the expiry that the renewal gives it.

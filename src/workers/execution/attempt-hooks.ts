@@ -18,17 +18,12 @@ export class AttemptHooks {
     this.#hooks = hooks;
   }
 
-  /** No hook runs around any attempt. */
-  get areNone(): boolean {
-    return !this.#hooks.has('beforeAttempt', 'afterAttempt', 'onRetry');
-  }
-
   /**
    * The attempt as the hooks leave it. Throws `PERMISSION_DENIED` and `HOOK_FAILED`, and `INVALID_PARAMS` for rewritten parameters.
    * Policy decides on rewritten parameters as well.
    */
   async before(attempt: Attempt, options: AttemptOptions): Promise<AttemptOptions> {
-    if (this.areNone) return options;
+    if (!this.#hooks.has('beforeAttempt', 'afterAttempt', 'onRetry')) return options;
     const { values } = options.context;
     for (const [name, value] of this.#values.get(attempt) ?? []) values.set(name, value);
     this.#values.set(attempt, values);

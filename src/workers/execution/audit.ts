@@ -40,7 +40,7 @@ export class AttemptAudit {
    * written the outcome still is: the effect cannot be taken back, and the trail has the record of the approval. `final` is the result
    * after the hooks, which may hide parts of it.
    */
-  ended(attempt: Attempt, result: AttemptResult, final: AttemptResult, latencyMs: number): Promise<void> | undefined {
+  async ended(attempt: Attempt, result: AttemptResult, final: AttemptResult, latencyMs: number): Promise<void> {
     const { number, started, workerId, tool } = attempt;
     const event: AttemptEvent = {
       ...commonFields(attempt),
@@ -54,7 +54,7 @@ export class AttemptAudit {
     };
     const elevated = tool.tier === 'elevated';
     const written = this.#write(event, elevated && !attempt.running.leaseLost ? TRIES : 1);
-    return elevated ? written : undefined;
+    if (elevated) await written;
   }
 
   /** Records the end of a call for which the tool's code did not run this time. */

@@ -60,7 +60,6 @@ export class AttemptStarter {
   /** `result` is the answer to the start, when the fetch of the job started the attempt too. */
   begin(job: CallJob, running: RunningAttempt, result: BeginResult | undefined): Promise<Step<Attempt>> {
     const start = { job, running };
-    if (result?.kind === 'started') return this.#started(start, result);
     return result === undefined ? this.#begin(start) : this.#handleAnswer(start, result);
   }
 
@@ -121,15 +120,13 @@ export class AttemptStarter {
   async #started({ job, running, hold }: Start, started: StartedAttempt): Promise<Step<Attempt>> {
     const { incompatible, attempts } = this.#deps;
     running.began(started.fence);
-    const found = this.#toolFor(started.request);
-    const registered = found instanceof Promise ? await found : found;
+    const registered = await this.#toolFor(started.request);
     const incompatibility = incompatibilityReason(started.request, registered);
     if (registered === undefined || incompatibility !== undefined)
       return { end: await incompatible.skip(job.callId, started, incompatibility ?? '') };
     if (started.cancelRequested) running.abort(new PawlError('CANCELLED'));
     const modes = this.#modesOf(started.request, registered);
-    const created = attempts.create({ job, running, started, registered, modes, probe: hold?.probe });
-    const attempt = created instanceof Promise ? await created : created;
+    const attempt = await attempts.create({ job, running, started, registered, modes, probe: hold?.probe });
     return attempt === undefined ? { end: { kind: 'abandoned' } } : { go: attempt };
   }
 
@@ -162,11 +159,10 @@ export class AttemptStarter {
   }
 
   /** Declared tools change while a worker runs: the call may have been validated with an earlier definition than the newest one. */
-  #toolFor(request: StoredRequest): RegisteredTool | undefined | Promise<RegisteredTool | undefined> {
+  async #toolFor(request: StoredRequest): Promise<RegisteredTool | undefined> {
     const newest = this.#toolNamedBy(request);
     const matches = newest !== undefined && (newest.definition === request.tool.definition || newest.declared !== true);
-    const { toolOf } = this.#deps.tools;
-    return matches || toolOf === undefined ? newest : toolOf(request).then((tool) => tool ?? newest);
+    return matches ? newest : ((await this.#deps.tools.toolOf?.(request)) ?? newest);
   }
 
   /** A call that was submitted as a direct one stays one. */

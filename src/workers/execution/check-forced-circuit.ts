@@ -27,12 +27,7 @@ export class ForcedCircuitCheck {
   }
 
   /** Undefined where the attempt may go on. */
-  check(attempt: Attempt): Promise<JobOutcome | undefined> | undefined {
-    const mayBeForced = attempt.policy.circuit?.forcedOpen === true || this.#deps.forced?.mayBeAny === true;
-    return mayBeForced ? this.#check(attempt) : undefined;
-  }
-
-  async #check(attempt: Attempt): Promise<JobOutcome | undefined> {
+  async check(attempt: Attempt): Promise<JobOutcome | undefined> {
     const { modes, circuit, callId, envelope, number } = attempt;
     const reason = await this.#reason(attempt);
     if (reason === undefined) return undefined;
@@ -54,6 +49,7 @@ export class ForcedCircuitCheck {
   async #reason({ policy, circuit, tool, running }: Attempt): Promise<string | undefined> {
     if (policy.circuit?.forcedOpen === true) return FORCED_BY_CONFIGURATION;
     const { forced, writes } = this.#deps;
-    return forced && writes.retry(running, () => forced.reasonFor(tool, circuit.key));
+    if (forced?.mayBeAny !== true) return undefined;
+    return writes.retry(running, () => forced.reasonFor(tool, circuit.key));
   }
 }

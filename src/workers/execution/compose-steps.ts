@@ -1,6 +1,7 @@
 /** Gives each step of an attempt the few parts that it uses. */
 import { secretsOf } from '../../shared/errors/redaction.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import type { Attempt } from '../attempt/attempt-state.ts';
 import { LeaseWrites } from '../attempt/retry-write.ts';
 import { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import { contextFor } from '../context/tool-context.ts';
@@ -22,7 +23,7 @@ import { AttemptFactory } from './new-attempt.ts';
 import { CallPermits } from './permit-call.ts';
 import { StartBarrier } from './persist-start.ts';
 import { Preparation } from './prepare-call.ts';
-import { Recovery, type RecoveryDeps } from './recover-attempt.ts';
+import { Recovery } from './recover-attempt.ts';
 import { Suspects } from './run-alone.ts';
 import { IncompatibleCalls } from './skip-worker.ts';
 
@@ -49,7 +50,7 @@ interface EndingSteps {
   readonly parking: Parking;
 }
 
-export function composeSteps(deps: ExecutorDeps, reachCode: RecoveryDeps['reachCode']): AttemptSteps {
+export function composeSteps(deps: ExecutorDeps, reachCode: (attempt: Attempt) => Promise<void>): AttemptSteps {
   const { settings, backend, log, schedule } = deps;
   const { ledger } = backend;
   const endings = composeEndings(deps);

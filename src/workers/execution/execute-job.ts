@@ -14,8 +14,7 @@
  * run        run the tool's code (`run-tool.ts`), and the hooks after it
  * decide     settle, try again later, release the job, or leave it to other workers (`decide-outcome.ts`)
  *
- * Each step takes what the one before returned, or ends the job. A step that has nothing to wait for answers at once, without a promise:
- * with a promise for each of its steps, a call would allocate twice as much.
+ * Each step takes what the one before returned, or ends the job.
  */
 import { hasTarget } from '../../shared/circuits/circuit-key.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
@@ -33,69 +32,35 @@ import { refusalFailure } from './prepare-call.ts';
 import { type AttemptOptions, checkReady, runAttempt } from './run-tool.ts';
 import { NO_WORKER_DELAY_MS } from './skip-worker.ts';
 
-/** A step that ends the job, or lets the attempt go on: undefined. */
-type Check<More extends unknown[] = []> = (
-  attempt: Attempt,
-  ...more: More
-) => JobOutcome | undefined | Promise<JobOutcome | undefined>;
-
 export class Executor {
   readonly #deps: ExecutorDeps;
   readonly #steps: AttemptSteps;
-  /** The steps before the preparation, and those between it and the hooks. */
-  readonly #checks: readonly Check[];
-  readonly #readyChecks: readonly Check<[AttemptOptions]>[];
   /** Attempts in which the tool's code was reached. */
   readonly #ran = new WeakSet<Attempt>();
 
   constructor(deps: ExecutorDeps) {
     this.#deps = deps;
     this.#steps = composeSteps(deps, (attempt) => this.#reachCode(attempt));
-    const { forced, consensus, barrier } = this.#steps;
-    this.#checks = [
-      (attempt) => this.#waitForStart(attempt),
-      (attempt) => this.#recover(attempt),
-      (attempt) => forced.check(attempt),
-      (attempt) => consensus.leaveToOtherVoters(attempt),
-      (attempt) => this.#limit(attempt),
-    ];
-    this.#readyChecks = [
-      (attempt, options) => this.#ready(attempt, options),
-      (attempt, { params }) => this.#lock(attempt, params, true),
-      (attempt) => barrier.persist(attempt),
-    ];
   }
 
   /** `beginResult` is the answer to the attempt's start, when the fetch of the job started it too. */
   async execute(job: CallJob, running: RunningAttempt, beginResult?: BeginResult): Promise<JobOutcome> {
     const { locks, limits, gate } = this.#deps;
-    const { starter, audit } = this.#steps;
-    try {
-      const start = await starter.begin(job, running, beginResult);
-      if ('end' in start) {
-        await locks?.releaseUnused(job, start.end);
-        return start.end;
-      }
-      const attempt = start.go;
-      let outcome: JobOutcome;
-      try {
-        outcome = await this.#attempt(attempt);
-      } catch (error) {
-        outcome = await this.#release(attempt, error);
-      } finally {
-        const released = limits?.release(attempt);
-        if (released !== undefined) await released;
-      }
-      if (locks !== undefined) await locks.release(attempt, outcome);
-      if (!this.#ran.has(attempt)) audit.withoutAttempt(attempt, outcome);
-      const used = gate?.release(attempt, outcome);
-      if (used !== undefined) await used;
-      if (running.leaseLost) attempt.trace?.failed(failureOf('LEASE_LOST'));
-      attempt.trace?.end(outcome);
-      return outcome;
-    } finally {
-      starter.attemptEnded(running);
+    const start = await this.#steps.starter.begin(job, running, beginResult);
+    if ('end' in start) {
+      await locks?.releaseUnused(job, start.end);
+      return start.end;
     }
+    const attempt = start.go;
+    const outcome = await this.#attempt(attempt)
+      .catch((error) => this.#release(attempt, error))
+      .finally(() => limits?.release(attempt));
+    await locks?.release(attempt, outcome);
+    if (!this.#ran.has(attempt)) this.#steps.audit.withoutAttempt(attempt, outcome);
+    await gate?.release(attempt, outcome);
+    if (running.leaseLost) attempt.trace?.failed(failureOf('LEASE_LOST'));
+    attempt.trace?.end(outcome);
+    return outcome;
   }
 
   /** Redis failed before the tool's code was reached: nothing has happened, and the job goes back without consuming an attempt. */
@@ -111,83 +76,79 @@ export class Executor {
   }
 
   async #attempt(attempt: Attempt): Promise<JobOutcome> {
-    const { preparation, hooks, ender } = this.#steps;
-    const { locks } = this.#deps;
-    for (const check of this.#checks) {
-      const answer = check(attempt);
-      const end = answer instanceof Promise ? await answer : answer;
-      if (end !== undefined) return end;
-    }
+    const { recovery, forced, consensus, preparation, ender, barrier, audit } = this.#steps;
+    const early = await this.#waitForStart(attempt);
+    if (early !== undefined) return early;
+    if (attempt.started.recovered) audit.lost(attempt);
+    const recovered = await recovery.recover(attempt);
+    if ('end' in recovered) return recovered.end;
+    const refused = await forced.check(attempt);
+    if (refused !== undefined) return refused;
+    const leftToVoters = await consensus.leaveToOtherVoters(attempt);
+    if (leftToVoters !== undefined) return leftToVoters;
+    const limited = await this.#limit(attempt);
+    if (limited !== undefined) return limited;
     const prepared = await preparation.prepare(attempt);
     if ('failure' in prepared) return ender.fail(attempt, prepared.failure, { status: prepared.status, ran: false });
     const { options } = prepared;
-    const reached = this.#reachCode(attempt);
-    if (reached !== undefined) await reached;
-    for (const check of this.#readyChecks) {
-      const answer = check(attempt, options);
-      const end = answer instanceof Promise ? await answer : answer;
-      if (end !== undefined) return end;
-    }
-    const guarded = hooks.areNone && locks === undefined ? { go: options } : await this.#guard(attempt, options);
+    await this.#reachCode(attempt);
+    const ready = await this.#ready(attempt, options);
+    if ('end' in ready) return ready.end;
+    const locked = await this.#lock(attempt, options.params, true);
+    if ('end' in locked) return locked.end;
+    const persisted = await barrier.persist(attempt);
+    if ('end' in persisted) return persisted.end;
+    const guarded = await this.#guard(attempt, options);
     if ('end' in guarded) return guarded.end;
     const result = await this.#run(attempt, guarded.go);
     return this.#decide(attempt, guarded.go, result);
   }
 
   /** The record's own time is not signed: a writer to Redis can bring it forward. The start in the request is signed. */
-  #waitForStart(attempt: Attempt): Promise<JobOutcome> | undefined {
+  async #waitForStart(attempt: Attempt): Promise<JobOutcome | undefined> {
     const { request, nowMs: beganAtMs, earlierAttempts: earlier, recovered } = attempt.started;
     const delayMs = request.startAtMs === undefined ? 0 : request.startAtMs - beganAtMs;
     if (delayMs <= 0 || recovered) return undefined;
     return this.#steps.parking.postpone(attempt, { phase: 'unstarted', attempts: earlier, delayMs });
   }
 
-  #recover(attempt: Attempt): Promise<JobOutcome | undefined> | undefined {
-    if (attempt.started.recovered) this.#steps.audit.lost(attempt);
-    return this.#steps.recovery.recover(attempt);
-  }
-
-  #limit(attempt: Attempt): Promise<JobOutcome | undefined> | undefined {
-    return this.#deps.limits
-      ?.acquire(attempt)
-      ?.then((waiting) => waiting && this.#steps.parking.parkUntil(attempt, waiting.waitMs, waiting.isReady));
+  async #limit(attempt: Attempt): Promise<JobOutcome | undefined> {
+    const waiting = await this.#deps.limits?.acquire(attempt);
+    return waiting && this.#steps.parking.parkUntil(attempt, waiting.waitMs, waiting.isReady);
   }
 
   /** From here on the tool's own code and hooks run. The record of a suspect call says so, in case its worker is lost. */
-  #reachCode({ callId, started, running }: Attempt): Promise<void> | undefined {
+  async #reachCode({ callId, started, running }: Attempt): Promise<void> {
     const { solitude, backend } = this.#deps;
-    return solitude?.isHeldBy(running) === true ? backend.ledger.reachCode?.(callId, started.fence) : undefined;
+    if (solitude?.isHeldBy(running) === true) await backend.ledger.reachCode?.(callId, started.fence);
   }
 
-  #ready(attempt: Attempt, options: AttemptOptions): Promise<JobOutcome | undefined> | undefined {
-    return options.tool.ready === undefined ? undefined : this.#askReady(attempt, options);
-  }
-
-  async #askReady(attempt: Attempt, options: AttemptOptions): Promise<JobOutcome | undefined> {
+  async #ready(attempt: Attempt, options: AttemptOptions): Promise<Step<void>> {
     const { started } = attempt;
+    if (options.tool.ready === undefined) return { go: undefined };
     const check = () => checkReady(options, nowMs(attempt) - started.firstStartedAtMs);
     const answer = await check();
-    if (answer.kind === 'ready') return undefined;
-    if (answer.kind !== 'waiting') return this.#steps.resolver.resolve(attempt, answer);
+    if (answer.kind === 'ready') return { go: undefined };
+    if (answer.kind !== 'waiting') return { end: await this.#steps.resolver.resolve(attempt, answer) };
     const delayMs = Math.min(answer.againInMs, options.remainingMs ?? answer.againInMs);
     const isReady = async () => (await check()).kind !== 'waiting';
-    return this.#steps.parking.parkUntil(attempt, delayMs, isReady);
+    return { end: await this.#steps.parking.parkUntil(attempt, delayMs, isReady) };
   }
 
   /** `anyResource`: the parameters may still be rewritten, so a lock that the call holds on another resource is enough. */
-  #lock(attempt: Attempt, params: unknown, anyResource: boolean): Promise<JobOutcome | undefined> | undefined {
-    return this.#deps.locks?.acquire(attempt, params, anyResource).then((answer) => {
-      switch (answer.kind) {
-        case 'granted':
-          return undefined;
-        case 'failed':
-          return this.#steps.ender.giveUp(attempt, answer.failure);
-        case 'fenced':
-          return { kind: 'abandoned' };
-        case 'waiting':
-          return this.#steps.parking.parkForLock(attempt, answer.withinMs);
-      }
-    });
+  async #lock(attempt: Attempt, params: unknown, anyResource: boolean): Promise<Step<void>> {
+    const answer = await this.#deps.locks?.acquire(attempt, params, anyResource);
+    switch (answer?.kind) {
+      case undefined:
+      case 'granted':
+        return { go: undefined };
+      case 'failed':
+        return { end: await this.#steps.ender.giveUp(attempt, answer.failure) };
+      case 'fenced':
+        return { end: { kind: 'abandoned' } };
+      case 'waiting':
+        return { end: await this.#steps.parking.parkForLock(attempt, answer.withinMs) };
+    }
   }
 
   /** Parameters that a hook rewrote may work on another resource, which needs its own lock. */
@@ -198,8 +159,8 @@ export class Executor {
     } catch (error) {
       return { end: await this.#steps.ender.giveUp(attempt, refusalFailure(error)) };
     }
-    const end = await this.#lock(attempt, guarded.params, false);
-    return end === undefined ? { go: guarded } : { end };
+    const locked = await this.#lock(attempt, guarded.params, false);
+    return 'end' in locked ? locked : { go: guarded };
   }
 
   async #run(attempt: Attempt, options: AttemptOptions): Promise<AttemptResult> {
@@ -220,15 +181,12 @@ export class Executor {
     const { hooks, audit, resolver } = this.#steps;
     const tookMs = attempt.clock.monotonic() - attempt.beganMonotonicMs;
     this.#ran.add(attempt);
-    if (attempt.started.request.timed !== undefined) await this.#chargeTime(attempt, tookMs);
-    const finished = finishedResult(result);
-    const final = hooks.areNone ? finished : await hooks.after(attempt, options, finished);
-    const text = serializeResult(attempt, final, options.context.changes.unified());
-    const serialized = text instanceof Promise ? await text : text;
+    await this.#chargeTime(attempt, tookMs);
+    const final = await hooks.after(attempt, options, finishedResult(result));
+    const serialized = await serializeResult(attempt, final, options.context.changes.unified());
     // The audit trail records a result that cannot be serialized as a failure, as the caller sees it.
     const isUnserializable = final.kind === 'value' && serialized.kind === 'failure';
-    const recorded = audit.ended(attempt, isUnserializable ? serialized : result, serialized, tookMs);
-    if (recorded !== undefined) await recorded;
+    await audit.ended(attempt, isUnserializable ? serialized : result, serialized, tookMs);
     return resolver.resolve(attempt, serialized);
   }
 

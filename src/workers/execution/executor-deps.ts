@@ -3,7 +3,7 @@ import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { SwitchCache } from '../../shared/config/switches.ts';
-import type { SessionFound, SessionRecord } from '../../shared/sessions/session.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CallLedger, CircuitRecords, PendingRecords } from '../../shared/store/ports.ts';
 import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
@@ -33,7 +33,7 @@ export interface WorkerTools {
 }
 
 export interface CallLookups {
-  sessionOf(sessionKey: string): SessionFound;
+  sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** The tools that a session may call. */
   toolsOf(session: SessionRecord): Promise<readonly AgentTool[]>;
   /** Records that a session has seen text from outside. */

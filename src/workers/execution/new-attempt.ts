@@ -51,22 +51,14 @@ export class AttemptFactory {
   }
 
   /** Undefined when the lease was lost while the parameters were read. */
-  create(attempt: NewAttempt): Attempt | Promise<Attempt | undefined> {
-    const beganMonotonicMs = this.#deps.clock.monotonic();
-    const { job, running, started } = attempt;
-    if (started.request.largeParams === undefined) return this.#create(attempt, beganMonotonicMs);
-    return this.#wholeRequest(job.callId, started.request, running).then((request) => {
-      if (request === undefined) return undefined;
-      return 'code' in request
-        ? { ...this.#create(attempt, beganMonotonicMs), unreadable: request }
-        : this.#create({ ...attempt, started: { ...started, request } }, beganMonotonicMs);
-    });
-  }
-
-  #create({ job, running, started, registered, modes, probe }: NewAttempt, beganMonotonicMs: number): Attempt {
+  async create({ job, running, started: answer, registered, modes, probe }: NewAttempt): Promise<Attempt | undefined> {
     const { settings, clock, workerId, traces } = this.#deps;
     const { callId, generation } = job;
     const { tool } = registered;
+    const beganMonotonicMs = clock.monotonic();
+    const request = await this.#wholeRequest(callId, answer.request, running);
+    if (request === undefined) return undefined;
+    const started = 'code' in request ? answer : { ...answer, request };
     const { envelope } = started.request;
     const policy = toolPolicy(settings, tool);
     const circuit = this.#circuit(callId, started, registered, { probe, bypassed: !modes.enabled });
@@ -74,6 +66,7 @@ export class AttemptFactory {
       callId,
       generation,
       envelope,
+      ...('code' in request ? { unreadable: request } : {}),
       tool,
       registered,
       policy,
@@ -119,11 +112,12 @@ export class AttemptFactory {
   }
 
   /** The request with its parameters, which are stored outside of it, or the failure to read them. */
-  #wholeRequest(
+  async #wholeRequest(
     callId: string,
     request: StoredRequest,
     running: RunningAttempt,
   ): Promise<StoredRequest | Failure | undefined> {
+    if (request.largeParams === undefined) return request;
     const { ledger, writes } = this.#deps;
     return writes.retry(running, async () => {
       try {

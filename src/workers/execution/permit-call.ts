@@ -2,12 +2,11 @@
 import { generationOf } from '../../shared/approvals/approval.ts';
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { hasNoKeys } from '../../shared/config/tool-settings.ts';
 import { denied, requirePermission } from '../../shared/policy/policy.ts';
 import type { PolicyRequest } from '../../shared/policy/policy-request.ts';
 import { asksToEscalate } from '../../shared/policy/sandbox-policy.ts';
 import { taintOf } from '../../shared/policy/taint.ts';
-import type { SessionFound, SessionRecord } from '../../shared/sessions/session.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { firstGenerationOf } from '../../shared/store/calls/call-record.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import type { ApprovalGate } from '../approvals/approval-gate.ts';
@@ -28,7 +27,7 @@ export interface CallPermission {
 
 export interface CallPermitsDeps {
   readonly settings: Pick<Settings, 'policy' | 'sandbox'>;
-  sessionOf(sessionKey: string): SessionFound;
+  sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => PolicyLookup;
   /** Without a gate, a call that a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'requireApproval'>;
@@ -47,13 +46,7 @@ export class CallPermits {
   async permit(attempt: Attempt, session: SessionRecord): Promise<CallPermission> {
     const { envelope, tool } = attempt;
     const { params } = envelope.payload;
-    const found = this.#deps.toolPolicyFor?.(tool);
-    const registry = found instanceof Promise ? await found : found;
-    const { channel } = attempt.started.request;
-    const request = this.#request(attempt, session, {
-      registry,
-      channel: channel ?? (this.#hasChannelLayer ? await this.#channelOf(session) : undefined),
-    });
+    const request = await this.#request(attempt, session);
     const permission = requirePermission(request);
     const checkRewritten = (rewritten: Params) => {
       const { decision, reason, rule } = requirePermission({ ...request, params: rewritten });
@@ -75,20 +68,17 @@ export class CallPermits {
     return { params: approved, isApproved: true, escalated, checkRewritten };
   }
 
-  #request(
-    attempt: Attempt,
-    session: SessionRecord,
-    layers: Pick<PolicyRequest, 'registry' | 'channel'>,
-  ): PolicyRequest {
-    const { settings } = this.#deps;
-    const { callId, envelope, tool, policy } = attempt;
+  async #request(attempt: Attempt, session: SessionRecord): Promise<PolicyRequest> {
+    const { settings, toolPolicyFor } = this.#deps;
+    const { callId, envelope, tool, policy, started } = attempt;
     return {
       tool,
       // A call runs even if its session was closed after it was accepted.
       session: { ...session, state: undefined },
       toolPolicy: policy,
       policy: settings.policy,
-      ...layers,
+      registry: await toolPolicyFor?.(tool),
+      channel: started.request.channel ?? (await this.#channelOf(session)),
       params: envelope.payload.params,
       // The parameters cannot hold what the session saw after the call was made.
       taint: taintOf(envelope.control.requestTags, session, createdAtMs(attempt)),
@@ -102,12 +92,9 @@ export class CallPermits {
     return this.#deps.unconfined === true && tool.needs.includes('processes');
   }
 
-  get #hasChannelLayer(): boolean {
-    return !hasNoKeys(this.#deps.settings.policy.channels);
-  }
-
   /** The channel of the session. Producers whose policy has no layer for channels do not record it with the call. */
   async #channelOf(session: SessionRecord): Promise<string | undefined> {
+    if (Object.keys(this.#deps.settings.policy.channels).length === 0) return undefined;
     return (await routeOf(session, (key) => this.#deps.sessionOf(key)))?.channel.kind;
   }
 }

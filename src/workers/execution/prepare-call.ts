@@ -5,7 +5,7 @@
 import { isHarmless } from '../../shared/calls/call-state.ts';
 import { compensatedCallId } from '../../shared/calls/compensation.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
-import type { SessionFound, SessionRecord } from '../../shared/sessions/session.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Schedule } from '../../shared/util/time.ts';
 import { type Attempt, remainingMs, timeLimitMs } from '../attempt/attempt-state.ts';
@@ -22,8 +22,8 @@ export type Prepared =
 
 export interface PreparationDeps {
   readonly permits: Pick<CallPermits, 'permit'>;
-  sessionOf(sessionKey: string): SessionFound;
-  contextFor(attempt: Attempt, session: SessionRecord, escalated: boolean): PreparedContext | Promise<PreparedContext>;
+  sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
+  contextFor(attempt: Attempt, session: SessionRecord, escalated: boolean): Promise<PreparedContext>;
   readonly callOf?: CallOf | undefined;
   readonly log: Logger;
   readonly schedule?: Schedule | undefined;
@@ -53,19 +53,16 @@ export class Preparation {
   async #options(attempt: Attempt, remaining: number | undefined): Promise<AttemptOptions> {
     const { permits, sessionOf, callOf, log, schedule } = this.#deps;
     const { envelope, started, registered, running } = attempt;
-    const found = sessionOf(envelope.target.sessionKey);
-    const session = found instanceof Promise ? await found : found;
+    const session = await sessionOf(envelope.target.sessionKey);
     if (session === undefined) throw new PawlError('UNKNOWN_SESSION');
     // The worker checks the permission again: a producer's check is not enough.
     const { params, isApproved, escalated, checkRewritten } = await permits.permit(attempt, session);
-    const validation = registered.validate(params);
-    const issues = validation instanceof Promise ? await validation : validation;
+    const issues = await registered.validate(params);
     if (issues.length > 0) {
       const code = hasDrifted(started.request, registered) ? 'DEFINITION_CHANGED' : 'INVALID_PARAMS';
       throw new PawlError(code, undefined, { issues });
     }
-    const opened = this.#deps.contextFor(attempt, session, escalated);
-    const { context, flushProgress } = opened instanceof Promise ? await opened : opened;
+    const { context, flushProgress } = await this.#deps.contextFor(attempt, session, escalated);
     const undone = compensatedCallId(envelope);
     const { tool, validateOutput } =
       undone === undefined ? registered : await compensatingTool(attempt, undone, callOf);

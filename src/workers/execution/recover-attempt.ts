@@ -19,7 +19,7 @@ export interface RecoveryDeps {
   readonly resolver: Pick<OutcomeResolver, 'resolve' | 'aborted'>;
   readonly settler: Pick<CallSettler, 'postpone'>;
   /** The tool's own code runs from here on. */
-  reachCode(attempt: Attempt): Promise<void> | undefined;
+  reachCode(attempt: Attempt): Promise<void>;
 }
 
 export class Recovery {
@@ -29,20 +29,15 @@ export class Recovery {
     this.#deps = deps;
   }
 
-  /** Undefined where the attempt may go on. */
-  recover(attempt: Attempt): Promise<JobOutcome | undefined> | undefined {
-    const isOpen = attempt.started.recovered || needsProbe(attempt);
-    return isOpen ? this.#recoverOpen(attempt) : this.#endAborted(attempt);
-  }
-
-  async #recoverOpen(attempt: Attempt): Promise<JobOutcome | undefined> {
-    const decided = await this.#decide(attempt);
-    return 'end' in decided ? decided.end : this.#endAborted(attempt);
-  }
-
-  #endAborted(attempt: Attempt): Promise<JobOutcome> | undefined {
-    const { aborted, reason } = attempt.running.signal as { readonly aborted: boolean; readonly reason: PawlError };
-    return aborted ? this.#deps.resolver.aborted(attempt, reason, 'not-run') : undefined;
+  async recover(attempt: Attempt): Promise<Step<void>> {
+    const { started, running } = attempt;
+    if (started.recovered || needsProbe(attempt)) {
+      const decided = await this.#decide(attempt);
+      if ('end' in decided) return decided;
+    }
+    if (!running.signal.aborted) return { go: undefined };
+    const reason = running.signal.reason as PawlError;
+    return { end: await this.#deps.resolver.aborted(attempt, reason, 'not-run') };
   }
 
   /** The effects of the tool decide. */

@@ -40,7 +40,7 @@ export interface AttemptOptions {
   readonly schedule?: Schedule;
 }
 
-export function runAttempt(options: AttemptOptions): Promise<AttemptResult> {
+export async function runAttempt(options: AttemptOptions): Promise<AttemptResult> {
   return runGuarded(
     options,
     () => options.tool.run(options.params, options.context),
@@ -139,40 +139,24 @@ async function runGuarded(
       );
     return { kind: 'failure', failure };
   };
-  const toolResult = async (): Promise<AttemptResult> => {
-    try {
-      // The returned value can throw as well, in a getter or a proxy.
-      const result = accept(await started(run));
-      return result instanceof Promise ? await result : result;
-    } catch (thrown) {
-      return failureResult(thrown);
-    }
-  };
-  const finished = new Promise<AttemptResult>((resolve) => {
-    running.onUncaught((error) => resolve(failureResult(error)));
-    void inAttempt(running, toolResult).then(resolve);
-  });
-  const ended = new Promise<AttemptResult | undefined>((resolve) => {
-    running.onAbort(() => resolve(undefined));
-    void finished.then(resolve);
-  });
+  const uncaught = new Promise<AttemptResult>((resolve) =>
+    running.onUncaught((error) => resolve(failureResult(error))),
+  );
+  // An async function turns a synchronous throw into a rejection, so that both end in one place.
+  // The returned value can throw as well, in a getter or a proxy.
+  const toolResult = inAttempt(running, async () => run())
+    .then(accept)
+    .catch(failureResult);
+  const finished = Promise.race([toolResult, uncaught]);
+  const abort = abortReason(running.signal);
   try {
-    const result = await ended;
-    if (result !== undefined && !running.signal.aborted) return result;
-    return await windDown(finished, running.signal.reason as PawlError, options.schedule);
+    const reason = await Promise.race([finished.then(() => undefined), abort.reason]);
+    if (reason === undefined && !running.signal.aborted) return await finished;
+    return await windDown(finished, (reason ?? running.signal.reason) as PawlError, options.schedule);
   } finally {
     stopTimer();
-    running.onAbort(undefined);
+    abort.stop();
     options.flushProgress();
-  }
-}
-
-/** A synchronous throw becomes a rejection, and so takes as many microtasks as one: circuits count attempts in the order of their ends. */
-function started(run: () => unknown): unknown {
-  try {
-    return run();
-  } catch (thrown) {
-    return Promise.reject(thrown);
   }
 }
 
@@ -199,6 +183,14 @@ async function windDown(
   const proven =
     lateResult?.kind === 'failure' && lateResult.failure.nothingHappened && lateResult.failure.code !== reason.code;
   return { kind: 'aborted', reason, evidence: proven ? 'proven' : 'unknown' };
+}
+
+function abortReason(signal: AbortSignal): { readonly reason: Promise<PawlError>; stop(): void } {
+  const { promise, resolve } = Promise.withResolvers<PawlError>();
+  const listener = () => resolve(signal.reason as PawlError);
+  if (signal.aborted) listener();
+  else signal.addEventListener('abort', listener, { once: true });
+  return { reason: promise, stop: () => signal.removeEventListener('abort', listener) };
 }
 
 function startTimer({ running, timeoutMs, remainingMs, schedule = systemSchedule }: AttemptOptions): () => void {

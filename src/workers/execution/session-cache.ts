@@ -13,8 +13,7 @@ export class WorkerSessions extends SessionCache {
     this.#records = records;
   }
 
-  /** A session that was read before is there at once. */
-  find(sessionKey: string): SessionRecord | Promise<SessionRecord | undefined> {
+  async find(sessionKey: string): Promise<SessionRecord | undefined> {
     return this.get(sessionKey) ?? this.keep(sessionKey, () => this.#records.read(sessionKey));
   }
 

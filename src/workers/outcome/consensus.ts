@@ -43,11 +43,8 @@ export class Consensus {
   }
 
   /** Leaves a call on which this worker has voted to other workers. Ends it if none comes in time. Undefined: it may run here. */
-  leaveToOtherVoters(attempt: Attempt): Promise<JobOutcome> | undefined {
-    return this.#deps.isAlone === true || mayRunHere(attempt) ? undefined : this.#leave(attempt);
-  }
-
-  async #leave(attempt: Attempt): Promise<JobOutcome> {
+  async leaveToOtherVoters(attempt: Attempt): Promise<JobOutcome | undefined> {
+    if (this.#deps.isAlone === true || mayRunHere(attempt)) return undefined;
     const { started } = attempt;
     const lastVoteAtMs = started.earlierAttempts.at(-1)?.finishedAtMs ?? started.firstStartedAtMs;
     if (started.nowMs - lastVoteAtMs > this.#deps.toolWaitMs)

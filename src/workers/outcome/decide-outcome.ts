@@ -42,13 +42,9 @@ export class OutcomeResolver {
     }
   }
 
-  #succeeded(attempt: Attempt, success: SerializedSuccess): Promise<JobOutcome> {
+  async #succeeded(attempt: Attempt, success: SerializedSuccess): Promise<JobOutcome> {
     // The circuit counts the success without a wait, so that it is not counted after a later failure.
-    const needsVotes = this.#deps.consensus.isNeededFor(attempt.tool);
-    return needsVotes ? this.#vote(attempt, success) : this.#deps.ender.succeed(attempt, success);
-  }
-
-  async #vote(attempt: Attempt, success: SerializedSuccess): Promise<JobOutcome> {
+    if (!this.#deps.consensus.isNeededFor(attempt.tool)) return this.#deps.ender.succeed(attempt, success);
     const voted = await this.#deps.consensus.vote(attempt, success.result);
     switch (voted.kind) {
       case 'agreed':

@@ -2,7 +2,6 @@
 import { isTainted, type Outcome } from '../../shared/calls/outcome.ts';
 import type { Failure } from '../../shared/errors/failure.ts';
 import { redact, secretsOfCall } from '../../shared/errors/redaction.ts';
-import type { Settle } from '../../shared/store/calls/settle.ts';
 import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { type Attempt, allParams, nowMs } from '../attempt/attempt-state.ts';
@@ -31,19 +30,12 @@ export class CallEnder {
   }
 
   async succeed(attempt: Attempt, { outcome, outcomeJson }: SerializedSuccess): Promise<JobOutcome> {
-    const { settler, circuits } = this.#deps;
+    const { settler, circuits, writes } = this.#deps;
     const { tool, circuit, running } = attempt;
-    if (isTainted(outcome, tool) && !(await this.#taint(attempt))) return { kind: 'abandoned' };
-    // A success that ends no probe is counted at once, before the failures that come after it.
-    const counted = circuit.probe === undefined ? circuits.succeeded(circuit, running) : this.#endProbe(attempt);
-    const sample = counted instanceof Promise ? await counted : counted;
+    if (!(await this.#taint(attempt, isTainted(outcome, tool)))) return { kind: 'abandoned' };
+    const sample = await writes.retry(running, () => circuits.succeeded(circuit, running));
     this.#emitEnd(attempt, outcome);
     return settler.succeed(attempt, outcome, outcomeJson, sample);
-  }
-
-  #endProbe({ circuit, running }: Attempt): Promise<Settle['sample']> {
-    const { circuits, writes } = this.#deps;
-    return writes.retry(running, async () => circuits.succeeded(circuit, running));
   }
 
   /** Ends a call whose code this attempt did not reach. */
@@ -61,7 +53,7 @@ export class CallEnder {
   /** Ends a call with an error that its circuit has counted already. */
   async failCounted(attempt: Attempt, raw: Failure, details: FailureDetails): Promise<JobOutcome> {
     const isExternal = details.ran && attempt.tool.annotations.openWorldHint === true;
-    if (isExternal && !(await this.#taint(attempt))) return { kind: 'abandoned' };
+    if (!(await this.#taint(attempt, isExternal))) return { kind: 'abandoned' };
     const failure = withoutSecrets(raw, secretsOfCall(allParams(attempt), this.#deps.secrets));
     const settle = this.#deps.settler.failureSettle(attempt, failure, details);
     this.#emitEnd(attempt, { ...settle.outcome, attempts: attempt.number });
@@ -69,9 +61,9 @@ export class CallEnder {
   }
 
   /** Marks the session before anyone can read what came from outside. False when the lease was lost meanwhile. */
-  async #taint(attempt: Attempt): Promise<boolean> {
+  async #taint(attempt: Attempt, isExternal: boolean): Promise<boolean> {
     const { taint, writes } = this.#deps;
-    if (taint === undefined) return true;
+    if (!isExternal || taint === undefined) return true;
     const { envelope, tool, running } = attempt;
     const mark = async () => {
       await taint(envelope.target.sessionKey, qualifiedName(tool), nowMs(attempt));

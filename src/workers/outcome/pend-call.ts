@@ -39,7 +39,7 @@ export class PendingCalls {
         failureOf('RESULT_INVALID', `${tool.name} needs a consensus, so it cannot be pending.`),
       );
     // The service behind the tool accepted the work, which its circuit counts as a success.
-    const sample = await writes.retry(running, async () => circuits.succeeded(attempt.circuit, running));
+    const sample = await writes.retry(running, () => circuits.succeeded(attempt.circuit, running));
     const [last, ...earlier] = attemptsWith(attempt, undefined).reverse();
     const attempts = [...earlier.reverse(), ...(last === undefined ? [] : [{ ...last, status: 'pending' as const }])];
     const answer = await writes.retry(running, () =>

@@ -2,7 +2,7 @@
 import { type Outcome, outcomeText } from '../../shared/calls/outcome.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { failureOf } from '../../shared/errors/failure.ts';
-import type { AnyTool, ToolResult } from '../../shared/tools/tool.ts';
+import type { ToolResult } from '../../shared/tools/tool.ts';
 import { resultMetadata } from '../../shared/tools/tool-result.ts';
 import type { LargeText } from '../../shared/util/json/large-json.ts';
 import type { AttemptResult } from '../attempt/attempt-result.ts';
@@ -20,33 +20,23 @@ export interface SerializedSuccess {
 export type SerializedResult = Exclude<AttemptResult, { readonly kind: 'value' }> | SerializedSuccess;
 
 /** A result that is not JSON-serializable or too large is a failure of its tool. `diff` has the call's changes to files. */
-export function serializeResult(
+export async function serializeResult(
   attempt: Attempt,
   result: AttemptResult,
   diff: string,
-): SerializedResult | Promise<SerializedResult> {
+): Promise<SerializedResult> {
   if (result.kind !== 'value') return result;
   const { tool, policy } = attempt;
   const outcome = successOutcome(attempt, result.result, diff);
   const maxBytes = policy.maxResultBytes ?? tool.maxResultBytes;
-  const written = (text: string | LargeText | undefined): SerializedResult =>
-    text === undefined
-      ? tooLarge(tool, maxBytes)
-      : { kind: 'value', result: result.result, outcome, outcomeJson: text };
   try {
     const text = outcomeText(outcome, maxBytes);
-    return text instanceof Promise ? text.then(written, (error) => notSerializable(tool, error)) : written(text);
+    const outcomeJson = text instanceof Promise ? await text : text;
+    if (outcomeJson !== undefined) return { kind: 'value', result: result.result, outcome, outcomeJson };
   } catch (error) {
-    return notSerializable(tool, error);
+    const message = `The output of ${tool.name} is not JSON-serializable: ${classify(error).message}`;
+    return { kind: 'failure', failure: failureOf('RESULT_INVALID', message) };
   }
-}
-
-function notSerializable(tool: AnyTool, error: unknown): SerializedResult {
-  const message = `The output of ${tool.name} is not JSON-serializable: ${classify(error).message}`;
-  return { kind: 'failure', failure: failureOf('RESULT_INVALID', message) };
-}
-
-function tooLarge(tool: AnyTool, maxBytes: number): SerializedResult {
   const message = `The result of ${tool.name} is larger than the ${maxBytes} bytes that are allowed.`;
   return { kind: 'failure', failure: failureOf('RESULT_TOO_LARGE', message) };
 }

@@ -93,7 +93,7 @@ export class CallSettler {
   }
 
   /** Ends a call with its tool's result. */
-  succeed(
+  async succeed(
     attempt: Attempt,
     outcome: Outcome,
     outcomeJson: Settle['outcomeJson'],

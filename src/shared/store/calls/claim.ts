@@ -256,7 +256,7 @@ function claimTerms(claim: Claim): string {
   return JSON.stringify(terms);
 }
 
-function parseClaimAnswer(access: LedgerAccess, claim: Claim, answer: unknown[]): ClaimAnswer | Promise<ClaimAnswer> {
+async function parseClaimAnswer(access: LedgerAccess, claim: Claim, answer: unknown[]): Promise<ClaimAnswer> {
   const [code, callId] = answer as [string, string];
   const nowMs = Number(answer[2]);
   if (callId !== claim.callId && access.signatures.hasKeys && !isMergedInto(claim, callId, leaderRequest(answer)))

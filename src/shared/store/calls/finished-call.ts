@@ -60,11 +60,11 @@ export function forgedAnswer({ signatures }: LedgerAccess, callId: string): Fini
 }
 
 /** `answer`: state, now, outcome, end, signature of the outcome; for a large outcome, its key and its reference. */
-export function parseEndedAnswer(
+export async function parseEndedAnswer(
   access: LedgerAccess,
   callId: string,
   answer: readonly unknown[],
-): FinishedCall | Promise<FinishedCall> {
+): Promise<FinishedCall> {
   const [state, now, inline, endedAt, signature, key, parts] = answer as [
     FinishedCall['state'],
     string,
@@ -74,9 +74,14 @@ export function parseEndedAnswer(
     string,
     string | null | undefined,
   ];
-  const ageMs = Number(now) - Number(endedAt);
-  const ended = (outcome: Outcome): FinishedCall => ({ kind: 'ended', callId, state, outcome, ageMs });
-  return inline === null
-    ? access.largeOutcome(callId, { state, key, parts: parts ?? undefined, signature }).then(ended)
-    : ended(verifiedOutcome(access.signatures, { callId, state, text: inline, signature }));
+  return {
+    kind: 'ended',
+    callId,
+    state,
+    outcome:
+      inline === null
+        ? await access.largeOutcome(callId, { state, key, parts: parts ?? undefined, signature })
+        : verifiedOutcome(access.signatures, { callId, state, text: inline, signature }),
+    ageMs: Number(now) - Number(endedAt),
+  };
 }

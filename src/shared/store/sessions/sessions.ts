@@ -1,12 +1,6 @@
 /** The records of sessions. Readers may cache them until a broadcast says otherwise: see `SessionRecord` for what changes. */
 import type { ApprovalRoute } from '../../approvals/approval.ts';
-import {
-  type SessionFound,
-  type SessionRecord,
-  sessionClosed,
-  sessionForged,
-  withTaint,
-} from '../../sessions/session.ts';
+import { type SessionRecord, sessionClosed, sessionForged, withTaint } from '../../sessions/session.ts';
 import { LOCAL_CHANNELS, type LocalChannel } from '../../sessions/session-kinds.ts';
 import { Signatures } from '../../signing/signatures.ts';
 import type { Shards } from '../queues/shards.ts';
@@ -23,7 +17,7 @@ const enterScript = new Script(new URL('./session-enter.lua', import.meta.url));
 /** The first session with a channel, from one upwards. */
 export async function routeOf(
   session: SessionRecord,
-  sessionOf: (sessionKey: string) => SessionFound,
+  sessionOf: (sessionKey: string) => Promise<SessionRecord | undefined>,
 ): Promise<ApprovalRoute | undefined> {
   const seen = new Set<string>();
   for (let at: SessionRecord | undefined = session; at !== undefined && !seen.has(at.sessionKey); ) {
