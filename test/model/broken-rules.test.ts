@@ -16,7 +16,7 @@ vi.mock('../../src/shared/calls/call-state.ts', async (original) => {
   const real = await original<typeof call>();
   return {
     ...real,
-    recovery: (...args: Parameters<typeof real.decideRecovery>) =>
+    decideRecovery: (...args: Parameters<typeof real.decideRecovery>) =>
       broken.recovery ? { kind: 'run-again' } : real.decideRecovery(...args),
   };
 });

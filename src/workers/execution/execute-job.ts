@@ -45,6 +45,14 @@ export class Executor {
 
   /** `beginResult` is the answer to the attempt's start, when the fetch of the job started it too. */
   async execute(job: CallJob, running: RunningAttempt, beginResult?: BeginResult): Promise<JobOutcome> {
+    try {
+      return await this.#execute(job, running, beginResult);
+    } finally {
+      this.#steps.starter.attemptEnded(running);
+    }
+  }
+
+  async #execute(job: CallJob, running: RunningAttempt, beginResult: BeginResult | undefined): Promise<JobOutcome> {
     const { locks, limits, gate } = this.#deps;
     const start = await this.#steps.starter.begin(job, running, beginResult);
     if ('end' in start) {
