@@ -61,7 +61,7 @@ export default defineConfig({
     ],
     sequence: { sequencer: LongestFirst },
     // Most tests wait for processes and timers; one worker for each core leaves the cores idle.
-    maxWorkers: 4,
+    maxWorkers: 5,
     testTimeout: 60_000,
     hookTimeout: 60_000,
     teardownTimeout: 10_000,

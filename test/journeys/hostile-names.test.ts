@@ -87,6 +87,8 @@ test('any idempotency key is a typed error or names its own call, and the queue 
   expect(await session.call('record_once', {}, { idempotencyKey: 'ordinary' })).toMatchObject({ status: 'success' });
   expect(await pawl.backend.ledger.index.counts({ tier: 'workspace', shard: 0 })).toEqual({
     inflight: 0,
+    delayed: 0,
+    pending: 0,
     calls: worked.length + 1,
   });
 });

@@ -462,7 +462,7 @@ describe('a root that is a choice becomes one object', () => {
           expect({ schema, sent, meant, fits: canonical(meant) }).toMatchObject({ fits: true });
         }
       }),
-      { numRuns: 100 },
+      { numRuns: 50 },
     );
   });
 
@@ -555,7 +555,7 @@ describe.each(PROVIDERS)('%s', (provider) => {
           check({ instance, schema, shown, accepts, canonical, report: exported.reports[0] });
         }
       }),
-      { numRuns: 100 },
+      { numRuns: 50 },
     );
 
   test('rule 10: any instance valid under the export, normalised, is valid, or fails only on what the report lists', () => {
