@@ -27,7 +27,6 @@ import type { ApprovalRecords } from '../../shared/store/ports.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { ApprovalRequests, type CallToApprove } from './approval-requests.ts';
 import { EditedParams, type Params } from './edited-params.ts';
@@ -205,12 +204,10 @@ export class ApprovalService {
   }
 
   async #find(id: string): Promise<ApprovalRecord> {
-    const record = await this.#deps.approvals.read((await this.#deps.approvals.idOfCall(id)) ?? id);
+    const { approvals } = this.#deps;
+    const record = typeof id === 'string' ? await approvals.read((await approvals.idOfCall(id)) ?? id) : undefined;
     if (record === undefined)
-      throw new PawlError(
-        'UNKNOWN_APPROVAL',
-        `There is no approval ${JSON.stringify(startOf(id, 120))}, or its record has expired.`,
-      );
+      throw new PawlError('UNKNOWN_APPROVAL', `There is no approval ${quoteValue(id)}, or its record has expired.`);
     return record;
   }
 

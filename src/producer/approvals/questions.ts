@@ -1,6 +1,8 @@
 /** Questions of tools to people. The producer lists and answers them; the worker waits. */
+
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Given, QuestionRecord, Questions } from '../../shared/store/approvals/questions.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 
@@ -24,8 +26,7 @@ export class QuestionService {
   /** Throws `NOT_FOUND` when no such question waits. */
   async show(id: string): Promise<QuestionRecord> {
     const record = await this.#questions.read(id);
-    if (record === undefined)
-      throw new PawlError('NOT_FOUND', `No question ${JSON.stringify(startOf(id, 200))} waits for an answer.`);
+    if (record === undefined) throw new PawlError('NOT_FOUND', `No question ${quoteValue(id)} waits for an answer.`);
     return record;
   }
 

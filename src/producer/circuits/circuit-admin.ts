@@ -1,7 +1,9 @@
 /** Lists the fleet's circuits, forces them open and resets them. */
+
 import { type Circuit, CLOSED_CIRCUIT, forcedOpen, reset } from '../../shared/circuits/circuit-breaker.ts';
 import { hasTarget, toolOfCircuit } from '../../shared/circuits/circuit-key.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { checkObject } from '../../shared/schema/known-members.ts';
 import type { CallLedger, CircuitRecords } from '../../shared/store/ports.ts';
 import { homePartition, type Partition } from '../../shared/store/redis/keys.ts';
 import type { CircuitTransition } from '../../shared/telemetry/call-events.ts';
@@ -73,6 +75,7 @@ export class CircuitAdmin {
 
   /** Returns the changed circuits. Throws `UNKNOWN_TOOL` when there is nothing to force open. */
   async set(action: 'force_open' | 'reset', select: CircuitSelection, reason: string): Promise<CircuitListing[]> {
+    checkObject('selection', select);
     const [stored, tools] = await Promise.all([this.list(), this.#backend.tools()]);
     const match = select.tool === undefined ? undefined : toolNamed(tools, select.tool);
     const selected = stored.filter((listing) => isSelected(listing, select, action, match));

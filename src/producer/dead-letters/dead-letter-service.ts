@@ -1,6 +1,9 @@
 /** `pawl.deadLetters`: lists, redrives and discards calls of mutating tools that failed for good. */
+
 import { partitionOf } from '../../shared/calls/call-id.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { checkObject } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import {
@@ -12,7 +15,6 @@ import {
 } from '../../shared/store/dead-letters/dead-letter-index.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { RedrivenCall, RedriveRecord, SkippedCall } from '../../shared/store/redrives/redrives.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 import { withinMs } from '../calls/result-waiters.ts';
@@ -129,6 +131,7 @@ export class DeadLetterService {
   async redrive(
     selection: DeadLetterSelection & { readonly perSecond?: number | undefined; readonly waitMs?: number | undefined },
   ): Promise<BulkAnswer & { readonly redriveId?: string; readonly state?: RedriveRecord['state'] }> {
+    checkObject('selection', selection);
     const { redrives } = this.#deps.backend;
     const { perSecond = DEFAULT_PER_SECOND, waitMs = DEFAULT_WAIT_MS, tenantId, reason, by } = selection;
     checkRate(perSecond);
@@ -180,6 +183,7 @@ export class DeadLetterService {
 
   /** Removes dead letters from the list, so that they cannot be redriven. Their records stay. Calls in doubt are skipped. */
   async discard(selection: DeadLetterSelection): Promise<BulkAnswer> {
+    checkObject('selection', selection);
     const calls = await this.#select(selection);
     if (selection.dryRun === true) return this.#checkDiscard(calls);
     const { deadLetters } = this.#deps.backend;
@@ -230,11 +234,11 @@ export class DeadLetterService {
   }
 
   async #read(redriveId: string, tenantId: string | undefined): Promise<RedriveRecord> {
-    const record = await this.#deps.backend.redrives.read(redriveId);
+    const record = typeof redriveId === 'string' ? await this.#deps.backend.redrives.read(redriveId) : undefined;
     if (record === undefined || (tenantId !== undefined && record.tenantId !== tenantId))
       throw new PawlError(
         'UNKNOWN_REDRIVE',
-        `There is no redrive ${JSON.stringify(startOf(redriveId, 100))}, or its record has expired.`,
+        `There is no redrive ${quoteValue(redriveId)}, or its record has expired.`,
       );
     return record;
   }

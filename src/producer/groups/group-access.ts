@@ -1,10 +1,11 @@
 /** Finds a batch or a plan by its ID, and cancels it. */
+
 import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { GroupHead, GroupKind } from '../../shared/groups/group.ts';
 import { checkSameGroup, type GroupIdentity } from '../../shared/groups/group-key.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { GroupRunner } from './group-runner.ts';
 
 export interface GroupAccess {
@@ -46,7 +47,7 @@ export async function createdElsewhere(
 }
 
 export function noGroup(kind: GroupKind, id: string): PawlError {
-  return new PawlError('NOT_FOUND', `There is no ${kind} ${JSON.stringify(startOf(id, 64))}, or it has expired.`);
+  return new PawlError('NOT_FOUND', `There is no ${kind} ${quoteValue(id)}, or it has expired.`);
 }
 
 export interface CancelGroupDeps {

@@ -1,6 +1,7 @@
 /** Resolves many calls in doubt at once, with one reason. */
 import { isUnresolved } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { checkObject } from '../../shared/schema/known-members.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import {
@@ -35,6 +36,7 @@ export async function resolveMany(
   deps: BulkResolutionDeps,
   resolution: BulkResolution,
 ): Promise<{ readonly matched: number; readonly started: number; readonly skipped: readonly SkippedCall[] }> {
+  checkObject('resolution', resolution);
   const { tenantId, dryRun, by, reason } = resolution;
   const { ledger } = deps.backend;
   const { filter } = resolution as { readonly filter: DeadLetterFilter };

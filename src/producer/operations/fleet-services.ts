@@ -1,12 +1,15 @@
 /** `pawl.shards` and `pawl.workers`: the layout of the fleet, and the actions of operators on it. */
+
 import { PawlError } from '../../shared/errors/failure.ts';
+import { MAX_SHARDS, shardCountSchema } from '../../shared/queues/shards.ts';
+import { invalidArgument } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { readShardState } from '../../shared/store/queues/shard-state.ts';
 import { publishBroadcast } from '../../shared/store/redis/broadcasts.ts';
 import { slotOf } from '../../shared/store/redis/connection.ts';
 import { homePartition, PartitionKeys } from '../../shared/store/redis/keys.ts';
-import type { Tier } from '../../shared/tools/tool.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
+import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 
 export interface ShardView {
@@ -50,6 +53,10 @@ export class ShardService {
 
   /** Spreads new sessions among so many shards (1 to 64) of a tier. Existing sessions stay where they are. */
   async set(tier: Tier, shards: number, by?: string): Promise<void> {
+    if (!TIERS.includes(tier))
+      throw invalidArgument('tier', `must be one of ${TIERS.join(', ')}; got ${quoteValue(tier)}`);
+    if (!shardCountSchema.safeParse(shards).success)
+      throw invalidArgument('shards', `must be a whole number from 1 to ${MAX_SHARDS}; got ${quoteValue(shards)}`);
     await this.#backend.shards.set(tier, shards);
     await this.#backend.breakers.spread(homePartition(tier));
     await this.#recordOverride({ what: 'shards', action: `${tier} ${shards}`, by });
@@ -70,7 +77,7 @@ export class WorkerService {
     const { redis, prefix, catalogue } = this.#backend;
     const { workers } = await catalogue.read();
     if (!workers.some(({ id }) => id === workerId))
-      throw new PawlError('NOT_FOUND', `There is no worker ${JSON.stringify(startOf(workerId, 200))}.`);
+      throw new PawlError('NOT_FOUND', `There is no worker ${quoteValue(workerId)}.`);
     await publishBroadcast(redis, prefix, { type: 'drain', workerId });
     await this.#recordOverride({ what: 'worker', action: `drain ${workerId}`, by });
   }

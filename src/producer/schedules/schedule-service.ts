@@ -1,4 +1,5 @@
 /** `pawl.schedules`: manages schedules. `schedule-runner.ts` starts their occurrences. */
+
 import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import {
@@ -20,10 +21,11 @@ import {
   type ScheduleRequest,
   scheduleRecord,
 } from '../../shared/schedules/schedule.ts';
+import { checkObject } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import { sessionClosed } from '../../shared/sessions/session.ts';
 import type { ScheduleChange, ScheduleRecords, StoredSchedule } from '../../shared/store/schedules/schedules.ts';
 import { type AnyTool, type InputOf, isTool, qualifiedName, splitName } from '../../shared/tools/tool.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type Clock, uuidv7 } from '../../shared/util/time.ts';
 import type { CallSubmitter } from '../calls/submit-call.ts';
 import type { Session } from '../sessions/session.ts';
@@ -80,6 +82,7 @@ export class ScheduleService {
     schedule: PutSchedule<T>,
     { by = 'local', submittedBy, seesTenant = () => true }: ScheduleOptions = {},
   ): Promise<ScheduleView> {
+    checkObject('schedule', schedule);
     const { records, clock } = this.#deps;
     const tool = isTool(schedule.tool) ? qualifiedName(schedule.tool) : schedule.tool;
     const { session: given } = schedule;
@@ -301,7 +304,7 @@ function requireVisible(
   seesTenant: ScheduleOptions['seesTenant'] = () => true,
 ): StoredSchedule {
   if (found !== undefined && seesTenant(found.record.tenantId)) return found;
-  throw new PawlError('NOT_FOUND', `There is no schedule ${JSON.stringify(startOf(id, 100))}.`);
+  throw new PawlError('NOT_FOUND', `There is no schedule ${quoteValue(id)}.`);
 }
 
 function otherTenant(id: string): PawlError {

@@ -1,4 +1,5 @@
 /** A session as its orchestrator holds it: it calls tools, opens sessions below it, and emits the events of its calls. */
+
 import { EventEmitter } from 'node:events';
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
@@ -11,6 +12,7 @@ import { type DecodedCall, decodeCall, type ProviderCall } from '../../shared/mo
 import type { ExportableTool, ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
 import { toolsFor } from '../../shared/model-tools/tools-for.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { OpenSession, SessionRecord } from '../../shared/sessions/session.ts';
 import type { RepeatedCalls } from '../../shared/store/calls/repeated-calls.ts';
 import type { AgentOrder, AgentReply } from '../../shared/tools/sub-agent.ts';
@@ -238,7 +240,7 @@ export class Session {
     const call = await this.#host.callOf?.(callId);
     const original = call?.request.envelope;
     if (call === undefined || original?.target.sessionKey !== this.key)
-      throw new PawlError('UNKNOWN_CALL', `This session has no call ${JSON.stringify(startOf(callId, 100))}.`);
+      throw new PawlError('UNKNOWN_CALL', `This session has no call ${quoteValue(callId)}.`);
     return compensation(call, this.envelope(original.toolName, {}, { ...options, namespace: original.toolNamespace }));
   }
 

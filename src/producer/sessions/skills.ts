@@ -3,7 +3,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { nearest } from '../../shared/schema/schema-issues.ts';
+import { nearest, quoteValue } from '../../shared/schema/schema-issues.ts';
 import {
   byPriority,
   invalidSkillFile,
@@ -16,7 +16,6 @@ import {
 } from '../../shared/sessions/skill.ts';
 import { matchesTool } from '../../shared/sessions/skill-rule.ts';
 import type { SkillRecords } from '../../shared/store/sessions/skills.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
 
 export interface SkillsDeps {
   readonly records: SkillRecords;
@@ -48,8 +47,7 @@ export class Skills {
   /** Throws `NOT_FOUND`. */
   async show(name: string): Promise<SkillRecord> {
     const skill = (await this.list()).find((each) => each.name === name);
-    if (skill === undefined)
-      throw new PawlError('NOT_FOUND', `There is no skill ${JSON.stringify(startOf(name, 200))}.`);
+    if (skill === undefined) throw new PawlError('NOT_FOUND', `There is no skill ${quoteValue(name)}.`);
     return skill;
   }
 
@@ -75,7 +73,7 @@ export class Skills {
   async remove(name: string, by = 'local'): Promise<void> {
     if ((await this.#deps.records.read(name))?.mutable === false) throw isProtected(name);
     if (!(await this.#deps.records.remove(name)))
-      throw new PawlError('NOT_FOUND', `There is no record of a skill ${JSON.stringify(startOf(name, 200))}.`);
+      throw new PawlError('NOT_FOUND', `There is no record of a skill ${quoteValue(name)}.`);
     await this.#recordChange(name, 'removed', by);
   }
 

@@ -9,6 +9,7 @@ import { type ToolPolicyRecord, toolRuleSchema } from '../policy/policy-file.ts'
 import { EFFECTS } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
 import { usableSchema } from '../schema/validator.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { operationCostsSchema } from '../tools/operation-cost.ts';
@@ -143,6 +144,7 @@ const NAMESPACE = /^[a-zA-Z][a-zA-Z0-9_.-]{0,127}$/;
 
 /** Parses `name` or `namespace.name`; the last dot divides. Throws `CONTRACT_INVALID`. */
 export function parseToolName(text: string): { readonly namespace: string; readonly name: string } {
+  if (typeof text !== 'string') throw invalid([{ path: 'name', message: `must be a text; got ${quoteValue(text)}` }]);
   const dot = text.lastIndexOf('.');
   const namespace = dot === -1 ? DEFAULT_NAMESPACE : text.slice(0, dot);
   const name = text.slice(dot + 1);

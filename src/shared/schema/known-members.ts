@@ -21,11 +21,15 @@ export function rephraseUnknown(message: string, name: string): string {
 
 /** Throws `CONTRACT_INVALID` for an argument that is no object, or has an unknown member. */
 export function checkMembers(path: string, value: unknown, known: readonly string[]): void {
-  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
-  const unknown = isObject ? Object.keys(value).filter((name) => !known.includes(name)) : [];
-  if (isObject && unknown.length === 0) return;
-  const message = isObject ? describeUnknown(unknown, known) : `must be an object; got ${quoteValue(value)}`;
-  throw invalidArgument(path, message);
+  checkObject(path, value);
+  const unknown = Object.keys(value).filter((name) => !known.includes(name));
+  if (unknown.length > 0) throw invalidArgument(path, describeUnknown(unknown, known));
+}
+
+/** Throws `CONTRACT_INVALID` for an argument that is no object, as callers without types may pass. */
+export function checkObject(path: string, value: unknown): asserts value is object {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw invalidArgument(path, `must be an object; got ${quoteValue(value)}`);
 }
 
 /** The failure of an argument that only types refuse. */

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { phaseOf, SEARCHABLE_STATES } from '../../../shared/calls/call-state.ts';
 import type { ToolResultEnvelope } from '../../../shared/calls/envelope.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
-import { nearest } from '../../../shared/schema/schema-issues.ts';
+import { nearest, quoteValue } from '../../../shared/schema/schema-issues.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
 import { isLost } from '../../../shared/store/segments/segments.ts';
 import { DEFAULT_NAMESPACE } from '../../../shared/tools/tool.ts';
@@ -219,10 +219,7 @@ export async function callFor(
     if (caller.tenantId === undefined || !isLost(error)) throw error;
   });
   if (record === undefined || !seesTenant(caller, record.request.envelope.target.tenantId))
-    throw new PawlError(
-      'UNKNOWN_CALL',
-      `There is no call ${JSON.stringify(startOf(callId, 100))}, or its record has expired.`,
-    );
+    throw new PawlError('UNKNOWN_CALL', `There is no call ${quoteValue(callId)}, or its record has expired.`);
   return record;
 }
 

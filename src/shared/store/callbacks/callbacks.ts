@@ -2,12 +2,13 @@
  * The callbacks of ended calls. The script that ends a call also stores its callback, in the same partition, so that none is lost. A sender
  * leases callbacks that are due.
  */
+
 import type { CallbackAddress, CallbackTarget } from '../../callbacks/callback.ts';
 import type { CallbackState } from '../../callbacks/callback-state.ts';
 import { partitionFor } from '../../calls/call-id.ts';
 import { PawlError } from '../../errors/failure.ts';
+import { quoteValue } from '../../schema/schema-issues.ts';
 import type { Signatures } from '../../signing/signatures.ts';
-import { startOf } from '../../util/text/text-cut.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
@@ -194,8 +195,5 @@ function pairsOf(fields: readonly string[]): Readonly<Record<string, string>> {
 }
 
 function unknownCallback(id: string): PawlError {
-  return new PawlError(
-    'NOT_FOUND',
-    `There is no callback ${JSON.stringify(startOf(id, 200))}, or its record has expired.`,
-  );
+  return new PawlError('NOT_FOUND', `There is no callback ${quoteValue(id)}, or its record has expired.`);
 }

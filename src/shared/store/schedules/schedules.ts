@@ -40,6 +40,8 @@ export interface TakenSchedules {
 export class ScheduleRecords extends FleetRecords {
   /** Undefined when there is none, or none that this fleet signed. `seen` is then what a new one replaces. */
   async read(id: string): Promise<{ readonly found: StoredSchedule | undefined; readonly seen: string }> {
+    // Callers without types may pass anything.
+    if (typeof id !== 'string') return { found: undefined, seen: '' };
     const { schedules, scheduleProgress } = this.keys;
     // The progress comes first: a writer that has an older progress than its record is refused, the other way round it is not.
     const [progress, record] = await Promise.all([
