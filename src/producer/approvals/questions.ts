@@ -1,5 +1,4 @@
 /** Questions of tools to people. The producer lists and answers them; the worker waits. */
-
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';

@@ -1,5 +1,4 @@
 /** Lists the fleet's circuits, forces them open and resets them. */
-
 import { type Circuit, CLOSED_CIRCUIT, forcedOpen, reset } from '../../shared/circuits/circuit-breaker.ts';
 import { hasTarget, toolOfCircuit } from '../../shared/circuits/circuit-key.ts';
 import { PawlError } from '../../shared/errors/failure.ts';

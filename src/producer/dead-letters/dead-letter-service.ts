@@ -1,5 +1,4 @@
 /** `pawl.deadLetters`: lists, redrives and discards calls of mutating tools that failed for good. */
-
 import { partitionOf } from '../../shared/calls/call-id.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { checkObject } from '../../shared/schema/known-members.ts';

@@ -1,5 +1,4 @@
 /** Finds a batch or a plan by its ID, and cancels it. */
-
 import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { GroupHead, GroupKind } from '../../shared/groups/group.ts';

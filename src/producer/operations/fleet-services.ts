@@ -1,5 +1,4 @@
 /** `pawl.shards` and `pawl.workers`: the layout of the fleet, and the actions of operators on it. */
-
 import { PawlError } from '../../shared/errors/failure.ts';
 import { MAX_SHARDS, shardCountSchema } from '../../shared/queues/shards.ts';
 import { invalidArgument } from '../../shared/schema/known-members.ts';

@@ -1,5 +1,4 @@
 /** `pawl.schedules`: manages schedules. `schedule-runner.ts` starts their occurrences. */
-
 import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import {

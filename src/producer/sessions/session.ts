@@ -1,5 +1,4 @@
 /** A session as its orchestrator holds it: it calls tools, opens sessions below it, and emits the events of its calls. */
-
 import { EventEmitter } from 'node:events';
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';

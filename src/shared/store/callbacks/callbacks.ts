@@ -2,7 +2,6 @@
  * The callbacks of ended calls. The script that ends a call also stores its callback, in the same partition, so that none is lost. A sender
  * leases callbacks that are due.
  */
-
 import type { CallbackAddress, CallbackTarget } from '../../callbacks/callback.ts';
 import type { CallbackState } from '../../callbacks/callback-state.ts';
 import { partitionFor } from '../../calls/call-id.ts';
