@@ -53,7 +53,8 @@ export class Fleet {
     if (this.#isClosed) throw new Error('The demo is over.');
     const { folder, shop, environment } = this.#options;
     const log = openSync(this.#logFile, 'a');
-    const child = spawn(process.execPath, [WORKER, JSON.stringify(shop)], {
+    const number = this.#numbers.size + 1;
+    const child = spawn(process.execPath, [WORKER, JSON.stringify(shop), String(number)], {
       cwd: folder,
       env: { ...environment, ...compileCache() },
       stdio: ['pipe', 'pipe', log],
@@ -66,7 +67,6 @@ export class Fleet {
     const { pid, stdin, stdout } = child;
     if (pid === undefined || stdin === null || stdout === null) throw new Mismatch('a worker process', 'none started');
     stdin.on('error', () => {});
-    const number = this.#numbers.size + 1;
     this.#numbers.set(pid, number);
     this.#running.set(pid, { number, pid, child, ended });
     const ready = once(createInterface({ input: stdout }), 'line').then(() => true);

@@ -5,7 +5,7 @@
 import { appendFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';
-import type { AnyTool, ToolContext } from '../../src/shared/tools/tool.ts';
+import type { ToolContext } from '../../src/shared/tools/tool.ts';
 
 /** The world outside of Pawl, in which the tools have their effects. */
 export interface Shop {
@@ -120,10 +120,6 @@ function sendInvoiceTool(shop: Shop) {
       return { output: { invoice, receipt }, display: `${invoice} sent, receipt ${receipt}` };
     },
   });
-}
-
-export function listOf(tools: DemoTools): readonly AnyTool[] {
-  return Object.values(tools);
 }
 
 /** Throws an error with `status`, which Pawl classifies; it never tries again by itself. */

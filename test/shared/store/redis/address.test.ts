@@ -72,7 +72,7 @@ test('a part that means nothing is refused by its name, and a possible password 
     'redis+sentinel://one/main',
   ];
   const name = fc.stringMatching(/^[a-z_A-Z]{1,12}$/);
-  const known = ['db', 'username', 'password', 'tls', 'family', 'sentinelUsername', 'sentinelPassword'];
+  const known = 'db username password tls ca cert key family sentinelUsername sentinelPassword'.split(' ');
   fc.assert(
     fc.property(
       fc.constantFrom(...schemes),
