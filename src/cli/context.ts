@@ -7,7 +7,7 @@ import type { Pawl } from '../producer/client.ts';
 import type { SettingsInput } from '../shared/config/config.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { EMBEDDED_REDIS_STEP, type Logger } from '../shared/telemetry/log.ts';
-import { escapeInvisible, shownLine } from '../shared/util/text/visible-text.ts';
+import { escapeInvisible, escapeLine } from '../shared/util/text/visible-text.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 
 export interface CliContext {
@@ -54,7 +54,7 @@ export function print(context: CliContext, lines: string): void {
 
 /** Prints a message on standard error, as one line. */
 export function say(context: CliContext, line: string): void {
-  context.err.write(`pawl: ${shownLine(line)}\n`);
+  context.err.write(`pawl: ${escapeLine(line)}\n`);
 }
 
 /** A start that takes longer than this is explained. */

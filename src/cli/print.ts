@@ -1,5 +1,5 @@
 /** Formats data for people: tables, times, JSON. */
-import { escapeJson, shownLine } from '../shared/util/text/visible-text.ts';
+import { escapeJson, escapeLine } from '../shared/util/text/visible-text.ts';
 
 export interface Column<Row> {
   readonly title: string;
@@ -11,7 +11,7 @@ export interface Column<Row> {
 export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
   const cells = [
     columns.map(({ title }) => title),
-    ...rows.map((row) => columns.map(({ text }) => shownLine(text(row)))),
+    ...rows.map((row) => columns.map(({ text }) => escapeLine(text(row)))),
   ];
   const widths = columns.map((_, index) => Math.max(...cells.map((line) => line[index]?.length ?? 0)));
   return cells
@@ -29,7 +29,7 @@ export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]
 
 /** Named fields, one on each line. Line breaks in them are escaped, and empty fields are left out. */
 export function fieldLines(fields: readonly (readonly [string, string])[]): string[] {
-  return fields.filter(([, text]) => text !== '').map(([name, text]) => `${name.padEnd(14)} ${shownLine(text)}`);
+  return fields.filter(([, text]) => text !== '').map(([name, text]) => `${name.padEnd(14)} ${escapeLine(text)}`);
 }
 
 /** A text of several lines, prefixed so that none of them looks like a line of the command itself. */

@@ -10,8 +10,8 @@ import type { ToolCatalogue } from '../producer/tools/tool-catalogue.ts';
 import type { CompensatedCall } from '../shared/calls/compensation.ts';
 import type { ToolCallEnvelope } from '../shared/calls/envelope.ts';
 import { envelopeOf } from '../shared/calls/outcome.ts';
-import { decodedMembers, type GroupFields, type GroupHead } from '../shared/groups/group.ts';
-import type { Advance, GroupRecord, TakenGroup } from '../shared/store/groups/groups.ts';
+import { decodeMembers, type GroupFields, type GroupHead } from '../shared/groups/group.ts';
+import type { Advance, GroupRecord, LeasedGroup } from '../shared/store/groups/groups.ts';
 import type { CallLedger, GroupStore } from '../shared/store/ports.ts';
 import type { Clock } from '../shared/util/time.ts';
 
@@ -52,7 +52,7 @@ export class LocalGroups {
     });
     const rules = { batch: BATCH_RULES, plan };
     const onEnded = ({ fields }: GroupRecord) => {
-      for (const { callId = '' } of decodedMembers(fields).values()) this.#envelopes.delete(callId);
+      for (const { callId = '' } of decodeMembers(fields).values()) this.#envelopes.delete(callId);
     };
     this.#runner = new GroupRunner({ records, rules, calls, keptMs, onEnded, now, onError });
     const shared = { records, runner: this.#runner, now, audit: () => {}, readBrief: async () => undefined };
@@ -110,7 +110,7 @@ function noApproval(): never {
   throw new Error('A plan of a local run has no approval of its own.');
 }
 
-interface LocalGroup extends Omit<TakenGroup, 'fields'> {
+interface LocalGroup extends Omit<LeasedGroup, 'fields'> {
   readonly fields: Record<string, object>;
   expiresAtMs?: number;
 }
@@ -125,7 +125,7 @@ class LocalGroupRecords implements GroupStore {
     this.#clock = clock;
   }
 
-  async create(head: GroupHead, definition: object, fields: GroupFields = new Map()): Promise<TakenGroup | undefined> {
+  async create(head: GroupHead, definition: object, fields: GroupFields = new Map()): Promise<LeasedGroup | undefined> {
     this.#prune();
     if (this.#groups.has(head.id)) return undefined;
     return this.#put({ head, definition, fields: Object.fromEntries(fields), steps: 0, fence: 1 });
@@ -135,13 +135,13 @@ class LocalGroupRecords implements GroupStore {
     return [];
   }
 
-  async take(id: string): Promise<TakenGroup | undefined> {
+  async take(id: string): Promise<LeasedGroup | undefined> {
     const group = this.#groups.get(id);
     if (group === undefined || group.endedAtMs !== undefined) return undefined;
     return this.#put({ ...group, fence: group.fence + 1 });
   }
 
-  async advance({ head: { id }, fence }: TakenGroup, { step, end }: Advance) {
+  async advance({ head: { id }, fence }: LeasedGroup, { step, end }: Advance) {
     const group = this.#groups.get(id);
     if (group === undefined || group.endedAtMs !== undefined || group.fence !== fence) return 'lost' as const;
     const nowMs = this.#clock.now();

@@ -21,7 +21,7 @@ import type { CallLedger, CallView } from '../shared/store/ports.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
-import { parsedParts } from '../shared/util/json/large-json.ts';
+import { parseParts } from '../shared/util/json/large-json.ts';
 import type { Schedule } from '../shared/util/time.ts';
 import { LocalBudgets } from './budgets.ts';
 import { executionOf, lostAttempt, mayRepeatCall, recordFor, withLease } from './call-record.ts';
@@ -209,7 +209,7 @@ export class LocalLedger implements CallLedger {
 
   async settle({ callId, fence, state, outcomeJson, attempts, sample, refill, ...life }: Settle): Promise<WriteAnswer> {
     const outcome = decodeOutcome(
-      typeof outcomeJson === 'string' ? JSON.parse(outcomeJson) : await parsedParts(outcomeJson.parts),
+      typeof outcomeJson === 'string' ? JSON.parse(outcomeJson) : await parseParts(outcomeJson.parts),
     );
     return this.#locks.run(callId, async () => {
       const call = this.#own.get(callId);

@@ -11,7 +11,7 @@ import type { ApprovalState, StandingApprovalRequest } from '../../shared/approv
 import type { StandingApproval } from '../../shared/store/approvals/standing-approvals.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { truncateText } from '../../shared/util/text/truncate-json.ts';
-import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.ts';
+import { escapeInvisible, escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { readParams } from '../params.ts';
@@ -47,7 +47,7 @@ export async function showApproval(context: CliContext, id: string, options: { j
     else {
       print(context, describeApproval(listing));
       for (const { state, decidedBy = '', summary, reason = '' } of similar)
-        print(context, shownLine(`  before         ${state} by ${decidedBy}: ${summary} ${reason}`));
+        print(context, escapeLine(`  before         ${state} by ${decidedBy}: ${summary} ${reason}`));
     }
   });
 }
@@ -116,7 +116,7 @@ export async function revokeStandingApproval(
     if (options.json === true) print(context, prettyJson(standingApprovalView(revoked)));
     else {
       const scope = `${revoked.tool.name}, ${scopeText(revoked.amendment)}`;
-      print(context, shownLine(`${scope}: calls of this kind need an approval again`));
+      print(context, escapeLine(`${scope}: calls of this kind need an approval again`));
     }
   });
 }

@@ -4,7 +4,7 @@ import type { ResultError } from '../../shared/calls/envelope.ts';
 import { isUnresolved, type Outcome } from '../../shared/calls/outcome.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.ts';
+import { escapeInvisible, escapeLine } from '../../shared/util/text/visible-text.ts';
 import { duration, moment, prettyJson } from '../print.ts';
 
 const MAX_PARAMS_LENGTH = 400;
@@ -31,7 +31,7 @@ export function storyOf(record: CallRecord): string {
 }
 
 function field(name: string, value: string): string {
-  return `  ${name.padEnd(9)} ${shownLine(value)}`;
+  return `  ${name.padEnd(9)} ${escapeLine(value)}`;
 }
 
 function stateText({ state, phase, readAtMs, createdAtMs, updatedAtMs, cancelRequested }: CallRecord): string {
@@ -114,8 +114,8 @@ function settlementText({ settlement }: Outcome): string {
 
 function outcomeLines({ error, output }: Outcome, callId: string): string[] {
   if (error !== undefined) {
-    const lines = [`  ${error.code}: ${shownLine(error.message)}`];
-    for (const issue of error.issues ?? []) lines.push(`    ${shownLine(`${issue.path}: ${issue.message}`)}`);
+    const lines = [`  ${error.code}: ${escapeLine(error.message)}`];
+    for (const issue of error.issues ?? []) lines.push(`    ${escapeLine(`${issue.path}: ${issue.message}`)}`);
     return [...lines, ...resolutionSteps(error, callId).map((line) => `  ${line}`)];
   }
   const display = output?.metadata?.['display'];

@@ -1,6 +1,6 @@
 /** `pawl plans`: lists, shows, runs and cancels plans. */
 import type { PlanSummary, PlanView } from '../../producer/groups/plan-view.ts';
-import { shownLine } from '../../shared/util/text/visible-text.ts';
+import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
@@ -32,7 +32,7 @@ interface JsonOption {
 
 function resultOf({ skipped, error, calls }: NamedNode[1]): string {
   const failed = calls.find(({ errorCode }) => errorCode !== undefined)?.errorCode;
-  return skipped ?? error?.message ?? failed ?? shownLine(calls[0]?.summary ?? '');
+  return skipped ?? error?.message ?? failed ?? escapeLine(calls[0]?.summary ?? '');
 }
 
 export async function listPlans(
@@ -64,7 +64,7 @@ function printPlan(context: CliContext, plan: PlanView, { json }: JsonOption): v
   const waits = approval?.state === 'pending' ? `, for ${approval.approvalId}` : '';
   print(
     context,
-    `${plan.planId}: ${plan.state}${because}${shownLine(refused)}${waits}\n\n${table(Object.entries(plan.nodes), NODE_COLUMNS)}`,
+    `${plan.planId}: ${plan.state}${because}${escapeLine(refused)}${waits}\n\n${table(Object.entries(plan.nodes), NODE_COLUMNS)}`,
   );
 }
 

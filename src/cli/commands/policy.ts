@@ -7,7 +7,7 @@ import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { taintOf } from '../../shared/policy/taint.ts';
 import { CHANNEL_ADVICE, OPEN_STATE } from '../../shared/sessions/session.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
-import { shownLine } from '../../shared/util/text/visible-text.ts';
+import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
 import { readParams } from '../params.ts';
 import { prettyJson, table } from '../print.ts';
@@ -27,7 +27,7 @@ export async function explainPolicy(context: CliContext, tool: string, options: 
     const { result, channel } = await evaluateCall(pawl, tool, params, options);
     if (options.json === true) print(context, prettyJson({ tool, ...result, channel }));
     else {
-      print(context, shownLine(`${result.decision}: ${result.reason} (${result.rule})`));
+      print(context, escapeLine(`${result.decision}: ${result.reason} (${result.rule})`));
       print(
         context,
         table(result.rulings, [

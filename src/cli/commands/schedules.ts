@@ -3,7 +3,7 @@ import type { PutSchedule } from '../../producer/schedules/schedule-service.ts';
 import type { OccurrenceView, ScheduleView } from '../../producer/schedules/schedule-view.ts';
 import type { MissedRule, Overlap } from '../../shared/schedules/schedule-rules.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { shownLine } from '../../shared/util/text/visible-text.ts';
+import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { readParams } from '../params.ts';
@@ -79,9 +79,9 @@ export async function changeSchedule(
     await requireTrustedKeys(context, pawl);
     const view = await pawl.schedules[action](id, { ...changeOptions(), ...(reason === undefined ? {} : { reason }) });
     if (json === true) print(context, prettyJson(view));
-    else if ('callId' in view) print(context, shownLine(String(view.callId)));
+    else if ('callId' in view) print(context, escapeLine(String(view.callId)));
     else
-      print(context, shownLine(`${id} is ${view.state}${view.next[0] === undefined ? '' : `, next ${view.next[0]}`}`));
+      print(context, escapeLine(`${id} is ${view.state}${view.next[0] === undefined ? '' : `, next ${view.next[0]}`}`));
   });
 }
 
@@ -90,7 +90,7 @@ export async function removeSchedule(context: CliContext, id: string, options: {
     await requireTrustedKeys(context, pawl);
     await pawl.schedules.remove(id, changeOptions());
     if (options.json === true) print(context, prettyJson({ removed: id }));
-    else print(context, shownLine(`${id} is removed; its calls continue`));
+    else print(context, escapeLine(`${id} is removed; its calls continue`));
   });
 }
 

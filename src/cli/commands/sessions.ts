@@ -12,7 +12,7 @@ import {
   type SessionKind,
 } from '../../shared/sessions/session-kinds.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { shownLine } from '../../shared/util/text/visible-text.ts';
+import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { type Column, fieldLines, moment, prettyJson, table } from '../print.ts';
@@ -65,7 +65,7 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
       ...(skill === undefined ? {} : { skills: [...skill] }),
       ...(budget === undefined ? {} : { budget }),
     });
-    print(context, options.json === true ? prettyJson(record) : shownLine(record.sessionKey));
+    print(context, options.json === true ? prettyJson(record) : escapeLine(record.sessionKey));
   });
 }
 
@@ -106,7 +106,7 @@ export async function setSessionState(
     await requireTrustedKeys(context, pawl);
     const record = await pawl.sessions.setState(key, state);
     if (options.json === true) print(context, prettyJson(record));
-    else print(context, shownLine(`${key} is ${record.state}`));
+    else print(context, escapeLine(`${key} is ${record.state}`));
   });
 }
 
@@ -114,6 +114,6 @@ export async function closeSession(context: CliContext, key: string, options: { 
   return withPawl(context, async (pawl) => {
     await pawl.sessions.close(key);
     if (options.json === true) print(context, prettyJson({ sessionKey: key, state: 'closed' }));
-    else print(context, `${shownLine(key)} is closed; its calls in flight were cancelled`);
+    else print(context, `${escapeLine(key)} is closed; its calls in flight were cancelled`);
   });
 }

@@ -4,7 +4,7 @@ import { callSummary } from '../../producer/http/core/views.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { shownLine } from '../../shared/util/text/visible-text.ts';
+import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { jsonLine, moment, plural, table } from '../print.ts';
@@ -134,7 +134,7 @@ export class CallChanges {
 function lineOf(call: CallRecord): string {
   const { request, callId, attempts, updatedAtMs } = call;
   const { toolName, target } = request.envelope;
-  return shownLine(
+  return escapeLine(
     `${moment(updatedAtMs)} ${callId} ${toolName} ${callStatus(call)} (${plural(attempts.length, 'attempt')}) ${target.sessionKey}`,
   );
 }

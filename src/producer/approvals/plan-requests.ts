@@ -2,7 +2,7 @@
 import { type ApprovalRequest, type ApprovalRoute, approvalId } from '../../shared/approvals/approval.ts';
 import { PLAN_TOOL, shownPlan } from '../../shared/approvals/plan-approval.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import type { AcceptedNode, AskReason, PlanDefinition } from '../../shared/groups/plan.ts';
+import type { AcceptedNode, ApprovalReason, PlanDefinition } from '../../shared/groups/plan.ts';
 import { taintOf } from '../../shared/policy/taint.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
@@ -25,7 +25,7 @@ export interface PlanToRequest {
   readonly limitMs: number;
 }
 
-type GatedNode = AcceptedNode & { readonly asks: AskReason };
+type GatedNode = AcceptedNode & { readonly asks: ApprovalReason };
 
 export function gatedNodes({
   order,

@@ -18,13 +18,7 @@ import {
   batchKey,
   entryCall,
 } from '../../shared/groups/batch.ts';
-import {
-  type CallExtras,
-  decodedMembers,
-  type GroupHead,
-  MAX_MEMBERS,
-  type Member,
-} from '../../shared/groups/group.ts';
+import { type CallExtras, decodeMembers, type GroupHead, MAX_MEMBERS, type Member } from '../../shared/groups/group.ts';
 import { type GroupIdentity, identifyGroup } from '../../shared/groups/group-key.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
@@ -78,7 +72,7 @@ export interface BatchServiceDeps {
 const MAX_BYTES = 4 * 1_024 * 1_024;
 
 export const BATCH_RULES: GroupRules = {
-  progressOf: ({ definition, fields }) => new BatchProgress(definition as BatchDefinition, decodedMembers(fields)),
+  progressOf: ({ definition, fields }) => new BatchProgress(definition as BatchDefinition, decodeMembers(fields)),
   callOf({ definition }, _progress, key) {
     const entry = (definition as BatchDefinition).entries[Number(key)];
     return entry?.envelope && entryCall(key, entry);
@@ -139,7 +133,7 @@ export class BatchService {
   async #batch(record: GroupRecord): Promise<Batch> {
     const { head, endedAtMs, cancelledBy } = record;
     const definition = record.definition as BatchDefinition;
-    const members = decodedMembers(record.fields);
+    const members = decodeMembers(record.fields);
     const calls = await Promise.all(
       definition.entries.map(async (entry, index): Promise<BatchCall> => {
         const member = members.get(String(index));
@@ -163,7 +157,7 @@ export class BatchService {
     received: ReadonlyMap<string, ToolResultEnvelope> = new Map(),
   ): Promise<readonly ToolResultEnvelope[]> {
     const record = await this.#deps.runner.ended(batchId);
-    const members = decodedMembers(record.fields);
+    const members = decodeMembers(record.fields);
     const { entries } = record.definition as BatchDefinition;
     return Promise.all(
       entries.map((entry, index) => {

@@ -8,8 +8,8 @@ import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/en
 import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
 import type { StartTime } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { endOfResult, type GroupFields, type GroupProgress, type NextCall } from '../../shared/groups/group.ts';
-import type { Advance, GroupRecord, TakenGroup } from '../../shared/store/groups/groups.ts';
+import { type GroupFields, type GroupProgress, memberEnd, type NextCall } from '../../shared/groups/group.ts';
+import type { Advance, GroupRecord, LeasedGroup } from '../../shared/store/groups/groups.ts';
 import type { CallView, GroupStore } from '../../shared/store/ports.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { IdentifiedSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
@@ -58,7 +58,7 @@ interface EndedCall {
 
 export class GroupDriver {
   readonly #deps: GroupDriverDeps;
-  readonly #group: TakenGroup;
+  readonly #group: LeasedGroup;
   readonly #progress: GroupProgress;
   readonly #ended: EndedCall[] = [];
   /** The claims of running calls, by key; each resolves with the call's ID. */
@@ -71,7 +71,7 @@ export class GroupDriver {
   #stepping = false;
   #stepRequested = false;
 
-  constructor(deps: GroupDriverDeps, group: TakenGroup, progress: GroupProgress) {
+  constructor(deps: GroupDriverDeps, group: LeasedGroup, progress: GroupProgress) {
     this.#deps = deps;
     this.#group = group;
     this.#progress = progress;
@@ -135,7 +135,7 @@ export class GroupDriver {
   async #step(): Promise<void> {
     const progress = this.#progress;
     for (const { key, callId, result } of this.#ended.splice(0)) {
-      progress.ended(key, endOfResult(result), callId, result);
+      progress.ended(key, memberEnd(result), callId, result);
       this.#claimed.delete(key);
     }
     const next = await progress.next();

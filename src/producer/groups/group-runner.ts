@@ -5,15 +5,15 @@
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { GroupFields, GroupHead, GroupKind, GroupProgress } from '../../shared/groups/group.ts';
-import type { GroupRecord, TakenGroup } from '../../shared/store/groups/groups.ts';
+import type { GroupRecord, LeasedGroup } from '../../shared/store/groups/groups.ts';
 import type { GroupStore } from '../../shared/store/ports.ts';
 import { type GroupCall, type GroupCalls, GroupDriver } from './group-driver.ts';
 
 export interface GroupRules {
-  progressOf(group: TakenGroup): GroupProgress;
+  progressOf(group: LeasedGroup): GroupProgress;
   /** A started call, for the case that it has to be submitted again. */
   callOf(
-    group: TakenGroup,
+    group: LeasedGroup,
     progress: GroupProgress,
     key: string,
   ): GroupCall | undefined | Promise<GroupCall | undefined>;
@@ -135,7 +135,7 @@ export class GroupRunner {
     if (taken !== undefined) this.#drive(taken);
   }
 
-  #drive(group: TakenGroup, results?: Map<string, ToolResultEnvelope>): void {
+  #drive(group: LeasedGroup, results?: Map<string, ToolResultEnvelope>): void {
     const { id, kind } = group.head;
     const { records, calls, keptMs, rules, now, onError } = this.#deps;
     const progress = rules[kind].progressOf(group);

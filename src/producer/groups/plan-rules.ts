@@ -11,7 +11,7 @@ import { type BudgetLimits, costUnitsOf, sessionAccount } from '../../shared/lim
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { asksToEscalate } from '../../shared/policy/sandbox-policy.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import type { TakenGroup } from '../../shared/store/groups/groups.ts';
+import type { LeasedGroup } from '../../shared/store/groups/groups.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';
 import { callEnvelope, callTargetOf } from '../calls/call-envelope.ts';
@@ -44,7 +44,7 @@ export function planRules(deps: PlanRulesDeps): GroupRules {
   };
 }
 
-function planDeps({ clock, callOf, output }: PlanRulesDeps, group: TakenGroup): PlanDeps {
+function planDeps({ clock, callOf, output }: PlanRulesDeps, group: LeasedGroup): PlanDeps {
   const { id } = group.head;
   const { target } = group.definition as PlanDefinition;
   const plannedOf = approvedCalls(group);
@@ -68,7 +68,7 @@ function planDeps({ clock, callOf, output }: PlanRulesDeps, group: TakenGroup): 
 
 type PlannedOf = (key: string, node: AcceptedNode, envelope: ToolCallEnvelope) => Pick<NextCall, 'planned'>;
 
-function approvedCalls(group: TakenGroup): PlannedOf {
+function approvedCalls(group: LeasedGroup): PlannedOf {
   const approval = approvalOf(group);
   return (key, { asks, params }, envelope) => {
     if (approval === undefined || asks === undefined) return {};

@@ -1,5 +1,5 @@
 /** How a plan and its nodes stand, from the plan's record. */
-import { decodedMembers, type GroupHead, type Member } from '../../shared/groups/group.ts';
+import { decodeMembers, type GroupHead, type Member } from '../../shared/groups/group.ts';
 import {
   APPROVAL_KEY,
   type NodeNote,
@@ -55,7 +55,7 @@ export interface Plan {
 
 export function planFrom({ head, definition, fields, cancelledBy, endedAtMs }: GroupRecord): Plan {
   const plan = definition as PlanDefinition;
-  const members = decodedMembers(fields);
+  const members = decodeMembers(fields);
   const phase = fields[PHASE_FIELD] as PlanPhase | undefined;
   const isOver = endedAtMs !== undefined;
   const nodes = plan.order.map((name): PlanNodeView => {

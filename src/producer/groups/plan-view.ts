@@ -1,5 +1,5 @@
 /** Serializers of plans, for programs, the API and the commands. */
-import { needsOf } from '../../shared/groups/check-plan.ts';
+import { dependenciesOf } from '../../shared/groups/check-plan.ts';
 import type { Member, MemberEnd } from '../../shared/groups/group.ts';
 import type { PlanDefinition } from '../../shared/groups/plan.ts';
 import { truncateText } from '../../shared/util/text/truncate-json.ts';
@@ -59,7 +59,7 @@ function planNodeView({ name, node, state, note, calls }: Plan['nodes'][number])
     tool: node.name,
     namespace: node.namespace,
     state,
-    needs: [...needsOf(node)],
+    needs: [...dependenciesOf(node)],
     ...(node.asks === undefined ? {} : { needsApproval: true as const }),
     ...(note?.items === undefined ? {} : { progress: progressOf(calls, note.items) }),
     ...(note?.skipped === undefined ? {} : { skipped: note.skipped }),

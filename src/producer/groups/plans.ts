@@ -9,7 +9,7 @@ import { type GroupIdentity, identifyGroup } from '../../shared/groups/group-key
 import { APPROVAL_KEY } from '../../shared/groups/node-state.ts';
 import {
   type AcceptedNode,
-  type AskReason,
+  type ApprovalReason,
   DEFAULT_PLAN_CONCURRENCY,
   type PlanDefinition,
   type PlanNodes,
@@ -66,7 +66,7 @@ export interface PlanServiceDeps {
     submitted: Pick<SubmitPlan, 'session' | 'isDraft'>,
     tool: ResolvedTool,
     params: Readonly<Record<string, unknown>>,
-  ): Promise<AskReason | undefined>;
+  ): Promise<ApprovalReason | undefined>;
   /** An issue for each budget of the session that all nodes together exceed. */
   budgetIssues(
     session: SessionRecord,
@@ -138,7 +138,7 @@ export class PlanService {
 
   /** Evaluates policy for each node: some need an approval, others are denied. */
   async #askPolicy(submitted: SubmitPlan, nodes: PlanNodes, tools: ReadonlyMap<string, ResolvedTool>) {
-    const reasons = new Map<string, AskReason>();
+    const reasons = new Map<string, ApprovalReason>();
     const issues: Issue[] = [];
     const reachesPerson = once(() => this.#deps.approvals.reachesPerson(submitted.session));
     for (const [name, tool] of tools) {

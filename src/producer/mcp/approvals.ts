@@ -3,7 +3,7 @@
  * machine as well. A client with a token cannot approve its own calls.
  */
 import type { Result, ServerContext } from '@modelcontextprotocol/server';
-import { formatForDisplay, shownLine } from '../../shared/util/text/visible-text.ts';
+import { escapeLine, formatForDisplay } from '../../shared/util/text/visible-text.ts';
 import type { CallEvent } from '../calls/timeline.ts';
 import type { Pawl } from '../client.ts';
 import type { McpClient } from './request.ts';
@@ -30,7 +30,7 @@ export async function approvalReply(pawl: Pawl, client: McpClient, callId: strin
   if (!client.canAsk.includes('elicitation') || !client.isLocal) return awaitingApprovalReply(callId, tool);
   const { record, digest } = await pawl.approvals.show(callId);
   const { request, preview } = record;
-  const message = `Approve ${tool.mcpName}? ${shownLine(preview?.summary ?? request.reason)}\n${formatForDisplay(request.params)}`;
+  const message = `Approve ${tool.mcpName}? ${escapeLine(preview?.summary ?? request.reason)}\n${formatForDisplay(request.params)}`;
   const decision = { type: 'string', enum: ['approve', 'deny'], description: 'It runs only if you approve it.' };
   const requestedSchema = { type: 'object', properties: { decision }, required: ['decision'] };
   return {

@@ -2,7 +2,7 @@
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { answersParameter } from '../../shared/calls/elicitation.ts';
 import type { FailureCode } from '../../shared/errors/failure-codes.ts';
-import { ownName } from '../../shared/model-tools/names.ts';
+import { primaryName } from '../../shared/model-tools/names.ts';
 import { flatRoot } from '../../shared/model-tools/object-root.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import { withoutReference } from '../../shared/schema/schema-references.ts';
@@ -42,7 +42,7 @@ export async function publishedToolsFor(pawl: Pawl, sessionKey: string): Promise
 export async function publishedToolFor(pawl: Pawl, sessionKey: string, mcpName: string): Promise<McpTool> {
   const catalogue = await publishedToolsFor(pawl, sessionKey);
   const findTool = (name: string | undefined) => catalogue.find((each) => each.mcpName === name);
-  const tool = findTool(mcpName) ?? findTool(ownName(DEFAULT_NAMESPACE, mcpName));
+  const tool = findTool(mcpName) ?? findTool(primaryName(DEFAULT_NAMESPACE, mcpName));
   if (tool !== undefined) return tool;
   throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${startOf(mcpName, 256)}`, {
     code: 'UNKNOWN_TOOL' satisfies FailureCode,

@@ -5,7 +5,7 @@
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type DeclaredToolRecord, isDeclaredTool, type RegistryRecord } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { ownName } from '../../shared/model-tools/names.ts';
+import { primaryName } from '../../shared/model-tools/names.ts';
 import type { ToolPolicyRecord } from '../../shared/policy/policy-file.ts';
 import { nearest } from '../../shared/schema/schema-issues.ts';
 import { lazyValidator, type Validator } from '../../shared/schema/validator.ts';
@@ -14,7 +14,7 @@ import { DeclaredToolCopy, type DeclaredToolRecords } from '../../shared/store/c
 import {
   type Catalogue,
   type CatalogueContent,
-  isForsaken,
+  isAbandoned,
   type PublishedTool,
   publishedToolId,
 } from '../../shared/store/fleet/catalogue.ts';
@@ -136,7 +136,7 @@ export class ToolCatalogue {
   async all(abandonedMs = Number.POSITIVE_INFINITY): Promise<CatalogueContent> {
     await this.#read();
     const { tools, workers } = this.#content;
-    const published = tools.filter((published) => !isForsaken(published, workers, abandonedMs));
+    const published = tools.filter((published) => !isAbandoned(published, workers, abandonedMs));
     return { ...this.#content, tools: [...published, ...this.#declaredNow()] };
   }
 
@@ -149,7 +149,7 @@ export class ToolCatalogue {
   async current(abandonedMs: number): Promise<readonly ResolvedTool[]> {
     await this.#read();
     const { workers } = this.#content;
-    const published = [...this.#byName.values()].filter((published) => !isForsaken(published, workers, abandonedMs));
+    const published = [...this.#byName.values()].filter((published) => !isAbandoned(published, workers, abandonedMs));
     return [...published, ...this.#declaredNow()];
   }
 
@@ -169,7 +169,7 @@ export class ToolCatalogue {
 /** Replaces an alias of a base tool by its name, unless another tool has that name. */
 export function resolveAlias(envelope: ToolCallEnvelope, catalogue: Pick<ToolCatalogue, 'peek'>): ToolCallEnvelope {
   const { toolNamespace: namespace, toolName } = envelope;
-  const canonicalName = ownName(namespace, toolName);
+  const canonicalName = primaryName(namespace, toolName);
   const isAlias = canonicalName !== undefined && catalogue.peek(namespace, toolName) === undefined;
   return isAlias && catalogue.peek(namespace, canonicalName) !== undefined
     ? { ...envelope, toolName: canonicalName }

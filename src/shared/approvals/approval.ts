@@ -16,7 +16,7 @@ import { failureOf, PawlError } from '../errors/failure.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { Effects, Tier, ToolAnnotations } from '../tools/tool.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import { shownLine } from '../util/text/visible-text.ts';
+import { escapeLine } from '../util/text/visible-text.ts';
 
 export const APPROVAL_STATES = ['pending', 'approved', 'denied', 'expired', 'cancelled'] as const;
 export type ApprovalState = (typeof APPROVAL_STATES)[number];
@@ -260,10 +260,10 @@ export function approvedOutcome({ tool, createdAtMs }: ApprovalRequest, { by, de
 }
 
 export function deniedOutcome(request: ApprovalRequest, by: string, reason: string | undefined): Outcome {
-  const suffix = reason === undefined || reason === '' ? '.' : `: ${shownLine(reason)}`;
+  const suffix = reason === undefined || reason === '' ? '.' : `: ${escapeLine(reason)}`;
   return refusedOutcome(
     request,
-    `${shownLine(by)} denied the ${request.plan === undefined ? 'call' : 'plan'}${suffix}`,
+    `${escapeLine(by)} denied the ${request.plan === undefined ? 'call' : 'plan'}${suffix}`,
   );
 }
 

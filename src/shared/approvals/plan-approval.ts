@@ -4,7 +4,7 @@
  */
 import { nodeOf, UNDO } from '../groups/node-state.ts';
 import { type AcceptedNode, conditionsOf, type PlanDefinition, type PlanNode } from '../groups/plan.ts';
-import { mayBecome, pathOf } from '../groups/references.ts';
+import { matchesTemplate, pathOf } from '../groups/references.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { Effects, Tier } from '../tools/tool.ts';
 import { startOf } from '../util/text/text-cut.ts';
@@ -139,7 +139,8 @@ function nodeMismatch(request: ApprovalRequest, run: PlannedRun): string | undef
     node.definition === tool.definition &&
     node.tier === tool.tier;
   if (!isSame) return `the tool of its node ${name} has changed since it was shown`;
-  if (!mayBecome(node.params, run.params)) return `the parameters of its node ${name} are not those that were shown`;
+  if (!matchesTemplate(node.params, run.params))
+    return `the parameters of its node ${name} are not those that were shown`;
   if (askedForTaint.some((source) => !request.taint.includes(source)))
     return 'its parameters may come from sources that were not shown';
   if (run.escalates(run.params) && !run.escalates(node.params)) return 'it asks for more than its node shows';

@@ -5,7 +5,7 @@ import type { Validator } from '../schema/validator.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { conditionsOf, type PlanNode, type PlanNodes, RESERVED_NAMES } from './plan.ts';
 import { type FoundReference, parseReference, referencesIn, resolveReferences } from './references.ts';
-import { alternativesAt, mayFit, typesOf } from './schema-paths.ts';
+import { alternativesAt, mayMatch, typesOf } from './schema-paths.ts';
 
 export interface PlanTool {
   readonly name: string;
@@ -24,14 +24,14 @@ export interface CheckedPlan {
 export async function checkPlan(nodes: PlanNodes, tools: ReadonlyMap<string, PlanTool>): Promise<CheckedPlan> {
   const issues: Issue[] = [];
   for (const name of Object.keys(nodes)) issues.push(...(await checkNode(nodes, name, tools)));
-  const { order, left: cyclic } = topologicalOrder(nodes);
+  const { order, cyclic } = topologicalOrder(nodes);
   if (cyclic.length > 0 && issues.every(({ message }) => !message.includes('itself')))
     issues.push({ path: `nodes.${cyclic[0]}`, message: `stands in a cycle: ${cyclic.slice(0, 20).join(', ')}` });
   return { issues, order };
 }
 
 /** The nodes that must have ended before a node may begin. */
-export function needsOf(node: PlanNode): ReadonlySet<string> {
+export function dependenciesOf(node: PlanNode): ReadonlySet<string> {
   const { references } = referencesIn(node.params);
   const forEachNode = node.forEach === undefined ? [] : [parseReference(node.forEach).node];
   const referenced = references.map((reference) => reference.node).filter((name) => !isReserved(name));
@@ -76,7 +76,7 @@ async function checkNode(nodes: PlanNodes, name: string, tools: ReadonlyMap<stri
     });
   issues.push(...checkForEach(nodes, name, tools, checkNodeExists));
   for (const reference of references)
-    issues.push(...checkReference(nodes, name, reference, { tools, known: checkNodeExists }));
+    issues.push(...checkReference(nodes, name, reference, { tools, checkNodeExists }));
   const tool = tools.get(name);
   if (tool !== undefined) issues.push(...(await checkKnownParams(node, tool, references, nodePath)));
   return issues;
@@ -116,8 +116,8 @@ function outputAt(nodes: PlanNodes, tools: ReadonlyMap<string, PlanTool>, node: 
 function checkReference(
   nodes: PlanNodes,
   name: string,
-  { at: location, node, path }: FoundReference,
-  { tools, known: checkNodeExists }: { readonly tools: ReadonlyMap<string, PlanTool>; readonly known: NodeCheck },
+  { location, node, path }: FoundReference,
+  { tools, checkNodeExists }: { readonly tools: ReadonlyMap<string, PlanTool>; readonly checkNodeExists: NodeCheck },
 ): Issue[] {
   const issuePath = ['nodes', name, 'params', ...location].join('.');
   const { forEach } = nodes[name] as PlanNode;
@@ -138,7 +138,7 @@ function checkReference(
   if (expected !== 'any' && expected.length === 0)
     return [{ path: issuePath, message: `the tool has no such parameter` }];
   const typeNames = (schemas: typeof actual) => [...(typesOf(schemas) ?? [])].join(' or ');
-  return mayFit(actual, expected)
+  return mayMatch(actual, expected)
     ? []
     : [{ path: issuePath, message: `must be ${typeNames(expected)}; ${referenceText} is ${typeNames(actual)}` }];
 }
@@ -150,7 +150,7 @@ async function checkKnownParams(
   references: readonly FoundReference[],
   nodePath: string,
 ): Promise<Issue[]> {
-  const unresolved = references.map((reference) => reference.at.join('.'));
+  const unresolved = references.map((reference) => reference.location.join('.'));
   const isUnresolved = (path: string) =>
     unresolved.some(
       (place) => path === place || path.startsWith(`${place}.`) || path === '' || place.startsWith(`${path}.`),
@@ -162,11 +162,11 @@ async function checkKnownParams(
 }
 
 /** Sorts nodes behind their dependencies; `left` are the nodes in cycles and behind them. */
-function topologicalOrder(nodes: PlanNodes): { readonly order: readonly string[]; readonly left: readonly string[] } {
+function topologicalOrder(nodes: PlanNodes): { readonly order: readonly string[]; readonly cyclic: readonly string[] } {
   const pendingNeeds = new Map<string, number>();
   const dependents = new Map(Object.keys(nodes).map((name) => [name, [] as string[]]));
   for (const [name, node] of Object.entries(nodes)) {
-    const needs = [...needsOf(node)].filter((otherName) => dependents.has(otherName));
+    const needs = [...dependenciesOf(node)].filter((otherName) => dependents.has(otherName));
     pendingNeeds.set(name, needs.length);
     for (const otherName of needs) dependents.get(otherName)?.push(name);
   }
@@ -178,5 +178,5 @@ function topologicalOrder(nodes: PlanNodes): { readonly order: readonly string[]
       if (count === 0) order.push(dependent);
     }
   const done = new Set(order);
-  return { order, left: Object.keys(nodes).filter((name) => !done.has(name)) };
+  return { order, cyclic: Object.keys(nodes).filter((name) => !done.has(name)) };
 }

@@ -88,14 +88,14 @@ export function memberField(key: string): string {
   return `call:${key}`;
 }
 
-export function decodedMembers(fields: Readonly<Record<string, object>>): Map<string, Member> {
+export function decodeMembers(fields: Readonly<Record<string, object>>): Map<string, Member> {
   const members = new Map<string, Member>();
   for (const [field, value] of Object.entries(fields))
     if (field.startsWith('call:')) members.set(field.slice('call:'.length), value as Member);
   return members;
 }
 
-export function endOfResult(result: ToolResultEnvelope): Omit<MemberEnd, 'order'> {
+export function memberEnd(result: ToolResultEnvelope): Omit<MemberEnd, 'order'> {
   const { status, error } = result;
   if (error === undefined) return { status };
   return {

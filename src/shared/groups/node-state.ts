@@ -29,7 +29,7 @@ export const UNDO = '/undo';
 export const APPROVAL_KEY = '/approval';
 
 /** The key of a node's call: `node`, or `node:3` for the item with index 3. */
-export function keyOf(name: string, index?: number): string {
+export function memberKey(name: string, index?: number): string {
   return index === undefined ? name : `${name}:${index}`;
 }
 
@@ -65,7 +65,7 @@ export function nodeState(
 }
 
 function allKeys(name: string, items: number): string[] {
-  return Array.from({ length: items }, (_, index) => keyOf(name, index));
+  return Array.from({ length: items }, (_, index) => memberKey(name, index));
 }
 
 function mayHaveHappened(members: ReadonlyMap<string, Member>, key: string): boolean {

@@ -1,6 +1,6 @@
 /** The outputs of a plan's nodes, and the parameters that refer to them. An output is read once, when a node first needs it. */
 import type { Member } from './group.ts';
-import { keyOf } from './node-state.ts';
+import { memberKey } from './node-state.ts';
 import type { AcceptedNode, PlanDefinition, Reference } from './plan.ts';
 import { parseReference, pathOf, resolveReferences, valueAt } from './references.ts';
 
@@ -25,12 +25,12 @@ export class NodeValues {
     this.#deps = deps;
   }
 
-  keep(key: string, output: unknown): void {
+  cacheOutput(key: string, output: unknown): void {
     this.#outputs.set(key, output);
   }
 
   /** Caches the list of a `forEach` node. */
-  keepItems(name: string, items: readonly unknown[]): void {
+  cacheItems(name: string, items: readonly unknown[]): void {
     this.#items.set(name, items);
   }
 
@@ -70,7 +70,7 @@ export class NodeValues {
     if (this.#node(name).forEach === undefined) return this.#callOutput(name);
     const count = this.#deps.itemsOf(name);
     return Promise.all(
-      Array.from({ length: count }, async (_, index) => (await this.#callOutput(keyOf(name, index))) ?? null),
+      Array.from({ length: count }, async (_, index) => (await this.#callOutput(memberKey(name, index))) ?? null),
     );
   }
 

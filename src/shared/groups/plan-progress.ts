@@ -9,9 +9,9 @@
  */
 import type { ToolResultEnvelope } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
-import { needsOf } from './check-plan.ts';
+import { dependenciesOf } from './check-plan.ts';
 import {
-  decodedMembers,
+  decodeMembers,
   type GroupFields,
   type GroupProgress,
   type Member,
@@ -20,7 +20,7 @@ import {
 } from './group.ts';
 import {
   APPROVAL_KEY,
-  keyOf,
+  memberKey,
   type NodeNote,
   type NodeState,
   nodeField,
@@ -76,12 +76,12 @@ export class PlanProgress implements GroupProgress {
   constructor(definition: PlanDefinition, fields: Readonly<Record<string, object>>, deps: PlanDeps) {
     this.#definition = definition;
     this.#deps = deps;
-    this.#members = new RunningMembers(decodedMembers(fields));
+    this.#members = new RunningMembers(decodeMembers(fields));
     const itemsOf = (name: string) => this.#notes.get(name)?.items ?? 0;
     this.#values = new NodeValues({ definition, members: this.#members.all, itemsOf, output: deps.output });
     this.#phase = fields[PHASE_FIELD] as PlanPhase | undefined;
     const nodes = Object.entries(definition.nodes);
-    this.#needs = new Map(nodes.map(([name, node]) => [name, needsOf(node)]));
+    this.#needs = new Map(nodes.map(([name, node]) => [name, dependenciesOf(node)]));
     this.#needed = new Set([...this.#needs.values()].flatMap((needs) => [...needs]));
     this.#handled = new Set(nodes.flatMap(([, node]) => conditionsOf(node).filter(handlesFailure)).map((c) => c.node));
     for (const name of definition.order) this.#restore(name, fields[nodeField(name)] as NodeNote | undefined);
@@ -131,7 +131,7 @@ export class PlanProgress implements GroupProgress {
     const calls: NextCall[] = [];
     do {
       // Skipping a node may make further nodes ready.
-      for (let ready = this.#ready.take(); ready.length > 0; ready = this.#ready.take())
+      for (let ready = this.#ready.takeReady(); ready.length > 0; ready = this.#ready.takeReady())
         for (const name of ready) if (this.#phase === undefined) await this.#begin(name);
       for (const name of this.#nextItem.keys()) {
         if (this.#phase !== undefined || !this.#hasCapacity) return calls;
@@ -202,7 +202,7 @@ export class PlanProgress implements GroupProgress {
       this.#fail(name, fault);
       return false;
     }
-    this.#values.keepItems(name, list as readonly unknown[]);
+    this.#values.cacheItems(name, list as readonly unknown[]);
     this.#note(name, { items: (list as readonly unknown[]).length });
     return true;
   }
@@ -221,7 +221,7 @@ export class PlanProgress implements GroupProgress {
     for (let index = this.#nextItem.get(name) ?? 0; index < (count ?? 1); index += 1) {
       this.#nextItem.set(name, index);
       if (!this.#hasCapacity) return;
-      const key = keyOf(name, count === undefined ? undefined : index);
+      const key = memberKey(name, count === undefined ? undefined : index);
       if (this.#members.all.has(key) || this.#submitted.has(key)) continue;
       const params = await this.#resolveParams(name, count === undefined ? undefined : index);
       if (params === undefined) return;
@@ -255,7 +255,7 @@ export class PlanProgress implements GroupProgress {
     // A large output is not cached; it is read when a node needs it.
     const output = result?.output;
     if (output !== undefined && output.metadata?.['whole'] === undefined && this.#needed.has(name))
-      this.#values.keep(key, output.content);
+      this.#values.cacheOutput(key, output.content);
     this.#remaining.set(name, (this.#remaining.get(name) ?? 1) - 1);
     if (end.status !== 'success') this.#failed.add(name);
     if (end.mayHaveHappened === true) this.#unknown.add(name);

@@ -72,11 +72,11 @@ export interface AcceptedNode extends PlanNode {
   readonly definition: string;
   readonly effects: Effects;
   /** The reason for an approval of its calls; absent where none is needed. */
-  readonly asks?: AskReason;
+  readonly asks?: ApprovalReason;
 }
 
 /** The policy's reason for an approval of a node. */
-export interface AskReason {
+export interface ApprovalReason {
   readonly rule: string;
   readonly reason: string;
   /** Its programs would run outside of the sandbox. */

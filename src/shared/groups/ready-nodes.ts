@@ -45,7 +45,7 @@ export class ReadyNodes {
   }
 
   /** The nodes that may begin; each is input out once. */
-  take(): readonly string[] {
+  takeReady(): readonly string[] {
     return this.#ready.splice(0);
   }
 }

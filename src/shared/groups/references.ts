@@ -8,7 +8,7 @@ import type { Reference } from './plan.ts';
 /** A reference and its location in the parameters. */
 export interface FoundReference {
   /** The path of the reference itself, as issues name it. */
-  readonly at: readonly string[];
+  readonly location: readonly string[];
   readonly node: string;
   readonly path: readonly string[];
 }
@@ -38,7 +38,7 @@ export function referencesIn(params: unknown): {
   const malformed: (readonly string[])[] = [];
   const visit = (value: unknown, location: readonly string[]): void => {
     if (typeof value !== 'object' || value === null || isLiteral(value)) return;
-    if (isReference(value)) return void references.push({ at: location, ...parseReference(value) });
+    if (isReference(value)) return void references.push({ location, ...parseReference(value) });
     if (Object.hasOwn(value, '$from')) return void malformed.push(location);
     for (const [name, member] of Object.entries(value)) visit(member, [...location, name]);
   };
@@ -60,7 +60,7 @@ export function resolveReferences(value: unknown, readValue: (reference: Referen
  * Whether a value can be the result of resolving a node's parameters: everything except the references is equal. A member that is null or a
  * reference may be missing, because null is removed where a tool does not accept it.
  */
-export function mayBecome(template: unknown, value: unknown): boolean {
+export function matchesTemplate(template: unknown, value: unknown): boolean {
   if (isReference(template)) return true;
   if (typeof template !== 'object' || template === null) return template === value;
   if (isLiteral(template)) return canonicalJson(template.$literal) === canonicalJson(value);
@@ -71,7 +71,7 @@ export function mayBecome(template: unknown, value: unknown): boolean {
   return (
     Object.keys(actual).every((name) => Object.hasOwn(template, name)) &&
     members.every(([name, member]) =>
-      Object.hasOwn(actual, name) ? mayBecome(member, actual[name]) : isOptional(member),
+      Object.hasOwn(actual, name) ? matchesTemplate(member, actual[name]) : isOptional(member),
     )
   );
 }

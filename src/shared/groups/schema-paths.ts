@@ -3,12 +3,12 @@ import { decodeStep } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 
 /** The possible schemas at a path. `any`: nothing is known. An empty list: the path cannot exist. */
-export type Possible = readonly JsonSchema[] | 'any';
+export type PossibleSchemas = readonly JsonSchema[] | 'any';
 
 /** Deeper alternatives count as `any`. */
 const MAX_DEPTH = 20;
 
-export function schemasAt(root: JsonSchema | undefined, path: readonly string[]): Possible {
+export function schemasAt(root: JsonSchema | undefined, path: readonly string[]): PossibleSchemas {
   if (root === undefined) return 'any';
   let schemas: readonly JsonSchema[] = [root];
   for (const part of path) {
@@ -23,7 +23,7 @@ export function schemasAt(root: JsonSchema | undefined, path: readonly string[])
   return schemas;
 }
 
-function memberSchemas(root: JsonSchema, schema: unknown, part: string, depth: number): Possible {
+function memberSchemas(root: JsonSchema, schema: unknown, part: string, depth: number): PossibleSchemas {
   const alternatives = alternativesOf(root, schema, depth);
   if (alternatives === 'any') return 'any';
   const found: JsonSchema[] = [];
@@ -36,7 +36,7 @@ function memberSchemas(root: JsonSchema, schema: unknown, part: string, depth: n
 }
 
 /** The alternatives of a schema, with references resolved. */
-function alternativesOf(root: JsonSchema, schema: unknown, depth: number): Possible {
+function alternativesOf(root: JsonSchema, schema: unknown, depth: number): PossibleSchemas {
   if (typeof schema !== 'object' || schema === null) return schema === false ? [] : 'any';
   const each = schema as JsonSchema;
   if (depth > MAX_DEPTH || each['allOf'] !== undefined || each['if'] !== undefined) return 'any';
@@ -86,7 +86,7 @@ function schemaOrAny(schema: unknown): JsonSchema | 'any' {
 }
 
 /** The types of the values that the schemas allow; undefined when nothing is known. */
-export function typesOf(schemas: Possible): ReadonlySet<string> | undefined {
+export function typesOf(schemas: PossibleSchemas): ReadonlySet<string> | undefined {
   if (schemas === 'any') return undefined;
   const types = new Set<string>();
   for (const schema of schemas) {
@@ -104,7 +104,7 @@ function typesOfValues(schema: JsonSchema): readonly string[] | undefined {
 }
 
 /** The alternatives of the schemas at a path. */
-export function alternativesAt(root: JsonSchema | undefined, path: readonly string[]): Possible {
+export function alternativesAt(root: JsonSchema | undefined, path: readonly string[]): PossibleSchemas {
   const schemas = schemasAt(root, path);
   if (schemas === 'any' || root === undefined) return 'any';
   const alternatives: JsonSchema[] = [];
@@ -117,7 +117,7 @@ export function alternativesAt(root: JsonSchema | undefined, path: readonly stri
 }
 
 /** Whether a value of the actual schemas may match the expected ones. */
-export function mayFit(actual: Possible, expected: Possible): boolean {
+export function mayMatch(actual: PossibleSchemas, expected: PossibleSchemas): boolean {
   const [actualTypes, expectedTypes] = [typesOf(actual), typesOf(expected)];
   if (actualTypes === undefined || expectedTypes === undefined || actualTypes.size === 0 || expectedTypes.size === 0)
     return true;

@@ -6,8 +6,8 @@ import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 import { readExactJson } from '../util/json/exact-json.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { ExportableTool, ToolExport } from './export-types.ts';
-import { ownName, type ToolReference } from './names.ts';
-import { underOwnNames } from './parameter-names.ts';
+import { primaryName, type ToolReference } from './names.ts';
+import { toOwnNames } from './parameter-names.ts';
 
 /** A model's call in the provider's terms. */
 export type ProviderCall =
@@ -22,7 +22,7 @@ export interface DecodedCall extends ToolReference {
 /** A tool that is exported under its own name can also be called by its second name. */
 function resolveName({ names }: ToolExport, name: string): ToolReference | undefined {
   if (Object.hasOwn(names, name)) return names[name];
-  const alias = names[ownName(DEFAULT_NAMESPACE, name) ?? ''];
+  const alias = names[primaryName(DEFAULT_NAMESPACE, name) ?? ''];
   return alias?.namespace === DEFAULT_NAMESPACE ? alias : undefined;
 }
 
@@ -46,7 +46,7 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
   const input = parseArguments(tool.name, call.arguments);
   if (typeof input !== 'object' || input === null || Array.isArray(input))
     throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${startOf(JSON.stringify(input), 100)}`);
-  const params = underOwnNames(tool.inputSchema, input as Readonly<Record<string, unknown>>);
+  const params = toOwnNames(tool.inputSchema, input as Readonly<Record<string, unknown>>);
   return { ...target, params: withoutNulls(tool.inputSchema, params) as Readonly<Record<string, unknown>> };
 }
 

@@ -1,7 +1,7 @@
 /** Exports tools in Anthropic's form, and chooses the strict ones within the limits of a request. */
 import { qualifiedName } from '../tools/tool.ts';
 import type { ExportableTool, ExportOptions, NamedTool, ToolForm } from './export-types.ts';
-import { renamedParameters, underPlainNames, withPlainNames } from './parameter-names.ts';
+import { renamedParameters, toPlainNames, withPlainNames } from './parameter-names.ts';
 import { providerRefusal } from './provider-refusals.ts';
 import { ANTHROPIC, ANTHROPIC_LIMITS } from './provider-rules.ts';
 import { CannotBeStrict, toSubset } from './provider-subset.ts';
@@ -12,7 +12,7 @@ export function anthropicForm(tool: NamedTool, { strict }: ExportOptions, isStri
   const { schema, removedKeywords } = isStrict
     ? toSubset(tool.inputSchema, ANTHROPIC)
     : { schema: tool.inputSchema, removedKeywords: [] };
-  const examples = (tool.examples ?? []).map(({ params }) => underPlainNames(tool.inputSchema, params));
+  const examples = (tool.examples ?? []).map(({ params }) => toPlainNames(tool.inputSchema, params));
   const renamed = [...renamedParameters(tool.inputSchema)].map(([ownParameter, exportedParameter]) => [
     exportedParameter,
     ownParameter,

@@ -39,6 +39,6 @@ function distinctName({ namespace, name }: ToolReference, mapped: string): strin
 const ALIASES: ReadonlyMap<string, string> = new Map([['read_file', 'read']]);
 
 /** The name of the base tool behind an alias; undefined for any other name. */
-export function ownName(namespace: string, name: string): string | undefined {
+export function primaryName(namespace: string, name: string): string | undefined {
   return namespace === DEFAULT_NAMESPACE ? ALIASES.get(name) : undefined;
 }

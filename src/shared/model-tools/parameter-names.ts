@@ -42,13 +42,13 @@ export function withPlainNames(schema: JsonSchema): JsonSchema {
   };
 }
 
-export function underPlainNames(schema: JsonSchema, params: Properties): Properties {
+export function toPlainNames(schema: JsonSchema, params: Properties): Properties {
   const renamed = renamedParameters(schema);
   return Object.fromEntries(Object.entries(params).map(([name, value]) => [renamed.get(name) ?? name, value]));
 }
 
 /** Parameters under the tool's own names, whichever of its names a model used. */
-export function underOwnNames(schema: JsonSchema, params: Properties): Properties {
+export function toOwnNames(schema: JsonSchema, params: Properties): Properties {
   const renamed = renamedParameters(schema);
   if (renamed.size === 0) return params;
   const originalNames = new Map([...renamed].map(([name, plainName]) => [plainName, name]));

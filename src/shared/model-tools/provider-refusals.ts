@@ -12,9 +12,9 @@ export type ProviderForm = 'openai-strict' | 'openai' | 'anthropic-strict' | 'an
 
 interface Refusal {
   readonly forms: readonly ProviderForm[];
-  readonly what: string;
+  readonly fault: string;
   /** Whether a schema within the parameters, or their root (`isRoot`), is refused. */
-  readonly holds: (schema: SchemaObject, isRoot: boolean) => boolean;
+  readonly applies: (schema: SchemaObject, isRoot: boolean) => boolean;
 }
 
 const STRICT: readonly ProviderForm[] = ['openai-strict', 'anthropic-strict'];
@@ -25,77 +25,77 @@ const has = (schema: SchemaObject, keyword: string) => schema[keyword] !== undef
 const hasType = ({ type }: SchemaObject, name: string) => [type].flat().includes(name);
 
 const REFUSALS: readonly Refusal[] = [
-  { forms: ALL, what: 'is no object', holds: (schema, isRoot) => isRoot && schema['type'] !== 'object' },
+  { forms: ALL, fault: 'is no object', applies: (schema, isRoot) => isRoot && schema['type'] !== 'object' },
   {
     forms: ALL.filter((form) => form !== 'mcp'),
-    what: 'is combined at its root',
-    holds: (schema, isRoot) =>
+    fault: 'is combined at its root',
+    applies: (schema, isRoot) =>
       isRoot && ['anyOf', 'oneOf', 'allOf', 'not', 'enum', '$ref'].some((each) => has(schema, each)),
   },
   {
     forms: READ_BY_PROVIDERS,
-    what: 'has an enum without values',
-    holds: ({ enum: values }) => Array.isArray(values) && values.length === 0,
+    fault: 'has an enum without values',
+    applies: ({ enum: values }) => Array.isArray(values) && values.length === 0,
   },
   {
     forms: READ_BY_PROVIDERS,
-    what: 'has values that are not of its type',
-    holds: (schema) => (valuesOf(schema) ?? []).some((value) => !isOfType(schema, value)),
+    fault: 'has values that are not of its type',
+    applies: (schema) => (valuesOf(schema) ?? []).some((value) => !isOfType(schema, value)),
   },
   {
     forms: ['openai-strict'],
-    what: 'has values without a type',
-    holds: (schema) => valuesOf(schema) !== undefined && !has(schema, 'type'),
+    fault: 'has values without a type',
+    applies: (schema) => valuesOf(schema) !== undefined && !has(schema, 'type'),
   },
   {
     forms: READ_BY_PROVIDERS,
-    what: 'has a value twice',
-    holds: ({ enum: values }) =>
+    fault: 'has a value twice',
+    applies: ({ enum: values }) =>
       Array.isArray(values) && new Set(values.map((value) => canonicalJson(value))).size < values.length,
   },
   {
     forms: ['anthropic-strict'],
-    what: 'has values that are objects or lists',
-    holds: (schema) => (valuesOf(schema) ?? []).some((value) => typeof value === 'object' && value !== null),
+    fault: 'has values that are objects or lists',
+    applies: (schema) => (valuesOf(schema) ?? []).some((value) => typeof value === 'object' && value !== null),
   },
   {
     forms: ['gemini'],
-    what: 'has values that are neither texts nor numbers',
-    holds: (schema) =>
+    fault: 'has values that are neither texts nor numbers',
+    applies: (schema) =>
       (valuesOf(schema) ?? []).some(
         (value) => typeof value !== 'number' && (typeof value !== 'string' || value === ''),
       ),
   },
   {
     forms: ['openai-strict', 'openai'],
-    what: 'has a list that says nothing of its items',
-    holds: (schema) => hasType(schema, 'array') && !has(schema, 'items'),
+    fault: 'has a list that says nothing of its items',
+    applies: (schema) => hasType(schema, 'array') && !has(schema, 'items'),
   },
   {
     forms: STRICT,
-    what: 'has an open object',
-    holds: (schema) => hasType(schema, 'object') && schema['additionalProperties'] !== false,
+    fault: 'has an open object',
+    applies: (schema) => hasType(schema, 'object') && schema['additionalProperties'] !== false,
   },
   {
     forms: ['openai-strict'],
-    what: 'has an optional property',
-    holds: ({ properties = {}, required = [] }) =>
+    fault: 'has an optional property',
+    applies: ({ properties = {}, required = [] }) =>
       Object.keys(properties as object).some((name) => !(required as readonly string[]).includes(name)),
   },
   {
     forms: STRICT,
-    what: 'accepts anything',
-    holds: (schema) => !['type', 'anyOf', '$ref', 'enum', 'const'].some((keyword) => has(schema, keyword)),
+    fault: 'accepts anything',
+    applies: (schema) => !['type', 'anyOf', '$ref', 'enum', 'const'].some((keyword) => has(schema, keyword)),
   },
   {
     forms: STRICT,
-    what: 'has something beside a reference',
-    holds: (schema) => has(schema, '$ref') && Object.keys(schema).some((keyword) => !keyword.startsWith('$')),
+    fault: 'has something beside a reference',
+    applies: (schema) => has(schema, '$ref') && Object.keys(schema).some((keyword) => !keyword.startsWith('$')),
   },
   {
     forms: STRICT,
-    what: 'has a keyword that is not understood',
-    holds: (schema) =>
+    fault: 'has a keyword that is not understood',
+    applies: (schema) =>
       ['oneOf', 'allOf', 'not', 'if', 'patternProperties', 'prefixItems'].some((each) => has(schema, each)),
   },
 ];
@@ -126,8 +126,8 @@ export function providerRefusal(form: ProviderForm, parameters: SchemaObject): s
   const visit = (schema: unknown, path: string): string | undefined => {
     if (typeof schema !== 'object' || schema === null) return undefined;
     const parts = schema as SchemaObject;
-    const refused = table.find(({ holds: applies }) => applies(parts, path === ''));
-    if (refused !== undefined) return `${path === '' ? 'the root' : path.slice(1)} ${refused.what}`;
+    const refused = table.find(({ applies }) => applies(parts, path === ''));
+    if (refused !== undefined) return `${path === '' ? 'the root' : path.slice(1)} ${refused.fault}`;
     for (const [name, child] of schemasBelow(parts)) {
       const found = visit(child, `${path}.${name}`);
       if (found !== undefined) return found;

@@ -62,11 +62,11 @@ export function toSubset(
 
 /** The state of one schema's conversion; the schema is changed in place. */
 interface Conversion {
-  readonly made: SchemaObject;
+  readonly result: SchemaObject;
   readonly path: string;
   readonly rules: SubsetRules;
   /** The notes for the description about removed keywords. */
-  readonly words: string[];
+  readonly notes: string[];
   readonly removedKeywords: RemovedKeyword[];
 }
 
@@ -78,21 +78,21 @@ function convert(schema: unknown, path: string, rules: SubsetRules, removedKeywo
     return {};
   }
   const result = unwrapReference(schema as SchemaObject, rules);
-  const conversion: Conversion = { made: result, path, rules, words: [], removedKeywords };
+  const conversion: Conversion = { result, path, rules, notes: [], removedKeywords };
   convertValues(conversion);
   weakenOneOf(conversion);
   removeUnknown(conversion);
   removeUnsupported(conversion);
   convertBelow(conversion);
   if (rules.closed) close(conversion);
-  const { words: notes } = conversion;
+  const { notes } = conversion;
   if (rules.known !== undefined)
     for (const keyword of Object.keys(result)) if (!rules.known.has(keyword)) delete result[keyword];
   if (notes.length > 0) result['description'] = [result['description'], ...notes].filter(Boolean).join(' ');
   return result;
 }
 
-function remove({ made: result, path, words: notes, removedKeywords }: Conversion, keyword: string): void {
+function remove({ result, path, notes, removedKeywords }: Conversion, keyword: string): void {
   removedKeywords.push({ path, keyword });
   notes.push(keywordText(keyword, result[keyword]));
   delete result[keyword];
@@ -100,7 +100,7 @@ function remove({ made: result, path, words: notes, removedKeywords }: Conversio
 
 /** Drops values that contradict the type: the tool does not accept them either. */
 function convertValues(conversion: Conversion): void {
-  const { made: result, path, rules } = conversion;
+  const { result, path, rules } = conversion;
   if (result['const'] !== undefined && rules.constAsEnum) {
     result['enum'] = [result['const']];
     delete result['const'];
@@ -116,7 +116,7 @@ function convertValues(conversion: Conversion): void {
 }
 
 function makePlainEnum(conversion: Conversion, values: readonly unknown[]): void {
-  const { made: result } = conversion;
+  const { result } = conversion;
   const others = values.filter((value) => value !== null);
   const isPlain =
     others.length > 0 &&
@@ -137,7 +137,7 @@ function makePlainEnum(conversion: Conversion, values: readonly unknown[]): void
 }
 
 /** "Exactly one of" becomes "any of", which accepts more, so the keyword counts as removed. */
-function weakenOneOf({ made: result, path, rules, removedKeywords }: Conversion): void {
+function weakenOneOf({ result, path, rules, removedKeywords }: Conversion): void {
   if (!Array.isArray(result['oneOf']) || !rules.unknown.has('oneOf') || result['anyOf'] !== undefined) return;
   result['anyOf'] = result['oneOf'];
   removedKeywords.push({ path, keyword: 'oneOf' });
@@ -145,7 +145,7 @@ function weakenOneOf({ made: result, path, rules, removedKeywords }: Conversion)
 }
 
 function removeUnknown(conversion: Conversion): void {
-  const { made: result, rules } = conversion;
+  const { result, rules } = conversion;
   for (const keyword of Object.keys(result)) {
     if (!rules.unknown.has(keyword)) continue;
     const rest = REMAINDER_OF[keyword];
@@ -160,7 +160,7 @@ function removeUnknown(conversion: Conversion): void {
 
 /** Removes known keywords whose value the provider does not support. */
 function removeUnsupported(conversion: Conversion): void {
-  const { made: result, rules } = conversion;
+  const { result, rules } = conversion;
   if (rules.itemsRequired && isType(result, 'array') && result['items'] === undefined) result['items'] = {};
   if (rules.formats !== undefined && result['format'] !== undefined && !rules.formats.has(String(result['format'])))
     remove(conversion, 'format');
@@ -169,7 +169,7 @@ function removeUnsupported(conversion: Conversion): void {
 }
 
 /** Converts the schemas within this one. */
-function convertBelow({ made: result, path, rules, removedKeywords }: Conversion): void {
+function convertBelow({ result, path, rules, removedKeywords }: Conversion): void {
   const convertPart = (part: unknown, name: string) =>
     convert(part, path === '' ? name : `${path}.${name}`, rules, removedKeywords);
   for (const keyword of ['anyOf', 'oneOf', 'allOf', 'prefixItems'])
@@ -184,7 +184,7 @@ function convertBelow({ made: result, path, rules, removedKeywords }: Conversion
 }
 
 /** Completes a strict schema: adds a type, requires a strict form, and removes annotations that strict modes refuse. */
-function close({ made: result, path, words: notes }: Conversion): void {
+function close({ result, path, notes }: Conversion): void {
   addType(result);
   requireStrictForm(result, path);
   if (result['default'] !== undefined) notes.push(`Default: ${JSON.stringify(result['default'])}.`);

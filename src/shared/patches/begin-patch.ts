@@ -1,6 +1,6 @@
 /** The `*** Begin Patch` format. */
 import type { FilePatch, Hunk, HunkLine } from './file-patch.ts';
-import { hunkLine, isHeadOfUnified, LineReader, NO_LINE_END } from './line-reader.ts';
+import { hunkLine, isUnifiedHead, LineReader, NO_LINE_END } from './line-reader.ts';
 
 /** The grammar of the format in Lark's notation, for models whose output can be constrained to it. The reader accepts everything in it. */
 export const PATCH_GRAMMAR = String.raw`start: BEGIN file+ END
@@ -40,45 +40,48 @@ export class PatchReader extends LineReader {
     for (;;) {
       const line = this.line?.trim();
       if (line === '*** End Patch' && !this.#hasFurtherPatch()) return patches;
-      if (line === '' || line === '*** End Patch') this.at += 1;
+      if (line === '' || line === '*** End Patch') this.position += 1;
       else patches.push(this.#file(line));
     }
   }
 
   /** Whether another patch follows the closing mark. Its changes must not be lost. */
   #hasFurtherPatch(): boolean {
-    const end = this.at;
+    const end = this.position;
     for (let index = end + 1; index < this.lines.length; index += 1) {
-      this.at = index;
+      this.position = index;
       if (this.line?.trim() === BEGIN) return true;
-      if (isHeadOfUnified(this.lines, index)) throw this.wrong('no unified diff below "*** End Patch"');
+      if (isUnifiedHead(this.lines, index)) throw this.unexpected('no unified diff below "*** End Patch"');
     }
-    this.at = end;
+    this.position = end;
     return false;
   }
 
   #file(line: string | undefined): FilePatch {
     const [, verb, path = ''] = /^\*\*\* (Add|Delete|Update) File: (.+)$/.exec(line ?? '') ?? [];
     if (verb === undefined)
-      throw this.wrong('"*** Add File: PATH", "*** Update File: PATH", "*** Delete File: PATH" or "*** End Patch"');
+      throw this.unexpected(
+        '"*** Add File: PATH", "*** Update File: PATH", "*** Delete File: PATH" or "*** End Patch"',
+      );
     [this.#padding = ''] = /^\s*/.exec(this.line ?? '') ?? [];
-    this.at += 1;
+    this.position += 1;
     if (verb === 'Delete') return { kind: 'delete', path };
     if (verb === 'Add') return { kind: 'add', path, content: this.#addedContent() };
     const [, moveTo] = /^\*\*\* Move to: (.+)$/.exec(this.line?.trim() ?? '') ?? [];
-    if (moveTo !== undefined) this.at += 1;
+    if (moveTo !== undefined) this.position += 1;
     const hunks: Hunk[] = [];
     const isNext = () => this.#isNextFile() || (hunks.length > 0 && FILE_HEAD.test(this.line ?? ''));
     while (this.line !== undefined && !isNext()) {
-      if (this.#endsBeforeHead() || (this.line.trim() === '' && this.#isNextFile(this.at + 1))) this.at += 1;
+      if (this.#endsBeforeHead() || (this.line.trim() === '' && this.#isNextFile(this.position + 1)))
+        this.position += 1;
       else hunks.push(this.#hunk(hunks.length === 0));
     }
-    if (hunks.length === 0 && moveTo === undefined) throw this.wrong('"@@" and the lines of a hunk');
+    if (hunks.length === 0 && moveTo === undefined) throw this.unexpected('"@@" and the lines of a hunk');
     return { kind: 'update', path, hunks, ...(moveTo === undefined ? {} : { moveTo }) };
   }
 
   /** A heading with white space before it may also be a context line of a hunk. The lines around it decide. */
-  #isNextFile(index = this.at): boolean {
+  #isNextFile(index = this.position): boolean {
     const line = this.lines[index] ?? '';
     const [, padding, mark] = FILE_HEAD.exec(line) ?? [];
     if (mark === undefined || padding === '') return mark !== undefined;
@@ -100,26 +103,26 @@ export class PatchReader extends LineReader {
     // Models omit the "+" of an empty line.
     const isAddedLine = () =>
       this.line?.startsWith('+') || (this.line === '' && this.lines[this.afterBlanks()]?.startsWith('+'));
-    for (; isAddedLine(); this.at += 1) added.push(`${this.line?.slice(1)}\n`);
+    for (; isAddedLine(); this.position += 1) added.push(`${this.line?.slice(1)}\n`);
     const hasNoLineEnd = this.line?.trimEnd() === NO_LINE_END;
-    if (hasNoLineEnd) this.at += 1;
+    if (hasNoLineEnd) this.position += 1;
     if (this.line !== undefined && this.line.trim() !== '' && !this.#isNextFile())
-      throw this.wrong('a line of the new file, which begins with "+"');
+      throw this.unexpected('a line of the new file, which begins with "+"');
     return hasNoLineEnd ? added.join('').slice(0, -1) : added.join('');
   }
 
   #hunk(isFirst: boolean): Hunk {
     const headings: string[] = [];
-    const start = this.at;
+    const start = this.position;
     for (let head = this.#head(); head !== undefined; head = this.#head()) {
       if (head !== '') headings.push(head);
-      this.at += 1;
+      this.position += 1;
     }
-    if (this.at === start && !isFirst) throw this.wrong('"@@", which begins a hunk');
+    if (this.position === start && !isFirst) throw this.unexpected('"@@", which begins a hunk');
     const lines: HunkLine[] = [];
     let atEnd = false;
     let noLineEnd = false;
-    for (; this.line !== undefined && !atEnd; this.at += 1) {
+    for (; this.line !== undefined && !atEnd; this.position += 1) {
       const { line } = this;
       if (line.trimEnd() === '*** End of File') {
         atEnd = true;
@@ -132,10 +135,10 @@ export class PatchReader extends LineReader {
       if (line.startsWith('@@') || this.#isNextFile() || this.#endsBeforeHead()) break;
       const parsedLine = hunkLine(line);
       if (parsedLine === undefined)
-        throw this.wrong('a line that begins with a space, "+" or "-", or "*** End of File"');
+        throw this.unexpected('a line that begins with a space, "+" or "-", or "*** End of File"');
       lines.push(parsedLine);
     }
-    if (lines.length === 0) throw this.wrong('the lines of a hunk, each beginning with a space, "+" or "-"');
+    if (lines.length === 0) throw this.unexpected('the lines of a hunk, each beginning with a space, "+" or "-"');
     return { headings, lines, atEnd: atEnd || noLineEnd, noLineEnd };
   }
 

@@ -5,40 +5,40 @@ import type { HunkLine } from './file-patch.ts';
 
 export class LineReader {
   readonly lines: readonly string[];
-  at: number;
+  position: number;
   /** The run of empty lines that was found last. */
   #blanks = { from: 0, to: 0 };
 
   constructor(lines: readonly string[], index = 0) {
     this.lines = lines;
-    this.at = index;
+    this.position = index;
   }
 
   get line(): string | undefined {
-    return this.lines[this.at];
+    return this.lines[this.position];
   }
 
   /** The index after the empty lines from here on. It is cached, because a patch may have a million of them. */
   afterBlanks(): number {
-    if (this.at >= this.#blanks.from && this.at < this.#blanks.to) return this.#blanks.to;
-    let to = this.at;
+    if (this.position >= this.#blanks.from && this.position < this.#blanks.to) return this.#blanks.to;
+    let to = this.position;
     while (this.lines[to] === '') to += 1;
-    this.#blanks = { from: this.at, to };
+    this.#blanks = { from: this.position, to };
     return to;
   }
 
-  wrong(expected: string): PawlError {
+  unexpected(expected: string): PawlError {
     const actual = this.line === undefined ? 'the end of the patch' : JSON.stringify(startOf(this.line, 120));
     return new PawlError(
       'INVALID_PARAMS',
-      `Line ${this.at + 1} of the patch: expected ${expected}; got ${actual}. Nothing was changed.`,
-      { issues: [{ path: 'patch', message: `line ${this.at + 1}: expected ${expected}` }] },
+      `Line ${this.position + 1} of the patch: expected ${expected}; got ${actual}. Nothing was changed.`,
+      { issues: [{ path: 'patch', message: `line ${this.position + 1}: expected ${expected}` }] },
     );
   }
 }
 
 /** Whether the two lines that name a file's old and new version begin here. */
-export function isHeadOfUnified(lines: readonly string[], index: number): boolean {
+export function isUnifiedHead(lines: readonly string[], index: number): boolean {
   return lines[index]?.startsWith('--- ') === true && lines[index + 1]?.startsWith('+++ ') === true;
 }
 

@@ -1,13 +1,13 @@
 /** Applies the hunks of a patch to the text of a file. */
 import type { Hunk } from './file-patch.ts';
-import { placesOfHunks, type SecondPlace } from './patch-places.ts';
+import { type AmbiguityPolicy, hunkPositions } from './patch-places.ts';
 
 /** Throws as `placesOfHunks` does. */
 export function applyHunks(
   path: string,
   text: string,
   hunks: readonly Hunk[],
-  onAmbiguous: SecondPlace = 'refuse',
+  onAmbiguous: AmbiguityPolicy = 'refuse',
 ): string {
   // The byte order mark stays, even if the first line changes.
   const [byteOrderMark = ''] = /^\ufeff/.exec(text) ?? [];
@@ -15,7 +15,7 @@ export function applyHunks(
   // The lines include their line ends, so that unchanged lines stay as they are.
   const sourceLines = content.split(/(?<=\n)/);
   if (sourceLines.at(-1) === '') sourceLines.pop();
-  const positions = placesOfHunks(path, sourceLines.map(withoutLineEnd), hunks, onAmbiguous);
+  const positions = hunkPositions(path, sourceLines.map(withoutLineEnd), hunks, onAmbiguous);
   const usualEnd = usualLineEnd(content);
   const result: string[] = [];
   let nextLine = 0;

@@ -4,7 +4,7 @@ import { matcher } from '../util/text/text-search.ts';
 import type { Hunk } from './file-patch.ts';
 
 /** The rule for a hunk that matches in several places. */
-export type SecondPlace = 'refuse' | 'take-first';
+export type AmbiguityPolicy = 'refuse' | 'take-first';
 
 /** The largest number of compared lines for all hunks of a file. Hunks at their stated lines compare each line twice. */
 const MAX_COMPARED_LINES = 20_000_000;
@@ -31,13 +31,13 @@ interface Range {
 }
 
 interface HunkMatch {
-  readonly wanted: readonly string[];
+  readonly expected: readonly string[];
   readonly level: number;
   readonly scope: readonly Range[];
   /** The line where the wanted lines begin. */
-  readonly at: number;
+  readonly start: number;
   /** The number of lines below `at` where the change begins. */
-  readonly below: number;
+  readonly changeOffset: number;
   /** The patch names this place, so that other fits do not matter. */
   readonly isPinned: boolean;
 }
@@ -47,11 +47,11 @@ interface HunkMatch {
  * one a single place. Throws `PRECONDITION_FAILED` for a hunk that fits nowhere or in several places, and `INVALID_PARAMS` for so many
  * hunks far from their stated places that the search would block the worker.
  */
-export function placesOfHunks(
+export function hunkPositions(
   path: string,
   lines: readonly string[],
   hunks: readonly Hunk[],
-  onAmbiguous: SecondPlace,
+  onAmbiguous: AmbiguityPolicy,
 ): readonly number[] {
   const search = new HunkSearch(path, lines);
   const refusal = (index: number, reason: string, hint: string): PawlError =>
@@ -61,19 +61,19 @@ export function placesOfHunks(
     );
   const starts: number[] = [0];
   const hunkMatches = hunks.map((hunk, index) => {
-    const match = search.fit(hunk, starts[index] ?? 0);
+    const match = search.findMatch(hunk, starts[index] ?? 0);
     if (typeof match === 'string')
       throw refusal(index, `does not fit: ${match}`, 'read the file again and write the patch on what it holds');
-    starts.push(match.at + (match.below === 0 ? match.wanted.length : match.below));
+    starts.push(match.start + (match.changeOffset === 0 ? match.expected.length : match.changeOffset));
     return match;
   });
   let end = lines.length;
   for (const [index, match] of [...hunkMatches.entries()].reverse()) {
-    if (onAmbiguous === 'take-first' || match.isPinned || search.last(match, end) === match.at) {
-      end = match.at + match.below;
+    if (onAmbiguous === 'take-first' || match.isPinned || search.lastPosition(match, end) === match.start) {
+      end = match.start + match.changeOffset;
       continue;
     }
-    const positions = search.places(match, starts[index] ?? 0, end);
+    const positions = search.findPositions(match, starts[index] ?? 0, end);
     const lineNumbers = positions.slice(0, MAX_NAMED_LINES).map((index) => index + 1);
     const [count, suffix] = positions.length > MAX_NAMED_LINES ? ['many', ' and more'] : [positions.length, ''];
     const note = match.level === 0 ? '' : ', none of them exactly';
@@ -84,7 +84,7 @@ export function placesOfHunks(
       'give more of the lines around the change, or "@@" and a line above it that names the place',
     );
   }
-  return hunkMatches.map(({ at: index, below: changeOffset }) => index + changeOffset);
+  return hunkMatches.map(({ start: index, changeOffset }) => index + changeOffset);
 }
 
 class HunkSearch {
@@ -101,15 +101,15 @@ class HunkSearch {
   }
 
   /** The first place at or below a line, or why there is none. */
-  fit(hunk: Hunk, start: number): HunkMatch | string {
+  findMatch(hunk: Hunk, start: number): HunkMatch | string {
     const { length } = this.#lines;
     const oldLines = hunk.lines.filter((line) => line.kind !== 'add').map((line) => line.text);
     const pinnedMatch = (index: number): HunkMatch => ({
-      wanted: [],
+      expected: [],
       level: 0,
       scope: [],
-      at: index,
-      below: 0,
+      start: index,
+      changeOffset: 0,
       isPinned: true,
     });
     // A hunk of added lines alone belongs right below its heading.
@@ -123,7 +123,7 @@ class HunkSearch {
     if (oldLines.length === 0) {
       const expected = hunk.headings.slice(-1);
       const match = this.#first(expected, scopes, start);
-      return match === undefined ? noHeading(expected[0], start) : { ...match, below: 1 };
+      return match === undefined ? noHeading(expected[0], start) : { ...match, changeOffset: 1 };
     }
     // A copied byte order mark means the first line. `lines` are without the mark.
     const withoutMark = oldLines[0]?.startsWith('\ufeff') ? [oldLines[0].slice(1), ...oldLines.slice(1)] : undefined;
@@ -137,27 +137,24 @@ class HunkSearch {
   }
 
   /** The last place, by the same comparison, that ends before a line. */
-  last(
-    { wanted: expected, level, scope, at: firstStart, below: changeOffset }: HunkMatch,
+  lastPosition(
+    { expected, level, scope, start: firstStart, changeOffset }: HunkMatch,
     end: number,
   ): number | undefined {
     for (const { from, to } of scope.toReversed()) {
       const limit = Math.min(to, end - (changeOffset === 0 ? expected.length : changeOffset) + 1);
-      for (const position of this.#descending(expected, level, Math.max(from, firstStart), limit)) return position;
+      for (const position of this.#descending(expected, level, { from: Math.max(from, firstStart), to: limit }))
+        return position;
     }
     return undefined;
   }
 
   /** The places between two lines, at most one more than an error names. */
-  places(
-    { wanted: expected, level, scope, below: changeOffset }: HunkMatch,
-    start: number,
-    end: number,
-  ): readonly number[] {
+  findPositions({ expected, level, scope, changeOffset }: HunkMatch, start: number, end: number): readonly number[] {
     const positions: number[] = [];
     for (const { from, to } of scope) {
       const limit = Math.min(to, end - (changeOffset === 0 ? expected.length : changeOffset) + 1);
-      for (const position of this.#ascending(expected, level, Math.max(from, start), limit)) {
+      for (const position of this.#ascending(expected, level, { from: Math.max(from, start), to: limit })) {
         positions.push(position);
         if (positions.length > MAX_NAMED_LINES) return positions;
       }
@@ -169,8 +166,8 @@ class HunkSearch {
     for (const scope of scopes)
       for (const level of COMPARISONS.keys())
         for (const { from, to } of scope)
-          for (const index of this.#ascending(expected, level, Math.max(from, start), to))
-            return { wanted: expected, level, scope, at: index, below: 0, isPinned: false };
+          for (const index of this.#ascending(expected, level, { from: Math.max(from, start), to }))
+            return { expected, level, scope, start: index, changeOffset: 0, isPinned: false };
     return undefined;
   }
 
@@ -180,7 +177,7 @@ class HunkSearch {
     for (const level of COMPARISONS.keys()) {
       let best: number | undefined;
       let isPinned = false;
-      for (const index of this.#ascending(expected, level, start, this.#lines.length)) {
+      for (const index of this.#ascending(expected, level, { from: start, to: this.#lines.length })) {
         const isNearer = best === undefined || Math.abs(index - near) < Math.abs(best - near);
         if (index === near || (level === 0 && isNearer)) [best, isPinned] = [index, true];
         // The two places are equally far, one above and one below.
@@ -189,7 +186,7 @@ class HunkSearch {
         // The places that follow are farther still.
         if (index >= near && index > best) break;
       }
-      if (best !== undefined) return { wanted: expected, level, scope, at: best, below: 0, isPinned };
+      if (best !== undefined) return { expected, level, scope, start: best, changeOffset: 0, isPinned };
     }
     return undefined;
   }
@@ -252,12 +249,7 @@ class HunkSearch {
   }
 
   /** The places that begin from `from` to before `to`, in linear time, because files and hunks can have many equal lines. */
-  *#ascending(
-    expected: readonly string[],
-    level: number,
-    from: number,
-    to: number,
-  ): Generator<number, void, undefined> {
+  *#ascending(expected: readonly string[], level: number, { from, to }: Range): Generator<number, void, undefined> {
     const lines = this.#normalizedLines(level);
     const endsMatch = matcher(expected.map(COMPARISONS[level] ?? String));
     const end = Math.min(lines.length, to + expected.length - 1);
@@ -267,12 +259,7 @@ class HunkSearch {
     }
   }
 
-  *#descending(
-    expected: readonly string[],
-    level: number,
-    from: number,
-    to: number,
-  ): Generator<number, void, undefined> {
+  *#descending(expected: readonly string[], level: number, { from, to }: Range): Generator<number, void, undefined> {
     const lines = this.#normalizedLines(level);
     const beginsMatch = matcher(expected.map(COMPARISONS[level] ?? String).reverse());
     for (let index = Math.min(lines.length, to + expected.length - 1) - 1; index >= from; index -= 1) {

@@ -5,7 +5,7 @@
 import { PawlError } from '../errors/failure.ts';
 import { BEGIN, PatchReader } from './begin-patch.ts';
 import type { FilePatch } from './file-patch.ts';
-import { isHeadOfUnified } from './line-reader.ts';
+import { isUnifiedHead } from './line-reader.ts';
 import { UnifiedReader } from './unified-diff.ts';
 
 /** The largest number of files of one patch, because their folders are all open during the change. */
@@ -36,7 +36,7 @@ export function parsePatch(text: string): readonly FilePatch[] {
 /** The line of the first "*** Begin Patch"; -1 for a unified diff, which may hold that line with a space before it. */
 function findBegin(lines: readonly string[]): number {
   const begin = lines.findIndex((line) => line.trim() === BEGIN);
-  const head = lines.findIndex((_line, index) => isHeadOfUnified(lines, index));
+  const head = lines.findIndex((_line, index) => isUnifiedHead(lines, index));
   if (begin === -1 || head === -1 || head > begin) return begin;
   if (lines[begin]?.startsWith(' ')) return -1;
   throw new PawlError(

@@ -1,6 +1,6 @@
 /** Unified diffs, as `diff` and `git diff` write them. */
 import type { FilePatch, Hunk, HunkLine } from './file-patch.ts';
-import { hunkLine, isHeadOfUnified, LineReader } from './line-reader.ts';
+import { hunkLine, isUnifiedHead, LineReader } from './line-reader.ts';
 
 const HUNK_HEAD = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/;
 
@@ -25,13 +25,13 @@ export class UnifiedReader extends LineReader {
       const [, end, name] = /^rename (from|to) (.+)$/.exec(line) ?? [];
       if (name !== undefined) head[end === 'to' ? 'to' : 'from'] = unquote(name);
       if (/^(GIT binary patch|Binary files .* differ)$/.test(line))
-        throw this.wrong('a text patch; binary patches cannot be applied');
-      if (/^copy from /.test(line)) throw this.wrong('no copy; add the new file with all its lines');
-      if (HUNK_HEAD.test(line)) throw this.wrong('"--- PATH" and "+++ PATH" above the hunk');
-      if (isHeadOfUnified(this.lines, this.at)) {
+        throw this.unexpected('a text patch; binary patches cannot be applied');
+      if (/^copy from /.test(line)) throw this.unexpected('no copy; add the new file with all its lines');
+      if (HUNK_HEAD.test(line)) throw this.unexpected('"--- PATH" and "+++ PATH" above the hunk');
+      if (isUnifiedHead(this.lines, this.position)) {
         patches.push({ ...this.#file(), ...modeOf(head) });
         head = {};
-      } else this.at += 1;
+      } else this.position += 1;
     }
     flush();
     return patches;
@@ -39,22 +39,22 @@ export class UnifiedReader extends LineReader {
 
   #isExecutable(mode: string): boolean {
     if (!mode.startsWith('100'))
-      throw this.wrong('the mode of a file (100644, 100755); links and submodules cannot be made');
+      throw this.unexpected('the mode of a file (100644, 100755); links and submodules cannot be made');
     return mode.endsWith('755');
   }
 
   #file(): FilePatch {
     const from = fileName(this.line ?? '', 'a/');
-    this.at += 1;
+    this.position += 1;
     const to = fileName(this.line ?? '', 'b/');
-    this.at += 1;
+    this.position += 1;
     const hunks: Hunk[] = [];
-    for (let index = this.at; this.lines[index]?.startsWith('@@ '); index = this.afterBlanks()) {
-      this.at = index;
+    for (let index = this.position; this.lines[index]?.startsWith('@@ '); index = this.afterBlanks()) {
+      this.position = index;
       hunks.push(this.#hunk());
     }
-    if (hunks.length === 0) throw this.wrong('"@@ -LINE,COUNT +LINE,COUNT @@"');
-    if (from === undefined && to === undefined) throw this.wrong('a file name');
+    if (hunks.length === 0) throw this.unexpected('"@@ -LINE,COUNT +LINE,COUNT @@"');
+    if (from === undefined && to === undefined) throw this.unexpected('a file name');
     if (to === undefined) return { kind: 'delete', path: from ?? '' };
     if (from === undefined) {
       const lines = hunks.flatMap((hunk) => hunk.lines.filter((line) => line.kind === 'add').map((line) => line.text));
@@ -65,24 +65,24 @@ export class UnifiedReader extends LineReader {
 
   #hunk(): Hunk {
     const head = HUNK_HEAD.exec(this.line ?? '');
-    if (head === null) throw this.wrong('"@@ -LINE,COUNT +LINE,COUNT @@"');
-    this.at += 1;
+    if (head === null) throw this.unexpected('"@@ -LINE,COUNT +LINE,COUNT @@"');
+    this.position += 1;
     let [oldLines, newLines] = [Number(head[2] ?? 1), Number(head[4] ?? 1)];
     const lines: HunkLine[] = [];
     let noLineEnd = false;
     while ((oldLines > 0 || newLines > 0 || this.#continues()) && !this.#endsEarly()) {
       const parsedLine = hunkLine(this.line ?? '');
       if (parsedLine === undefined && !this.line?.startsWith('\\'))
-        throw this.wrong('a line that begins with a space, "+" or "-"');
+        throw this.unexpected('a line that begins with a space, "+" or "-"');
       if (parsedLine !== undefined) {
         lines.push(parsedLine);
         if (parsedLine.kind !== 'add') oldLines -= 1;
         if (parsedLine.kind !== 'remove') newLines -= 1;
       }
-      this.at += 1;
+      this.position += 1;
       if (this.line?.startsWith('\\')) {
         if (parsedLine?.kind !== 'remove') noLineEnd = true;
-        this.at += 1;
+        this.position += 1;
       }
     }
     return { headings: [], lines, atEnd: noLineEnd, noLineEnd, nearLine: Number(head[1]) };
@@ -93,14 +93,14 @@ export class UnifiedReader extends LineReader {
     // Models also omit the space of an empty context line. Without this look-ahead, the lines behind it would be lost silently.
     const index = this.afterBlanks();
     const line = this.lines[index] ?? '';
-    if (line.trimEnd() === '--' || isHeadOfUnified(this.lines, index)) return false;
+    if (line.trimEnd() === '--' || isUnifiedHead(this.lines, index)) return false;
     return /^[ +-]/.test(line);
   }
 
   /** A hunk also ends where the next one begins. */
   #endsEarly(): boolean {
     const { line } = this;
-    if (line === undefined || (line === '' && this.at === this.lines.length - 1)) return true;
+    if (line === undefined || (line === '' && this.position === this.lines.length - 1)) return true;
     return line.startsWith('@@ ') || line.startsWith('diff --git ');
   }
 }

@@ -144,11 +144,7 @@ function handleMissed(record: ScheduleRecord, progress: ScheduleProgress, nowMs:
   const remaining = remainingCalls(record, progress);
   if (lateMs <= progress.cursorMs || remaining === 0) return progress;
   const { waiting = [] } = progress;
-  const {
-    newest,
-    olderCount: before,
-    hasMore: more,
-  } = occurrencesOf(record).between(progress.cursorMs, lateMs, MAX_WAITING + 1);
+  const { newest, olderCount, hasMore } = occurrencesOf(record).between(progress.cursorMs, lateMs, MAX_WAITING + 1);
   const last = newest.at(-1);
   if (last === undefined) return progress;
   const advanced = { ...progress, cursorMs: last };
@@ -159,8 +155,8 @@ function handleMissed(record: ScheduleRecord, progress: ScheduleProgress, nowMs:
   const lastMissed = missed.at(-1);
   // A schedule that has made all of its calls would not have occurred again.
   if (lastMissed === undefined || remainingCalls(record, next) === 0) return next;
-  const times = missed.length + before;
-  return withEvent(next, { atMs: lastMissed, result: 'missed', times, ...(more ? { more } : {}) });
+  const times = missed.length + olderCount;
+  return withEvent(next, { atMs: lastMissed, result: 'missed', times, ...(hasMore ? { more: true } : {}) });
 }
 
 /** The missed occurrences that run all the same. */

@@ -4,7 +4,7 @@ import { redact, secretsIn } from '../errors/redaction.ts';
 import { REDACTED } from '../errors/secret-patterns.ts';
 import { DEFAULT_NAMESPACE, qualifiedName, type Tier } from '../tools/tool.ts';
 import { truncateJson } from '../util/text/truncate-json.ts';
-import { escapeJson, formatForDisplay, shownLine } from '../util/text/visible-text.ts';
+import { escapeJson, escapeLine, formatForDisplay } from '../util/text/visible-text.ts';
 
 type Params = Readonly<Record<string, unknown>>;
 
@@ -106,7 +106,7 @@ function skillText(
   const session = escapeJson(JSON.stringify(sessionKey));
   const frontMatter = {
     name,
-    description: `Captured from ${count(calls.length)} of the session ${shownLine(sessionKey)}: ${tools.join(', ')}.`,
+    description: `Captured from ${count(calls.length)} of the session ${escapeLine(sessionKey)}: ${tools.join(', ')}.`,
     enabled: false,
     'allowed-tools': tools,
     'required-tools': tools,
@@ -119,7 +119,7 @@ function skillText(
     taint.length === 0
       ? []
       : [
-          `The session had read text from outside (${taint.map(shownLine).join(', ')}), which the parameters may contain.`,
+          `The session had read text from outside (${taint.map(escapeLine).join(', ')}), which the parameters may contain.`,
         ];
   return [
     '---',

@@ -30,7 +30,7 @@ import type { StandingApprovals } from '../../shared/store/approvals/standing-ap
 import type { ApprovalRecords, CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { type AnyTool, qualifiedName, type ToolPreview } from '../../shared/tools/tool.ts';
-import { escapeInvisible, shownLine } from '../../shared/util/text/visible-text.ts';
+import { escapeInvisible, escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type Attempt, nowMs, type RegisteredTool } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import { openTenantRoot } from '../workspace/workspace-roots.ts';
@@ -266,7 +266,7 @@ export class ApprovalGate {
 
 /** Escapes a preview for people. */
 function readable({ summary, details }: ToolPreview): Preview {
-  return { summary: shownLine(summary), ...(details === undefined ? {} : { details: escapeInvisible(details) }) };
+  return { summary: escapeLine(summary), ...(details === undefined ? {} : { details: escapeInvisible(details) }) };
 }
 
 /**

@@ -6,7 +6,7 @@
 import { type ClientAnswer, type ClientCall, clientError } from '../../shared/connectors/client-tool.ts';
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
-import type { ClientCalls, Seen } from '../../shared/store/connectors/client-calls.ts';
+import type { ClientCallState, ClientCalls } from '../../shared/store/connectors/client-calls.ts';
 import { type ProbeAnswer, qualifiedName, type ToolContext, type ToolResult } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { Executable } from './declared-tools.ts';
@@ -19,10 +19,10 @@ const POLL_MS = 2_000;
 const HANDOVER_CODES: readonly unknown[] = ['LEASE_LOST', 'DRAINED'];
 
 export class ClientToolCalls {
-  readonly #clientCalls: Pick<ClientCalls, 'published' | 'look' | 'withdraw'>;
+  readonly #clientCalls: Pick<ClientCalls, 'published' | 'read' | 'withdraw'>;
   readonly #waiters = new Map<string, () => void>();
 
-  constructor(clientCalls: Pick<ClientCalls, 'published' | 'look' | 'withdraw'>) {
+  constructor(clientCalls: Pick<ClientCalls, 'published' | 'read' | 'withdraw'>) {
     this.#clientCalls = clientCalls;
   }
 
@@ -68,14 +68,14 @@ export class ClientToolCalls {
   }
 
   /** Waits until a client has answered or is lost. If the attempt ends first, the call is withdrawn. */
-  async #result<T>(call: ClientCall, ctx: ToolContext, conclude: (callState: Seen) => T): Promise<T> {
+  async #result<T>(call: ClientCall, ctx: ToolContext, conclude: (callState: ClientCallState) => T): Promise<T> {
     let lastReport = '';
     for (;;) {
       // Subscribing before reading ensures that no change is missed in between.
       const change = this.#listen(call.callId, ctx.signal);
       try {
         if (ctx.signal.aborted) return conclude(await this.#withdraw(call, ctx.signal));
-        const callState = await this.#clientCalls.look(call);
+        const callState = await this.#clientCalls.read(call);
         if (callState.state !== 'waiting' && callState.state !== 'taken') return conclude(callState);
         if (callState.state === 'taken' && callState.progress !== lastReport) {
           lastReport = callState.progress;
@@ -89,7 +89,7 @@ export class ClientToolCalls {
   }
 
   /** Withdraws the call; an answer that has already come stays valid. Throws the signal's reason, or that no client took the call. */
-  async #withdraw(call: ClientCall, signal: AbortSignal): Promise<Seen> {
+  async #withdraw(call: ClientCall, signal: AbortSignal): Promise<ClientCallState> {
     const reason = signal.reason as Error;
     if (reason instanceof PawlError && HANDOVER_CODES.includes(reason.code)) throw reason;
     const withdrawn = await this.#clientCalls.withdraw(call).catch(() => undefined);

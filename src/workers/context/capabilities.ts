@@ -77,29 +77,24 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
     const reason = missingReason(capability);
     if (reason !== undefined) throw new PawlError('PERMISSION_DENIED', reason);
   };
+  const network = openNetwork({ signal, attempt, allowedHosts: options.allowedHosts ?? [] });
+  const { sandbox = 'preferred', sandboxNetwork: networkGranted = false } = options;
+  const processes = openProcesses({ root, callId, signal, env, sandbox, network: networkGranted });
   const changes = new CallChanges();
-  const openFiles = () => {
-    const access = withheldReason('workspace:write', options) === undefined ? 'write' : 'read';
-    return openWorkspace(root, access, signal);
-  };
-  const openSandbox = () => {
-    const { sandbox = 'preferred', sandboxNetwork: network = false } = options;
-    return openProcesses({ root, callId, signal, env, sandbox, network });
-  };
-  let network: ToolCapabilities['fetch'] | undefined;
+  const access = withheldReason('workspace:write', options) === undefined ? 'write' : 'read';
+  const workspace = openWorkspace(root, access, signal);
   return {
     has: (capability) => missingReason(capability) === undefined,
     demand,
-    workspace: new GuardedWorkspace(openFiles, demand, changes, attempt),
+    workspace: new GuardedWorkspace(workspace, demand, changes, attempt),
     changes,
-    processes: new GuardedProcesses(openSandbox, demand, attempt),
-    terminals: new GuardedTerminals(options.terminals, demand, attempt),
-    memory: new GuardedMemory(options.memory, demand, attempt, options.session.taint !== undefined),
+    processes: guardedProcesses(processes, demand, attempt),
+    terminals: guardedTerminals(options.terminals, demand, attempt),
+    memory: guardedMemory(options.memory, demand, attempt, options.session.taint !== undefined),
     channel: new GuardedChannel(options.channel, demand, attempt),
-    agents: new GuardedAgents(options.agents, demand, attempt),
+    agents: guardedAgents(options.agents, demand, attempt),
     fetch: async (input, init) => {
       demand('network');
-      network ??= openNetwork({ signal, attempt, allowedHosts: options.allowedHosts ?? [] });
       return network(input, init);
     },
   };
@@ -148,26 +143,18 @@ function absenceReason(
 
 // Classes instead of object literals: V8 gives each literal with a getter its own hidden class in the old space, and that
 // class keeps everything alive that the call referenced.
-// Getters of functions instead of methods: a tool may destructure a handle (`const { read } = ctx.workspace`). Few tools use more
-// than one handle, so nothing of it is made before.
 
 class GuardedWorkspace implements Workspace {
-  readonly #open: () => Workspace;
-  #opened: Workspace | undefined;
+  readonly #workspace: Workspace;
   readonly #demand: Demand;
   readonly #changes: DiffTracker;
   readonly #attempt: SideEffectTracker;
 
-  constructor(open: () => Workspace, demand: Demand, changes: DiffTracker, attempt: SideEffectTracker) {
-    this.#open = open;
+  constructor(workspace: Workspace, demand: Demand, changes: DiffTracker, attempt: SideEffectTracker) {
+    this.#workspace = workspace;
     this.#demand = demand;
     this.#changes = changes;
     this.#attempt = attempt;
-  }
-
-  get #workspace(): Workspace {
-    this.#opened ??= this.#open();
-    return this.#opened;
   }
 
   get root(): string {
@@ -175,193 +162,116 @@ class GuardedWorkspace implements Workspace {
     return this.#workspace.root;
   }
 
-  get read(): Workspace['read'] {
-    return async (path, options) => {
-      this.#demand('workspace:read');
-      return this.#workspace.read(path, options);
-    };
-  }
+  // Fields, not methods: a tool may destructure the handle (`const { read } = ctx.workspace`).
+  readonly read: Workspace['read'] = async (path, options) => {
+    this.#demand('workspace:read');
+    return this.#workspace.read(path, options);
+  };
 
-  get list(): Workspace['list'] {
-    return async (path) => {
-      this.#demand('workspace:read');
-      return this.#workspace.list(path);
-    };
-  }
+  readonly list: Workspace['list'] = async (path) => {
+    this.#demand('workspace:read');
+    return this.#workspace.list(path);
+  };
 
-  get write(): Workspace['write'] {
-    return async (path, content, options) => {
-      this.#demand('workspace:write');
-      const [written] = await this.commit([{ kind: 'write', path, content, ...options }]);
-      return { created: written?.existed === false, bytes: Buffer.byteLength(content) };
-    };
-  }
+  readonly write: Workspace['write'] = async (path, content, options) => {
+    this.#demand('workspace:write');
+    const [written] = await this.commit([{ kind: 'write', path, content, ...options }]);
+    return { created: written?.existed === false, bytes: Buffer.byteLength(content) };
+  };
 
-  get commit(): Workspace['commit'] {
-    return async (changes) => {
-      this.#demand('workspace:write');
-      const committed = await trackSideEffect(this.#attempt, () => this.#workspace.commit(changes));
-      changes.forEach((change, index) => {
-        const before = committed[index]?.before;
-        const after = change.kind === 'remove' ? undefined : Buffer.from(change.content);
-        this.#changes.note({
-          path: change.path,
-          ...(before === undefined ? {} : { before }),
-          ...(after === undefined ? {} : { after }),
-        });
+  readonly commit: Workspace['commit'] = async (changes) => {
+    this.#demand('workspace:write');
+    const committed = await trackSideEffect(this.#attempt, () => this.#workspace.commit(changes));
+    changes.forEach((change, index) => {
+      const before = committed[index]?.before;
+      const after = change.kind === 'remove' ? undefined : Buffer.from(change.content);
+      this.#changes.note({
+        path: change.path,
+        ...(before === undefined ? {} : { before }),
+        ...(after === undefined ? {} : { after }),
       });
-      return committed;
-    };
-  }
+    });
+    return committed;
+  };
 
-  get search(): Workspace['search'] {
-    return async (search) => {
-      this.#demand('workspace:read');
-      return this.#workspace.search(search);
-    };
-  }
+  readonly search: Workspace['search'] = async (search) => {
+    this.#demand('workspace:read');
+    return this.#workspace.search(search);
+  };
 }
 
-class GuardedProcesses implements Processes {
-  readonly #open: () => Processes;
-  readonly #demand: Demand;
-  readonly #attempt: SideEffectTracker;
-
-  constructor(open: () => Processes, demand: Demand, attempt: SideEffectTracker) {
-    this.#open = open;
-    this.#demand = demand;
-    this.#attempt = attempt;
-  }
-
-  get run(): Processes['run'] {
-    return async (request) => {
-      this.#demand('processes');
-      return trackSideEffect(this.#attempt, () => this.#open().run(request));
-    };
-  }
+function guardedProcesses(processes: Processes, demand: Demand, attempt: SideEffectTracker): Processes {
+  return {
+    run: async (request) => {
+      demand('processes');
+      return trackSideEffect(attempt, () => processes.run(request));
+    },
+  };
 }
 
-class GuardedTerminals implements Terminals {
-  readonly #terminals: Terminals | undefined;
-  readonly #demand: Demand;
-  readonly #attempt: SideEffectTracker;
-
-  constructor(terminals: Terminals | undefined, demand: Demand, attempt: SideEffectTracker) {
-    this.#terminals = terminals;
-    this.#demand = demand;
-    this.#attempt = attempt;
-  }
-
-  #requireHandle(): Terminals {
-    this.#demand('processes');
-    if (this.#terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'No terminals are available here.');
-    return this.#terminals;
-  }
-
-  get start(): Terminals['start'] {
-    return (request) => trackSideEffect(this.#attempt, async () => this.#requireHandle().start(request));
-  }
-
-  get write(): Terminals['write'] {
-    return (terminalId, chars, waitMs) =>
-      trackSideEffect(this.#attempt, async () => this.#requireHandle().write(terminalId, chars, waitMs));
-  }
+function guardedTerminals(terminals: Terminals | undefined, demand: Demand, attempt: SideEffectTracker): Terminals {
+  const requireHandle = (): Terminals => {
+    demand('processes');
+    if (terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'No terminals are available here.');
+    return terminals;
+  };
+  return {
+    start: (request) => trackSideEffect(attempt, async () => requireHandle().start(request)),
+    write: (terminalId, chars, waitMs) =>
+      trackSideEffect(attempt, async () => requireHandle().write(terminalId, chars, waitMs)),
+  };
 }
 
-class GuardedAgents implements Agents {
-  readonly #agents: Agents | undefined;
-  readonly #demand: Demand;
-  readonly #attempt: SideEffectTracker;
-
-  constructor(agents: Agents | undefined, demand: Demand, attempt: SideEffectTracker) {
-    this.#agents = agents;
-    this.#demand = demand;
-    this.#attempt = attempt;
-  }
-
-  #requireHandle(): Agents {
-    this.#demand('agents');
-    if (this.#agents === undefined)
+function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: SideEffectTracker): Agents {
+  const requireHandle = (): Agents => {
+    demand('agents');
+    if (agents === undefined)
       throw new PawlError('PERMISSION_DENIED', 'Sub-agents need a fleet, and there is none here.');
-    return this.#agents;
-  }
-
-  /** One call starts one agent, however often it is attempted. */
-  get spawn(): Agents['spawn'] {
-    return async (message, agentType) => this.#requireHandle().spawn(message, agentType);
-  }
-
-  get send(): Agents['send'] {
-    return (agentId, message, interrupt) =>
-      trackSideEffect(this.#attempt, async () => this.#requireHandle().send(agentId, message, interrupt));
-  }
-
-  get resume(): Agents['resume'] {
-    return (agentId) => trackSideEffect(this.#attempt, async () => this.#requireHandle().resume(agentId));
-  }
-
-  get look(): Agents['look'] {
-    return async (agentIds) => this.#requireHandle().look(agentIds);
-  }
-
-  get haveAnswered(): Agents['haveAnswered'] {
-    return async (agentIds) => this.#requireHandle().haveAnswered(agentIds);
-  }
-
-  get close(): Agents['close'] {
-    return (agentId) => trackSideEffect(this.#attempt, async () => this.#requireHandle().close(agentId));
-  }
+    return agents;
+  };
+  return {
+    // One call starts one agent, however often it is attempted.
+    spawn: async (message, agentType) => requireHandle().spawn(message, agentType),
+    send: (agentId, message, interrupt) =>
+      trackSideEffect(attempt, async () => requireHandle().send(agentId, message, interrupt)),
+    resume: (agentId) => trackSideEffect(attempt, async () => requireHandle().resume(agentId)),
+    look: async (agentIds) => requireHandle().look(agentIds),
+    haveAnswered: async (agentIds) => requireHandle().haveAnswered(agentIds),
+    close: (agentId) => trackSideEffect(attempt, async () => requireHandle().close(agentId)),
+  };
 }
 
 /** A tainted session stores tainted records, so that storing a text does not make it trusted. */
-class GuardedMemory implements Memory {
-  readonly #memory: StoredMemory | undefined;
-  readonly #demand: Demand;
-  readonly #attempt: SideEffectTracker;
-  readonly #tainted: boolean;
-
-  constructor(memory: StoredMemory | undefined, demand: Demand, attempt: SideEffectTracker, tainted: boolean) {
-    this.#memory = memory;
-    this.#demand = demand;
-    this.#attempt = attempt;
-    this.#tainted = tainted;
-  }
-
-  #requireHandle(capability: Capability): StoredMemory {
-    this.#demand(capability);
-    if (this.#memory === undefined) throw new PawlError('PERMISSION_DENIED', 'No memory store is configured.');
-    return this.#memory;
-  }
-
-  get search(): Memory['search'] {
-    return async (query, options) => this.#requireHandle('memory:search').search(query, options);
-  }
-
-  get store(): Memory['store'] {
-    const tainted = this.#tainted;
-    return (text, options) =>
-      trackSideEffect(this.#attempt, async () =>
-        this.#requireHandle('memory:store').store(text, tainted ? { ...options, tainted } : options),
-      );
-  }
-
-  get get(): Memory['get'] {
-    return async (id) => {
-      const store = this.#requireHandle('memory:search');
+function guardedMemory(
+  memory: StoredMemory | undefined,
+  demand: Demand,
+  attempt: SideEffectTracker,
+  tainted: boolean,
+): Memory {
+  const requireHandle = (capability: Capability): StoredMemory => {
+    demand(capability);
+    if (memory === undefined) throw new PawlError('PERMISSION_DENIED', 'No memory store is configured.');
+    return memory;
+  };
+  return {
+    search: async (query, options) => requireHandle('memory:search').search(query, options),
+    store: (text, options) =>
+      trackSideEffect(attempt, async () =>
+        requireHandle('memory:store').store(text, tainted ? { ...options, tainted } : options),
+      ),
+    get: async (id) => {
+      const store = requireHandle('memory:search');
       if (store.get === undefined)
         throw new PawlError('PERMISSION_DENIED', 'This memory store does not support reading by ID.');
       return store.get(id);
-    };
-  }
-
-  get forget(): Memory['forget'] {
-    return async (id) => {
-      const store = this.#requireHandle('memory:store');
+    },
+    forget: async (id) => {
+      const store = requireHandle('memory:store');
       if (store.forget === undefined)
         throw new PawlError('PERMISSION_DENIED', 'This memory store does not support forget.');
-      return trackSideEffect(this.#attempt, async () => store.forget?.(id) ?? false);
-    };
-  }
+      return trackSideEffect(attempt, async () => store.forget?.(id) ?? false);
+    },
+  };
 }
 
 class GuardedChannel implements Channel {
@@ -385,16 +295,14 @@ class GuardedChannel implements Channel {
     return this.#requireHandle().kind;
   }
 
-  get send(): Channel['send'] {
-    return (message) => trackSideEffect(this.#attempt, async () => this.#requireHandle().send(message));
-  }
+  // These are fields for the same reason as in the workspace's handle.
+  readonly send: Channel['send'] = (message) =>
+    trackSideEffect(this.#attempt, async () => this.#requireHandle().send(message));
 
-  get ask(): NonNullable<Channel['ask']> {
-    return async (question) => {
-      const channel = this.#requireHandle();
-      if (channel.ask === undefined)
-        throw new PawlError('PERMISSION_DENIED', `The session's ${channel.kind} channel cannot bring answers back.`);
-      return channel.ask(question);
-    };
-  }
+  readonly ask: NonNullable<Channel['ask']> = async (question) => {
+    const channel = this.#requireHandle();
+    if (channel.ask === undefined)
+      throw new PawlError('PERMISSION_DENIED', `The session's ${channel.kind} channel cannot bring answers back.`);
+    return channel.ask(question);
+  };
 }

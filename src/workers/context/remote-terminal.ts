@@ -63,19 +63,19 @@ export class TerminalLink {
     const { backend, workerId } = this.#options;
     this.#open();
     this.#owned.set(terminalId, sessionKey);
-    await backend.terminals.hold(terminalId, { workerId, sessionKey });
+    await backend.terminals.save(terminalId, { workerId, sessionKey });
     this.#renewal ??= setInterval(() => this.#renew(), OWNER_RENEWAL_MS).unref();
   }
 
   #renew(): void {
     const { backend, workerId, onError } = this.#options;
     for (const [terminalId, sessionKey] of this.#owned)
-      backend.terminals.hold(terminalId, { workerId, sessionKey }).catch(onError);
+      backend.terminals.save(terminalId, { workerId, sessionKey }).catch(onError);
   }
 
   unregister(terminalId: string): void {
     const { backend, onError } = this.#options;
-    if (this.#owned.delete(terminalId)) backend.terminals.drop(terminalId).catch(onError);
+    if (this.#owned.delete(terminalId)) backend.terminals.remove(terminalId).catch(onError);
   }
 
   async #answer(request: Extract<Message, { kind: 'write' }>): Promise<void> {

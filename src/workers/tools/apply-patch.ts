@@ -4,7 +4,7 @@ import { PATCH_GRAMMAR } from '../../shared/patches/begin-patch.ts';
 import type { FilePatch } from '../../shared/patches/file-patch.ts';
 import { parsePatch } from '../../shared/patches/patch.ts';
 import { applyHunks } from '../../shared/patches/patch-apply.ts';
-import type { SecondPlace } from '../../shared/patches/patch-places.ts';
+import type { AmbiguityPolicy } from '../../shared/patches/patch-places.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { Artifact, ToolContext, WorkspaceChange } from '../../shared/tools/tool.ts';
 import { counted } from './lib/phrases.ts';
@@ -79,7 +79,7 @@ export const applyPatch = defineBaseTool({
 async function changesOf(
   patches: readonly FilePatch[],
   ctx: ToolContext,
-  secondPlace: SecondPlace = 'refuse',
+  secondPlace: AmbiguityPolicy = 'refuse',
 ): Promise<readonly WorkspaceChange[]> {
   const changes: WorkspaceChange[] = [];
   for (const patch of patches) {
@@ -120,7 +120,7 @@ async function changesOf(
 async function updatedContent(
   { path, moveTo, hunks, isExecutable }: Update,
   ctx: ToolContext,
-  secondPlace: SecondPlace,
+  secondPlace: AmbiguityPolicy,
 ) {
   if (hunks.length === 0) {
     const bytes = await ctx.workspace.read(path);

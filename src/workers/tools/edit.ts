@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { boundaryAt } from '../../shared/util/text/text-cut.ts';
-import { placesOf } from '../../shared/util/text/text-search.ts';
+import { findAll } from '../../shared/util/text/text-search.ts';
 import { explainNoMatch } from './lib/explain-no-match.ts';
 import { hashOf, readText } from './lib/text-file.ts';
 import { editsFiles } from './lib/tool-presets.ts';
@@ -190,7 +190,7 @@ function limitError(reason: string): PawlError {
 }
 
 function occursIn(content: string, text: string): boolean {
-  return [text, withCrLf(text)].some((form) => placesOf(content, form, 1).length > 0);
+  return [text, withCrLf(text)].some((form) => findAll(content, form, 1).length > 0);
 }
 
 interface Replacement {
@@ -207,7 +207,7 @@ function findReplacements(
   const lineEndAt = lineEndChooser(content);
   const newForms = { '\n': newText, '\r\n': withCrLf(newText) };
   const replacements = lineEndForms(content, oldText).flatMap((from) =>
-    placesOf(content, from, MAX_REPLACEMENTS + 1, replaceAll ? 'skip' : 'count')
+    findAll(content, from, MAX_REPLACEMENTS + 1, replaceAll ? 'skip' : 'count')
       // Half of a CR LF is no line end, and half of an emoji no character.
       .filter((index) => !(from.startsWith('\n') && content[index - 1] === '\r'))
       .filter((index) => [index, index + from.length].every((end) => boundaryAt(content, end) === end))

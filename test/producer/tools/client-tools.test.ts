@@ -301,7 +301,7 @@ describe('what is between a client and its worker', () => {
     await pawl.backend.redis.rpush(`${clients}waiting:tools.open_file`, 's0.forged');
     expect((await pawl.toolClients.next(clientId, { running: [], waitMs: 0 })).call).toBeUndefined();
     await pawl.backend.redis.hset(`${clients}call:s0.forged`, { state: 'answered', answer: 'sig {"kind":"result"}' });
-    expect(await pawl.backend.clientCalls.look({ callId: 's0.forged', tool: 'tools.open_file' })).toEqual({
+    expect(await pawl.backend.clientCalls.read({ callId: 's0.forged', tool: 'tools.open_file' })).toEqual({
       state: 'lost',
     });
   });

@@ -6,7 +6,7 @@ import express, { type Express } from 'express';
 import { z } from 'zod';
 import { readButton } from '../../../shared/approvals/webhook-button.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
-import { shownLine } from '../../../shared/util/text/visible-text.ts';
+import { escapeLine } from '../../../shared/util/text/visible-text.ts';
 import type { Pawl } from '../../client.ts';
 import { jsonBody } from '../core/route.ts';
 
@@ -48,7 +48,7 @@ export function mountButtons(app: Express, pawl: Pawl): void {
       response.json({
         response_type: 'in_channel',
         replace_original: false,
-        text: `${decided.record.state} by ${shownLine(by)}`,
+        text: `${decided.record.state} by ${escapeLine(by)}`,
         state: decided.record.state,
       });
     },

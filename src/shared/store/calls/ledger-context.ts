@@ -3,7 +3,7 @@ import { partitionFor } from '../../calls/call-id.ts';
 import { decodeOutcome, type Outcome } from '../../calls/outcome.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
-import { type ByteRange, parsedParts } from '../../util/json/large-json.ts';
+import { type ByteRange, parseParts } from '../../util/json/large-json.ts';
 import { type AuditWriter, MAX_UNSEALED } from '../audit/audit-writer.ts';
 import { BlobStores } from '../blobs/blob-stores.ts';
 import { isClustered, type Redis } from '../redis/connection.ts';
@@ -135,7 +135,7 @@ export class LedgerAccess {
     const reference = this.verifiedReference(callId, stored);
     if (reference === undefined) return FORGED_OUTCOME;
     try {
-      return decodeOutcome(await parsedParts(this.outcomeParts(callId, key, reference)));
+      return decodeOutcome(await parseParts(this.outcomeParts(callId, key, reference)));
     } catch (error) {
       if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') return FORGED_OUTCOME;
       throw error;
@@ -150,7 +150,7 @@ export class LedgerAccess {
     if (largeParams === undefined) return request;
     const key = this.callKeys(callId).params(callId, largeParams.id);
     try {
-      const params = await parsedParts(this.#verifiedParts(this.texts.read(key, largeParams), callId, 'request'));
+      const params = await parseParts(this.#verifiedParts(this.texts.read(key, largeParams), callId, 'request'));
       return { ...rest, envelope: withParams(rest.envelope, params as Record<string, unknown>) };
     } catch (error) {
       throw error instanceof PawlError && error.code === 'UNKNOWN_CALL' ? new PawlError('PARAMS_LOST') : error;

@@ -27,17 +27,17 @@ const answerScript = new Script(new URL('./client-call-answer.lua', import.meta.
 const RECORD_TTL_MS = 3_600_000;
 
 /** The state as the worker reads it. An answer that no key of this fleet signed counts as `lost`. */
-export type Seen =
+export type ClientCallState =
   | { readonly state: 'waiting' | 'no-client' | 'lost' | 'withdrawn' | 'unknown' }
   | { readonly state: 'taken'; readonly leaseLeftMs: number; readonly progress: string }
   | { readonly state: 'answered'; readonly answer: ClientAnswer };
 
-export type Withdrawn =
+export type WithdrawResult =
   | { readonly state: 'untouched' | 'taken' | 'gone' }
   | { readonly state: 'answered'; readonly answer: ClientAnswer };
 
 /** `gone`: the client's lease is over. `superseded`: it has polled again meanwhile. */
-export type Renewed =
+export type RenewResult =
   | { readonly kind: 'gone' | 'superseded' }
   | {
       readonly kind: 'renewed';
@@ -74,7 +74,7 @@ export class ClientCalls extends FleetRecords {
     return code as 'offered' | 'adopted' | 'no-client';
   }
 
-  async look(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Seen> {
+  async read(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<ClientCallState> {
     const args = [call.callId, RECORD_TTL_MS, call.tool, this.#broadcast];
     const [state, first, second] = await readScript.run(this.redis, this.#callKeys(call), args);
     if (state === 'taken') return { state, leaseLeftMs: Number(first), progress: String(second) };
@@ -82,7 +82,7 @@ export class ClientCalls extends FleetRecords {
     return { state: state as 'waiting' | 'no-client' | 'lost' | 'withdrawn' | 'unknown' };
   }
 
-  async withdraw(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Withdrawn> {
+  async withdraw(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<WithdrawResult> {
     const [record, waiting] = this.#callKeys(call);
     const args = [call.callId, call.tool, this.#broadcast];
     const [state, fence, signed] = await withdrawScript.run(this.redis, [record ?? '', waiting ?? ''], args);
@@ -112,7 +112,7 @@ export class ClientCalls extends FleetRecords {
     clientId: string,
     running: readonly string[],
     poll?: { readonly id: string; readonly first: boolean },
-  ): Promise<Renewed> {
+  ): Promise<RenewResult> {
     for (;;) {
       const args = [
         clientId,
@@ -134,7 +134,12 @@ export class ClientCalls extends FleetRecords {
     }
   }
 
-  async tell(clientId: string, callId: string, fence: number, progress: object): Promise<'told' | 'again' | 'late'> {
+  async reportProgress(
+    clientId: string,
+    callId: string,
+    fence: number,
+    progress: object,
+  ): Promise<'told' | 'again' | 'late'> {
     return this.#send(clientId, callId, [fence, 'progress', JSON.stringify(progress), '']);
   }
 

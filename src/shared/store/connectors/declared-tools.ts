@@ -17,23 +17,23 @@ import { Script } from '../redis/script.ts';
 import { reSignFields } from '../signing/re-sign.ts';
 
 /** The number of revisions of one tool that can be read, and rolled back to. */
-export const KEPT_REVISIONS = 50;
+export const MAX_REVISIONS = 50;
 const READ_BATCH = 500;
 const writeScript = new Script(new URL('./declared-tool-write.lua', import.meta.url));
 
-export type DeclaredToolWritten =
+export type DeclaredToolWriteResult =
   | { readonly kind: 'written' }
   | { readonly kind: 'changed'; readonly revision: number };
 
 export class DeclaredToolRecords extends FleetRecords {
   /** `seenRevision`: the revision that the writer read, 0 for none. */
-  async write(record: RegistryRecord, seenRevision: number): Promise<DeclaredToolWritten> {
+  async write(record: RegistryRecord, seenRevision: number): Promise<DeclaredToolWriteResult> {
     const tool = qualifiedName(record);
     const { specs, declaredToolChanges, declaredToolSequence, prefix } = this.keys;
     const [code, revision] = await writeScript.run(
       this.redis,
       [specs, declaredToolChanges, declaredToolSequence, this.keys.declaredToolHistory(tool)],
-      [tool, String(seenRevision), this.#sign(record), KEPT_REVISIONS, broadcastChannel(this.redis, prefix)],
+      [tool, String(seenRevision), this.#sign(record), MAX_REVISIONS, broadcastChannel(this.redis, prefix)],
     );
     return code === 1 ? { kind: 'written' } : { kind: 'changed', revision: Number(revision) };
   }

@@ -5,7 +5,7 @@
 import { checkMembers, invalidArgument } from '../../schema/known-members.ts';
 import { quoteValue } from '../../schema/schema-issues.ts';
 import { TIERS } from '../../tools/tool.ts';
-import { unpackedId } from '../../util/text/packed-id.ts';
+import { unpackId } from '../../util/text/packed-id.ts';
 import type { Redis } from '../redis/connection.ts';
 import { DEAD_LETTER_NAMES, type Partition, type PartitionKeys } from '../redis/keys.ts';
 import { luaConstants, luaFunction, Script } from '../redis/script.ts';
@@ -170,7 +170,7 @@ function pairsOf(flat: readonly string[]): { readonly callId: string; readonly f
 
 function factsOf(entry: { readonly callId: string; readonly failedAtMs: number }, text: string): DeadLetterFacts {
   const [code = '', tool = '', session = '', circuit = '', tenantId = ''] = JSON.parse(text) as string[];
-  return { ...entry, code, tool, session: unpackedId(session), circuit, ...(tenantId === '' ? {} : { tenantId }) };
+  return { ...entry, code, tool, session: unpackId(session), circuit, ...(tenantId === '' ? {} : { tenantId }) };
 }
 
 export function matchesFilter(facts: DeadLetterFacts, filter: DeadLetterFilter): boolean {

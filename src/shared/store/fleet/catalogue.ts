@@ -127,7 +127,7 @@ export function runsAsPublished({ tools, definitions }: WorkerRecord, published:
  * Whether a tool is abandoned: no worker has offered it for `graceMs`, although its tier had workers. It was renamed or removed, and its
  * calls would never run. In a tier without workers, such as one that was scaled to zero, a call brings them back.
  */
-export function isForsaken(
+export function isAbandoned(
   published: CatalogueContent['tools'][number],
   workers: CatalogueContent['workers'],
   graceMs: number,

@@ -12,7 +12,7 @@ export interface TerminalOwner {
 
 export class TerminalOwners extends FleetRecords {
   /** Writes the record, or renews it. */
-  async hold(terminalId: string, owner: TerminalOwner): Promise<void> {
+  async save(terminalId: string, owner: TerminalOwner): Promise<void> {
     const signed = signedMessage(this.signatures, `terminal ${terminalId}`, owner);
     await this.redis.set(this.keys.terminal(terminalId), signed, 'PX', OWNER_TTL_MS);
   }
@@ -23,7 +23,7 @@ export class TerminalOwners extends FleetRecords {
     return verifiedMessage(this.signatures, `terminal ${terminalId}`, stored);
   }
 
-  async drop(terminalId: string): Promise<void> {
+  async remove(terminalId: string): Promise<void> {
     await this.redis.unlink(this.keys.terminal(terminalId));
   }
 }

@@ -35,7 +35,7 @@ export interface GroupRecord {
   readonly endedAtMs?: number;
 }
 
-export interface TakenGroup extends GroupRecord {
+export interface LeasedGroup extends GroupRecord {
   readonly fence: number;
 }
 
@@ -62,7 +62,7 @@ export class GroupRecords {
   }
 
   /** Writes a new group, which the writer drives with fence 1. Undefined when there is one of its ID. */
-  async create(head: GroupHead, definition: object, fields: GroupFields = new Map()): Promise<TakenGroup | undefined> {
+  async create(head: GroupHead, definition: object, fields: GroupFields = new Map()): Promise<LeasedGroup | undefined> {
     const { id, kind, tenantId, createdAtMs } = head;
     const written = { head, definition, ...Object.fromEntries(fields) };
     const signed = Object.entries(written).flatMap(([field, value]) => [field, this.#sign(id, field, value)]);
@@ -84,7 +84,7 @@ export class GroupRecords {
   }
 
   /** Takes the lease of a group that no process drives; undefined when another process has it, or the group has ended. */
-  async take(id: string): Promise<TakenGroup | undefined> {
+  async take(id: string): Promise<LeasedGroup | undefined> {
     const [fence, fields] = await takeScript.run(this.#redis, this.#hashes(id), [id, this.leaseMs]);
     if (fields === undefined) return undefined;
     const flat = fields as string[];
@@ -97,7 +97,7 @@ export class GroupRecords {
 
   /** Writes a step of its driver, and renews the lease. `lost`: another process drives it, or it has ended. */
   async advance(
-    { head: { id }, fence }: Pick<TakenGroup, 'head' | 'fence'>,
+    { head: { id }, fence }: Pick<LeasedGroup, 'head' | 'fence'>,
     { step, end, release = false }: Advance,
   ): Promise<'lost' | { readonly cancelledBy?: string; readonly nowMs: number }> {
     const written = step === undefined ? [] : this.#signStep(id, step);

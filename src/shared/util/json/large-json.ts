@@ -104,7 +104,7 @@ export async function largeJson(value: unknown): Promise<LargeText> {
 }
 
 /** The value of a JSON text in parts. Throws a `SyntaxError` for text that is no JSON, and what the parts throw. */
-export async function parsedParts(parts: Iterable<Buffer> | AsyncIterable<Buffer>): Promise<unknown> {
+export async function parseParts(parts: Iterable<Buffer> | AsyncIterable<Buffer>): Promise<unknown> {
   const decoder = new TextDecoder();
   let reader: JsonReader | undefined;
   let text = '';

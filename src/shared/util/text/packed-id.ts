@@ -13,7 +13,7 @@ const bytes = Buffer.alloc(POSITIONS.length);
 const uuid = Buffer.alloc(UUID_LENGTH, '-');
 
 /** A UUID at the beginning takes 23 characters; any other text stays as it is. */
-export function packedId(id: string): string {
+export function packId(id: string): string {
   if (id.length >= UUID_LENGTH && UUID.test(id)) {
     POSITIONS.forEach((position, index) => {
       bytes[index] = 16 * digitAt(id, position) + digitAt(id, position + 1);
@@ -23,7 +23,7 @@ export function packedId(id: string): string {
   return id.startsWith(PACKED) ? PACKED + id : id;
 }
 
-export function unpackedId(text: string): string {
+export function unpackId(text: string): string {
   if (!text.startsWith(PACKED)) return text;
   if (text.startsWith(PACKED, 1)) return text.slice(1);
   if (bytes.write(text.slice(1, PACKED_LENGTH), 'base64url') < bytes.length) return text;

@@ -4,7 +4,7 @@
 const MAX_PRODUCT = 2 ** 30;
 
 /** The first places of a text in another, at most `limit`. `overlaps` says whether a place that begins within the previous counts. */
-export function placesOf(
+export function findAll(
   text: string,
   pattern: string,
   limit = Number.POSITIVE_INFINITY,

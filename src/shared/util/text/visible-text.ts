@@ -17,7 +17,7 @@ export function escapeInvisible(text: string): string {
 }
 
 /** Escapes line breaks and tabs too, so that a field of one line stays one line. */
-export function shownLine(text: string): string {
+export function escapeLine(text: string): string {
   return text.replace(DECEPTIVE_IN_LINE, escapeCharacter);
 }
 

@@ -1,6 +1,6 @@
 /** Explains why a text is not found in a file, in words that help the next attempt. */
 import { startOf } from '../../../shared/util/text/text-cut.ts';
-import { placesOf } from '../../../shared/util/text/text-search.ts';
+import { findAll } from '../../../shared/util/text/text-search.ts';
 
 const MAX_SHOWN_LENGTH = 160;
 /** The most candidate places, and the most lines of each that are compared to find the likeliest. */
@@ -14,7 +14,7 @@ export function explainNoMatch(content: string, text: string): string {
   const expected = text.split('\n');
   if (expected.every((line) => line === '' || LINE_NUMBER.test(line))) {
     const plain = expected.map((line) => line.replace(LINE_NUMBER, '')).join('\n');
-    if (plain !== '' && placesOf(content, plain, 1).length > 0)
+    if (plain !== '' && findAll(content, plain, 1).length > 0)
       return 'It stands there without the numbers at the beginning of its lines, which are no part of the file: leave them out.';
   }
   const lines = content.split('\n');

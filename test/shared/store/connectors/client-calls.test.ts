@@ -24,7 +24,7 @@ async function published() {
 test('a call that waits for a client keeps its place for as long as a worker waits for it', async () => {
   const { redis, clientCalls, call, waiting, take } = await published();
   await redis.pexpire(waiting, 60_000);
-  expect(await clientCalls.look(call)).toEqual({ state: 'waiting' });
+  expect(await clientCalls.read(call)).toEqual({ state: 'waiting' });
   expect(await redis.pttl(waiting)).toBeGreaterThan(HOUR_MS / 2);
   expect(await redis.lrange(waiting, 0, -1)).toEqual([call.callId]);
   expect(await take()).toBe(call.callId);
@@ -33,11 +33,11 @@ test('a call that waits for a client keeps its place for as long as a worker wai
 test('one whose place was lost gets another, and a client takes it once', async () => {
   const { redis, clientCalls, call, waiting, take } = await published();
   await redis.del(waiting);
-  expect(await clientCalls.look(call)).toEqual({ state: 'waiting' });
-  expect(await clientCalls.look(call)).toEqual({ state: 'waiting' });
+  expect(await clientCalls.read(call)).toEqual({ state: 'waiting' });
+  expect(await clientCalls.read(call)).toEqual({ state: 'waiting' });
   expect(await redis.pttl(waiting)).toBeGreaterThan(HOUR_MS / 2);
   expect(await redis.lrange(waiting, 0, -1)).toEqual([call.callId]);
   expect(await take()).toBe(call.callId);
-  expect(await clientCalls.look(call)).toMatchObject({ state: 'taken' });
+  expect(await clientCalls.read(call)).toMatchObject({ state: 'taken' });
   expect(await redis.exists(waiting)).toBe(0);
 });

@@ -5,7 +5,7 @@ import { Signatures } from '../../../../src/shared/signing/signatures.ts';
 import {
   DeclaredToolCopy,
   DeclaredToolRecords,
-  KEPT_REVISIONS,
+  MAX_REVISIONS,
 } from '../../../../src/shared/store/connectors/declared-tools.ts';
 import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
 import { cpuMsOf } from '../../../helpers/cpu.ts';
@@ -92,9 +92,9 @@ describe('the registry in Redis (I7)', () => {
   test('keeps a bounded history, in which a definition is found as long as it is there', async () => {
     const { specs } = await open();
     const first = await record(1);
-    for (let revision = 1; revision <= KEPT_REVISIONS + 1; revision += 1)
+    for (let revision = 1; revision <= MAX_REVISIONS + 1; revision += 1)
       await specs.write(await record(revision, revision === 1 ? {} : { description: `no. ${revision}` }), revision - 1);
-    expect(await specs.history('tools.weather')).toHaveLength(KEPT_REVISIONS);
+    expect(await specs.history('tools.weather')).toHaveLength(MAX_REVISIONS);
     expect(await specs.withDefinition('tools.weather', first.definition)).toBeUndefined();
     const kept = await record(2, { description: 'no. 2' });
     expect(await specs.withDefinition('tools.weather', kept.definition)).toEqual(kept);

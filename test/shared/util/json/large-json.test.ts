@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { longOutcomeText } from '../../../../src/shared/calls/outcome.ts';
-import { LargeTextWriter, largeTextOf, PART_BYTES, parsedParts } from '../../../../src/shared/util/json/large-json.ts';
+import { LargeTextWriter, largeTextOf, PART_BYTES, parseParts } from '../../../../src/shared/util/json/large-json.ts';
 
 const MIB = 1_024 * 1_024;
 const base = { status: 'success', toolName: 'note', durationMs: 5, attempts: 1 } as const;
@@ -45,7 +45,7 @@ describe('texts in parts', () => {
       const parts = written.made?.parts ?? [];
       expect(parts.length).toBeGreaterThan(20);
       expect(written.turns).toBeGreaterThanOrEqual(parts.length - 1);
-      const read = await turnsDuring(() => parsedParts(parts));
+      const read = await turnsDuring(() => parseParts(parts));
       expect(read.turns).toBeGreaterThanOrEqual(parts.length - 1);
       expect(JSON.stringify(read.made) === JSON.stringify(outcome)).toBe(true);
     },

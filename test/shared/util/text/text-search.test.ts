@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { placesOf } from '../../../../src/shared/util/text/text-search.ts';
+import { findAll } from '../../../../src/shared/util/text/text-search.ts';
 
 /** The places that the engine finds. */
 function foundIn(text: string, wanted: string, step = wanted.length, limit = 1_000): number[] {
@@ -15,12 +15,12 @@ test('the places are those that the engine finds, even where the lengths forbid 
     fc.array(fc.constantFrom('a', 'b', '\n'), { minLength, maxLength }).map((all) => all.join(''));
   fc.assert(
     fc.property(letters(0, 200), letters(1, 6), letters(1, 3), (text, short, mark) => {
-      expect(placesOf(text, short)).toEqual(foundIn(text, short));
-      expect(placesOf(text, short, 1_000, 'count')).toEqual(foundIn(text, short, 1));
+      expect(findAll(text, short)).toEqual(foundIn(text, short));
+      expect(findAll(text, short, 1_000, 'count')).toEqual(foundIn(text, short, 1));
       // These texts are long enough for the linear search.
       const [long, wanted] = [`${text}${mark}`.repeat(40).padEnd(70_000, 'a'), `${short}${'a'.repeat(20_000)}`];
-      expect(placesOf(long, wanted)).toEqual(foundIn(long, wanted));
-      expect(placesOf(long, wanted, 3, 'count')).toEqual(foundIn(long, wanted, 1, 3));
+      expect(findAll(long, wanted)).toEqual(foundIn(long, wanted));
+      expect(findAll(long, wanted, 3, 'count')).toEqual(foundIn(long, wanted, 1, 3));
     }),
     { numRuns: 40 },
   );
@@ -28,7 +28,7 @@ test('the places are those that the engine finds, even where the lengths forbid 
 
 test('a text that the engine would compare at every place is found in one pass, which ends at the limit', () => {
   const [text, half] = ['a'.repeat(4_000_000), 'a'.repeat(50_000)];
-  expect(placesOf(text, `${half}b${half}`)).toEqual([]);
-  expect(placesOf(`${text}b${half}${text}b${half}`, `${half}b${half}`)).toEqual([3_950_000, 8_000_001]);
-  expect(placesOf(text, half, 3)).toEqual([0, 50_000, 100_000]);
+  expect(findAll(text, `${half}b${half}`)).toEqual([]);
+  expect(findAll(`${text}b${half}${text}b${half}`, `${half}b${half}`)).toEqual([3_950_000, 8_000_001]);
+  expect(findAll(text, half, 3)).toEqual([0, 50_000, 100_000]);
 });

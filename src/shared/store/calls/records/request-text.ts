@@ -4,7 +4,7 @@
  */
 import { CONTRACT_VERSION, LARGEST_RETRY_BUDGET, type ToolCallEnvelope } from '../../../calls/envelope.ts';
 import type { Effects } from '../../../retries/effects.ts';
-import { packedId, unpackedId } from '../../../util/text/packed-id.ts';
+import { packId, unpackId } from '../../../util/text/packed-id.ts';
 import type { StoredRequest } from '../call-record.ts';
 
 const DEFAULT_NAMESPACE = 'tools';
@@ -60,10 +60,10 @@ export function requestText(request: StoredRequest): string {
     tool.version,
     tool.definition,
     tool.effects === undefined ? '' : EFFECT_LETTERS[tool.effects],
-    packedId(envelope.requestId),
-    packedId(target.sessionKey),
+    packId(envelope.requestId),
+    packId(target.sessionKey),
     target.actorId,
-    packedId(payload.idempotencyKey ?? ''),
+    packId(payload.idempotencyKey ?? ''),
     payload.params,
   ];
   return JSON.stringify(rest === undefined ? stored : [...stored, rest]);
@@ -108,15 +108,15 @@ function isEmpty(value: object): boolean {
 export function parseRequest(text: string): StoredRequest {
   const [toolName, version, definition, effects, requestId, session, actorId, packedKey, params, rest = {}] =
     JSON.parse(text) as StoredFields;
-  const key = unpackedId(packedKey);
+  const key = unpackId(packedKey);
   const { dedupeMode = 'enforced', retryBudget = LARGEST_RETRY_BUDGET, ...hint } = rest.transport ?? {};
   const envelope: ToolCallEnvelope = {
     contractVersion: (rest.contract ?? CONTRACT_VERSION) as typeof CONTRACT_VERSION,
-    requestId: unpackedId(requestId),
+    requestId: unpackId(requestId),
     ...(rest.toolCallId !== undefined && { toolCallId: rest.toolCallId }),
     toolName,
     toolNamespace: rest.namespace ?? DEFAULT_NAMESPACE,
-    target: { sessionKey: unpackedId(session), actorId, ...rest.target },
+    target: { sessionKey: unpackId(session), actorId, ...rest.target },
     payload: {
       version: PAYLOAD_VERSION,
       params,
