@@ -258,7 +258,7 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
   });
   return Pawl.open({
     settings,
-    ...(tracing === undefined ? {} : { tracing }),
+    ...(tracing !== undefined && { tracing }),
     log: log ?? createLogger({ ...settings, logLevel: ownLogLevel }),
     defaultWorkspaceRoot: process.cwd(),
     ...defined({ hooks, toolsets, onEvent, operator, schedules }),
@@ -292,7 +292,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   const tools = [...entries.filter(isTool), ...(await resolveToolsets(sets, { published: [] }))];
   const { settings, ownLogLevel } = await readSettings({
     ...options,
-    ...(toolSettings === undefined ? {} : { tools: toolSettings }),
+    ...(toolSettings !== undefined && { tools: toolSettings }),
   });
   const served = tiers ?? TIERS.filter((tier) => tools.some((tool) => tool.tier === tier));
   if (served.length === 0) throw new PawlError('CONFIGURATION', 'A worker needs at least one tool or tier.');
@@ -323,7 +323,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   if (settings.workspaceRoot !== undefined) addWorkspaceFolder(settings.workspaceRoot);
   return ToolWorker.start({
     settings,
-    ...(tracing === undefined ? {} : { tracing }),
+    ...(tracing !== undefined && { tracing }),
     tools,
     tiers: served,
     concurrency: concurrency ?? DEFAULT_CONCURRENCY,

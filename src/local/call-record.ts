@@ -20,7 +20,7 @@ export function recordFor(claim: Claim, nowMs: number, retentionMs: number): Ded
       sessionKey: target.sessionKey,
       actorId: target.actorId,
       requestId,
-      ...(toolCallId === undefined ? {} : { toolCallId }),
+      ...(toolCallId !== undefined && { toolCallId }),
       paramsDigest: claim.paramsDigest,
     },
     lockUntilMs: nowMs + DEDUPE_DEFAULTS.lockMs,
@@ -48,7 +48,7 @@ export function executionOf(
       status: status === 'success' ? 'success' : 'error',
       retriable,
       ...(status === 'lost' ? { errorCode: LOST } : errorCode === undefined ? {} : { errorCode }),
-      ...(inDoubt === undefined ? {} : { inDoubt }),
+      ...(inDoubt !== undefined && { inDoubt }),
     })),
   };
 }

@@ -204,7 +204,7 @@ function submitterOf(core: Core, circuits: CircuitView, results: Results): CallS
   const { parts, tools, ledger, sessions, switches, hooks, approvals } = core;
   return composeSubmitter({
     settings: parts.settings,
-    ...(approvals === undefined ? {} : { approvals }),
+    ...(approvals !== undefined && { approvals }),
     ledger,
     catalogue: {
       peek: (namespace, name) => tools.peek(namespace, name),
@@ -230,7 +230,7 @@ function executorOf(core: Core, resourceLocks: LocalResourceLocks, groups: Local
   const { settings, log } = parts;
   return new Executor({
     settings,
-    ...(approvals === undefined ? {} : { gate: approvals }),
+    ...(approvals !== undefined && { gate: approvals }),
     backend: { ledger, completions: ledger.completions, breakers },
     workerId: LOCAL_INBOX,
     clock: parts.clock,
@@ -239,8 +239,8 @@ function executorOf(core: Core, resourceLocks: LocalResourceLocks, groups: Local
     log,
     environment: parts.environment,
     hooks,
-    ...(parts.memory === undefined ? {} : { memory: parts.memory }),
-    ...(parts.channels === undefined ? {} : { channels: parts.channels }),
+    ...(parts.memory !== undefined && { memory: parts.memory }),
+    ...(parts.channels !== undefined && { channels: parts.channels }),
     terminals,
     // There is no other node to leave the job to.
     nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value, failsInARow: () => false },

@@ -148,7 +148,7 @@ class LocalGroupRecords implements GroupStore {
     Object.assign(group.fields, Object.fromEntries(step?.changes ?? []));
     const ended = end === undefined ? {} : { endedAtMs: nowMs, expiresAtMs: nowMs + end.keptMs };
     this.#put({ ...group, steps: step?.number ?? group.steps, ...ended });
-    return { nowMs, ...(group.cancelledBy === undefined ? {} : { cancelledBy: group.cancelledBy }) };
+    return { nowMs, ...(group.cancelledBy !== undefined && { cancelledBy: group.cancelledBy }) };
   }
 
   async cancel(id: string, by: string) {

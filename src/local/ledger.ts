@@ -202,7 +202,7 @@ export class LocalLedger implements CallLedger {
         circuit: call.circuit,
         circuitRaw,
         cancelRequested: call.cancelRequested,
-        ...(call.checkpoint === undefined ? {} : { checkpoint: call.checkpoint }),
+        ...(call.checkpoint !== undefined && { checkpoint: call.checkpoint }),
       };
     });
   }
@@ -306,7 +306,7 @@ export class LocalLedger implements CallLedger {
       fence,
       attempts,
       createdAtMs: record.createdAtMs,
-      ...(firstStartedAtMs === undefined ? {} : { startedAtMs: firstStartedAtMs }),
+      ...(firstStartedAtMs !== undefined && { startedAtMs: firstStartedAtMs }),
       readAtMs: await this.now(),
     };
   }
@@ -361,7 +361,7 @@ function callView(record: DedupeRecord, own: OwnCall | undefined, readAtMs: numb
         toolNamespace: record.tool.slice(0, dot),
         toolName: record.tool.slice(dot + 1),
       },
-      ...(own === undefined ? {} : { tool: own.request.tool }),
+      ...(own !== undefined && { tool: own.request.tool }),
     },
     ...(record.state === 'inflight' ? {} : { outcome: record.payload as Outcome }),
   };

@@ -203,7 +203,7 @@ export class OwnCalls {
       ttlMs,
       execution: executionOf(attempts, attempts.length),
       payload: outcome,
-      ...(outcome.error === undefined ? {} : { error: errorOf(outcome.error) }),
+      ...(outcome.error !== undefined && { error: errorOf(outcome.error) }),
     });
     if (!written) return false;
     this.#forget(call);
@@ -240,7 +240,7 @@ export class OwnCalls {
       paramsDigest,
       mode: 'enforced',
       keepJob: false,
-      ...(mergeId === undefined ? {} : { mergeId }),
+      ...(mergeId !== undefined && { mergeId }),
     });
   }
 

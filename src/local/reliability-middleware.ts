@@ -48,7 +48,7 @@ export class ToolReliabilityMiddleware implements AsyncDisposable {
     const { createLocalRunner } = await import('./run-tool.ts');
     this.#store ??= this.#openStore();
     const store = await this.#store;
-    return createLocalRunner({ ...this.#options, tools: [tool], ...(store === undefined ? {} : { store }) });
+    return createLocalRunner({ ...this.#options, tools: [tool], ...(store !== undefined && { store }) });
   }
 
   async #openStore(): Promise<LocalRunnerOptions['store']> {

@@ -75,9 +75,9 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
     workspaceRoot: options.workspaceRoot ?? process.cwd(),
     environment: options.environment ?? process.env,
     hooks,
-    ...(options.memory === undefined ? {} : { memory: options.memory }),
-    ...(options.channels === undefined ? {} : { channels: options.channels }),
-    ...(options.approve === undefined ? {} : { approve: options.approve }),
+    ...(options.memory !== undefined && { memory: options.memory }),
+    ...(options.channels !== undefined && { channels: options.channels }),
+    ...(options.approve !== undefined && { approve: options.approve }),
     onEvent: options.onEvent ?? (() => {}),
   });
 }
@@ -122,7 +122,7 @@ export async function runWithToolIdempotency<Output>(
     effects: key.effects ?? 'once',
     input: z.looseObject({}),
     run: async (_params, { signal }) => ({ output: await execute(signal) }),
-    ...(key.timeoutMs === undefined ? {} : { timeoutMs: key.timeoutMs }),
+    ...(key.timeoutMs !== undefined && { timeoutMs: key.timeoutMs }),
   });
   const runner = createLocalRunner({ tools: [tool], store });
   try {

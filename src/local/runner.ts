@@ -108,7 +108,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   ): Promise<ToolResultEnvelope<OutputOf<T>>> {
     const { kind = 'main', sessionKey = `local-${kind}`, actorId, ...call } = options;
     let record = this.#sessions.peek(sessionKey);
-    record ??= (await this.openSession({ sessionKey, kind, ...(actorId === undefined ? {} : { actorId }) })).record;
+    record ??= (await this.openSession({ sessionKey, kind, ...(actorId !== undefined && { actorId }) })).record;
     if (record.kind !== kind) {
       const issues = [{ path: 'kind', message: `is ${kind}, but the session is open as a ${record.kind} session` }];
       throw new PawlError('CONTRACT_INVALID', `Session ${JSON.stringify(sessionKey)}: kind ${issues[0]?.message}.`, {

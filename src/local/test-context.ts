@@ -119,7 +119,7 @@ export function testContext(options: TestContextOptions = {}): TestContext {
     log: recordingLog(logged),
     progress: (report) => void progressed.push(checkedProgress('the tool', report)),
     checkpoint: async (value) => void checkpoints.push(JSON.parse(formatCheckpoint('the tool', value))),
-    ...(options.lastCheckpoint === undefined ? {} : { lastCheckpoint: options.lastCheckpoint }),
+    ...(options.lastCheckpoint !== undefined && { lastCheckpoint: options.lastCheckpoint }),
     ...completionOf(options),
     workspaceRoot,
     progressed,

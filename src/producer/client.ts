@@ -101,7 +101,7 @@ export class Pawl implements AsyncDisposable {
       settings,
       name: 'producer',
       mode: 'fail-fast',
-      ...(options.audit === undefined ? {} : { audit: options.audit }),
+      ...(options.audit !== undefined && { audit: options.audit }),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
     await reSignRecords(backend, log);

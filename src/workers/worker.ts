@@ -54,7 +54,7 @@ export class ToolWorker implements AsyncDisposable {
       name: 'worker',
       mode: 'patient',
       tiers: options.tiers,
-      ...(options.audit === undefined ? {} : { audit: options.audit }),
+      ...(options.audit !== undefined && { audit: options.audit }),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
     let worker: ToolWorker | undefined;

@@ -58,7 +58,7 @@ export async function runCall(context: CliContext, toolName: string, options: Ca
     const session = await openSession(context, pawl, options.session);
     const callOptions: CallOptions = {
       namespace: tool.namespace,
-      ...(options.key === undefined ? {} : { idempotencyKey: options.key }),
+      ...(options.key !== undefined && { idempotencyKey: options.key }),
       ...defined({
         dedupeMode: options.dedupe,
         turnId: options.turn,

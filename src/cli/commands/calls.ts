@@ -43,7 +43,7 @@ export async function listCalls(context: CliContext, options: ListCallsOptions):
       limit,
       tool,
       state,
-      ...(session === undefined ? {} : { sessionKey: session }),
+      ...(session !== undefined && { sessionKey: session }),
       isVisible: () => true,
     });
     if (options.json === true)
@@ -67,7 +67,7 @@ export async function runCancel(context: CliContext, callId: string, options: { 
   return withPawl(context, async (pawl) => {
     const { settlement, result } = await pawl.cancel(callId);
     if (options.json === true)
-      print(context, prettyJson({ callId, settlement, ...(result === undefined ? {} : { result }) }));
+      print(context, prettyJson({ callId, settlement, ...(result !== undefined && { result }) }));
     else {
       print(context, `${callId} ${SETTLEMENT_SENTENCES[settlement]}`);
       if (settlement !== 'too-late' && result?.status === 'error')

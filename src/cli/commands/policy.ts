@@ -63,7 +63,7 @@ async function evaluateCall(
     policy: pawl.settings.policy,
     registry: toolPolicyOf(declared),
     channel,
-    ...(params === undefined ? {} : { params }),
+    ...(params !== undefined && { params }),
     taint: [...taint, ...taintOf([], record)],
     sandbox: pawl.settings.sandbox,
   });

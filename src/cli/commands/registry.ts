@@ -101,8 +101,8 @@ export async function importOpenApiFile(
   const { tag, operation, secret = [], dryRun, json: asJson, ...rest } = options;
   const imported = await importOpenApi(await readDocument(context, file), {
     ...rest,
-    ...(tag === undefined ? {} : { tags: tag }),
-    ...(operation === undefined ? {} : { operations: operation }),
+    ...(tag !== undefined && { tags: tag }),
+    ...(operation !== undefined && { operations: operation }),
     secrets: Object.fromEntries(secret.map(parseSecret)),
   });
   for (const { operation: operationName, reason } of imported.skipped)

@@ -30,8 +30,8 @@ export async function setReliability(
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     await pawl.reliability.set(enabled, {
-      ...(tool === undefined ? {} : { tool }),
-      ...(reason === undefined ? {} : { reason }),
+      ...(tool !== undefined && { tool }),
+      ...(reason !== undefined && { reason }),
     });
     return show(context, pawl, asJson ?? false);
   });
@@ -78,7 +78,7 @@ async function show(context: CliContext, pawl: Pawl, asJson: boolean): Promise<n
   }
   print(context, table(state.tools, COLUMNS));
   const { all, tools } = state.words;
-  const switches = Object.entries({ ...(all === undefined ? {} : { 'all tools': all }), ...tools });
+  const switches = Object.entries({ ...(all !== undefined && { 'all tools': all }), ...tools });
   for (const [subject, { enabled, atMs, reason }] of switches)
     say(
       context,

@@ -77,7 +77,7 @@ export async function changeSchedule(
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
-    const view = await pawl.schedules[action](id, { ...changeOptions(), ...(reason === undefined ? {} : { reason }) });
+    const view = await pawl.schedules[action](id, { ...changeOptions(), ...(reason !== undefined && { reason }) });
     if (json === true) print(context, prettyJson(view));
     else if ('callId' in view) print(context, escapeLine(String(view.callId)));
     else

@@ -17,8 +17,8 @@ export interface ServeCommandOptions {
 export async function runServe(context: CliContext, options: ServeCommandOptions): Promise<number> {
   const { port, host } = options;
   const settings = await loadSettings({
-    ...(port === undefined ? {} : { httpPort: port }),
-    ...(host === undefined ? {} : { httpHost: host }),
+    ...(port !== undefined && { httpPort: port }),
+    ...(host !== undefined && { httpHost: host }),
   });
   const stopRequested = Promise.withResolvers<void>();
   const stopListening = context.onInterrupt(

@@ -59,11 +59,11 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
       ...defined({ sessionKey: key, parent, state, actorId: actor, agentId: agent }),
       ...(name === undefined && model === undefined ? {} : { agent: defined({ name, model }) }),
       ...defined({ tenantId: tenant, importance, workspaceRoot: workspace }),
-      ...(channel === undefined
-        ? {}
-        : { channel: { kind: channel, ...(remote && { [REMOTE_CHANNELS[remote].field]: options[remote] }) } }),
-      ...(skill === undefined ? {} : { skills: [...skill] }),
-      ...(budget === undefined ? {} : { budget }),
+      ...(channel !== undefined && {
+        channel: { kind: channel, ...(remote && { [REMOTE_CHANNELS[remote].field]: options[remote] }) },
+      }),
+      ...(skill !== undefined && { skills: [...skill] }),
+      ...(budget !== undefined && { budget }),
     });
     print(context, options.json === true ? prettyJson(record) : escapeLine(record.sessionKey));
   });

@@ -29,7 +29,7 @@ export async function watchCalls(context: CliContext, options: WatchCallsOptions
     await withPawl(context, async (pawl) => {
       const { limit, session } = options;
       const newest = (limit: number) =>
-        pawl.calls.list({ limit, ...(session === undefined ? {} : { sessionKey: session }) });
+        pawl.calls.list({ limit, ...(session !== undefined && { sessionKey: session }) });
       const changes = new CallChanges(newest, (callId) => pawl.read(callId), limit);
       let show = live ? liveTable(context) : lines(context, options.json ?? false);
       let isAway = false;

@@ -64,7 +64,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
       tiers,
       log,
       hooks: files.hooks,
-      ...(options.concurrency === undefined ? {} : { concurrency: options.concurrency }),
+      ...(options.concurrency !== undefined && { concurrency: options.concurrency }),
       onEvent: (event) => writeLogLine(log, workerLine(event)),
       onDrainAsked: () => end.drain('an operator asked'),
     });
@@ -121,7 +121,7 @@ function readyMessage(
     tiers,
     tools: worker.tools,
     sources,
-    ...(endpoint === undefined ? {} : { metricsPort: endpoint.port }),
+    ...(endpoint !== undefined && { metricsPort: endpoint.port }),
   };
 }
 

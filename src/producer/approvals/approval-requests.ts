@@ -161,7 +161,7 @@ function requestFor(call: CallToApprove, route: ApprovalRoute, createdAtMs: numb
       ? { amendment: policyResult.amendment ?? { kind: 'same-parameters', paramsDigest } }
       : {}),
     route,
-    ...(startAtMs === undefined ? {} : { startAtMs }),
+    ...(startAtMs !== undefined && { startAtMs }),
     createdAtMs,
     expiresAtMs: Math.max(createdAtMs, startAtMs ?? 0) + limitMs,
   };

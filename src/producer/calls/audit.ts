@@ -162,13 +162,11 @@ function submittedCall(envelope: ToolCallEnvelope, tool: ResolvedTool | undefine
     compensates: compensatedCallId(envelope),
     idempotencyKey: payload.idempotencyKey,
     params: payload.params,
-    ...(tool === undefined
-      ? {}
-      : {
-          toolVersion: tool.version,
-          tier: tool.tier,
-          estimatedCostUnits: costUnitsOf(tool, payload.params),
-        }),
+    ...(tool !== undefined && {
+      toolVersion: tool.version,
+      tier: tool.tier,
+      estimatedCostUnits: costUnitsOf(tool, payload.params),
+    }),
   };
 }
 
@@ -205,7 +203,7 @@ export async function findRecords(trail: AuditTrail, query: AuditQuery): Promise
     (type === undefined || record.type === type) &&
     (tool === undefined || isTool(record['tool'], tool)) &&
     seesTenant(record['tenantId'] as string | undefined);
-  return trail.newest(matches, { limit, maxRead: MAX_SCANNED, ...(sinceMs === undefined ? {} : { sinceMs }) });
+  return trail.newest(matches, { limit, maxRead: MAX_SCANNED, ...(sinceMs !== undefined && { sinceMs }) });
 }
 
 /** A bulk action has one record per hundred calls. */

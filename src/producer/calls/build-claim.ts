@@ -84,11 +84,9 @@ export class ClaimBuilder {
       ...(spends !== undefined && { spends }),
       ...(identity.mergeId !== undefined && { mergeId: identity.mergeId }),
       ...(shadow !== undefined && { shadow }),
-      ...(loop === undefined
-        ? {}
-        : {
-            loop: { loopId: loop.loopId, windowMs: loop.guard.windowMs, refuseAt: refuseAt(loop.guard, circuit.modes) },
-          }),
+      ...(loop !== undefined && {
+        loop: { loopId: loop.loopId, windowMs: loop.guard.windowMs, refuseAt: refuseAt(loop.guard, circuit.modes) },
+      }),
       ...(record !== undefined && { auditRecord: record }),
     };
   }

@@ -46,10 +46,10 @@ export async function submitWithHooks(
   }
   const call = (callId?: string) => ({
     ...eventOf(tool, envelope, values),
-    ...(callId === undefined ? {} : { callId }),
+    ...(callId !== undefined && { callId }),
   });
   const shortCircuit = (reason: ShortCircuit, result?: ToolResultEnvelope, callId?: string) =>
-    hooks.onShortCircuit({ ...call(callId), reason, ...(result === undefined ? {} : { result }) });
+    hooks.onShortCircuit({ ...call(callId), reason, ...(result !== undefined && { result }) });
 
   if (submission.kind === 'answered') {
     const { result, callId } = submission;
@@ -102,7 +102,7 @@ export function afterCall(
   result: ToolResultEnvelope,
 ): Promise<ToolResultEnvelope> {
   const { callId } = result;
-  const event = { ...eventOf(tool, envelope, new Map()), ...(callId === undefined ? {} : { callId }), result };
+  const event = { ...eventOf(tool, envelope, new Map()), ...(callId !== undefined && { callId }), result };
   return orErrorEnvelope(tool, result, () => hooks.afterCall(event));
 }
 
@@ -170,11 +170,11 @@ function applyChanges(
     ...envelope,
     payload: {
       ...payload,
-      ...(params === undefined ? {} : { params }),
-      ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+      ...(params !== undefined && { params }),
+      ...(idempotencyKey !== undefined && { idempotencyKey }),
       ...(hinted ? { callHints: { ...payload.callHints, ...hints } } : {}),
     },
-    control: { ...control, ...(keyFrom === undefined ? {} : { fromHook: keyFrom }) },
+    control: { ...control, ...(keyFrom !== undefined && { fromHook: keyFrom }) },
     trace: { ...trace, ...(hasBaggage ? { baggage: { ...trace.baggage, ...carry } } : {}) },
   });
 }
@@ -192,9 +192,9 @@ function eventOf(
     requestId: envelope.requestId,
     sessionKey,
     actorId,
-    ...(agentId === undefined ? {} : { agentId }),
-    ...(tenantId === undefined ? {} : { tenantId }),
-    ...(turnId === undefined ? {} : { turnId }),
+    ...(agentId !== undefined && { agentId }),
+    ...(tenantId !== undefined && { tenantId }),
+    ...(turnId !== undefined && { turnId }),
     values,
   };
 }

@@ -46,7 +46,7 @@ export async function cancelCall(deps: CancelDeps, callId: string): Promise<Canc
       const finalOutcome = (await ledger.read(record.callId))?.outcome;
       return {
         settlement: 'too-late',
-        ...(finalOutcome === undefined ? {} : { result: envelopeOf(finalOutcome, ids) }),
+        ...(finalOutcome !== undefined && { result: envelopeOf(finalOutcome, ids) }),
       };
     }
     if (answer.kind === 'cancelled') await deps.onCancelled?.(record.callId);
@@ -79,7 +79,7 @@ export function requestCancellation(
       : {
           inDoubt: { outcome: cancelledOutcome(record, 'unsettled'), ttlMs: Math.max(ttls.cancelledMs, ttls.doneMs) },
         }),
-    ...(inboxId === undefined ? {} : { inboxId }),
+    ...(inboxId !== undefined && { inboxId }),
   });
 }
 

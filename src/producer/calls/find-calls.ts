@@ -41,7 +41,7 @@ export async function findCalls(
         limit: page,
         offset,
         only,
-        ...(sessionKey === undefined ? {} : { sessionKey }),
+        ...(sessionKey !== undefined && { sessionKey }),
       });
       const records = await Promise.all(callIds.map((callId) => ledger.readBrief(callId)));
       for (const record of records)

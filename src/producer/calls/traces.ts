@@ -36,7 +36,7 @@ export class CallTraces {
       'tool.name': toolName,
       'pawl.request_id': requestId,
       'pawl.session': target.sessionKey,
-      ...(payload.idempotencyKey === undefined ? {} : { 'idempotency.key': keyHash(payload.idempotencyKey) }),
+      ...(payload.idempotencyKey !== undefined && { 'idempotency.key': keyHash(payload.idempotencyKey) }),
     };
     const span = this.#tracer.startSpan('tool_execution', { kind: SpanKind.PRODUCER, attributes }, parent);
     const traceparent = traceparentOf(span);

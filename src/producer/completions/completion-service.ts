@@ -105,8 +105,8 @@ export class CompletionService {
       type: 'progress',
       callId: entry.callId,
       progress,
-      ...(total === undefined ? {} : { total }),
-      ...(message === undefined ? {} : { message: clip(redact(message, this.#deps.secrets)) }),
+      ...(total !== undefined && { total }),
+      ...(message !== undefined && { message: clip(redact(message, this.#deps.secrets)) }),
     };
     const answer = await this.#deps.records.report(entry, event);
     if (answer !== 'told') throw refusalError(answer);
@@ -116,7 +116,7 @@ export class CompletionService {
   async #extend(entry: CompletionEntry, extendMs: number): Promise<CompletionAnswer> {
     const answer = await this.#deps.records.extend(entry, extendMs);
     if (typeof answer === 'string') throw refusalError(answer);
-    return { state: 'pending', ...(answer.expiresAtMs === undefined ? {} : { expiresAtMs: answer.expiresAtMs }) };
+    return { state: 'pending', ...(answer.expiresAtMs !== undefined && { expiresAtMs: answer.expiresAtMs }) };
   }
 
   async #end(entry: CompletionEntry, end: ReportedOutcome): Promise<CompletionAnswer> {
@@ -184,7 +184,7 @@ export class CompletionService {
     const output = await checkedOutput(terms, end.output);
     const result = normalizeResult(envelope.toolName, {
       output,
-      ...(end.display === undefined ? {} : { display: end.display }),
+      ...(end.display !== undefined && { display: end.display }),
     });
     if (typeof result === 'string') throw new PawlError('COMPLETION_INVALID', result);
     const { shownBytes } = terms;
@@ -192,7 +192,7 @@ export class CompletionService {
       ...base,
       status: 'success',
       output: { content: result.output, metadata: resultMetadata(result, { outside: true, diff: '' }) },
-      ...(shownBytes === undefined ? {} : { shownBytes }),
+      ...(shownBytes !== undefined && { shownBytes }),
     };
     const text = await outcomeText(outcome, terms.maxResultBytes);
     if (text === undefined)

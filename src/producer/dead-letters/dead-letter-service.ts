@@ -115,7 +115,7 @@ export class DeadLetterService {
     return {
       deadLetters,
       ...(candidates.length > limit && last !== undefined ? { next: formatCursor(cursorOf(last)) } : {}),
-      ...(counts === undefined ? {} : { counts }),
+      ...(counts !== undefined && { counts }),
     };
   }
 

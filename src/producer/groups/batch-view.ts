@@ -51,9 +51,9 @@ export function batchView({ head, definition, state, calls, endedAtMs }: Batch) 
     batchId: head.id,
     state,
     counts,
-    ...(concurrency === undefined ? {} : { concurrency }),
+    ...(concurrency !== undefined && { concurrency }),
     createdAtMs: head.createdAtMs,
-    ...(endedAtMs === undefined ? {} : { endedAtMs }),
+    ...(endedAtMs !== undefined && { endedAtMs }),
     calls: views,
   };
 }
@@ -70,7 +70,7 @@ function batchCallView({ entry, member, record }: BatchCall, isOver: boolean) {
     tool: envelope.toolName,
     session: envelope.target.sessionKey,
     ...stateAndPhase,
-    ...(record?.attempts === undefined ? {} : { attempts: record.attempts.length }),
-    ...(message === undefined ? {} : { message }),
+    ...(record?.attempts !== undefined && { attempts: record.attempts.length }),
+    ...(message !== undefined && { message }),
   };
 }

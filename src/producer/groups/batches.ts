@@ -99,7 +99,7 @@ export class BatchService {
     const batchId = identity?.id ?? uuidv7();
     const entries = await Promise.all(batch.entries.map((entry, index) => this.#acceptEntry(batchId, entry, index)));
     const { concurrency, tenantId, submittedBy } = batch;
-    const definition: BatchDefinition = { entries, ...(concurrency === undefined ? {} : { concurrency }) };
+    const definition: BatchDefinition = { entries, ...(concurrency !== undefined && { concurrency }) };
     checkBytes(definition);
     const head: GroupHead = {
       id: batchId,
@@ -139,11 +139,11 @@ export class BatchService {
         const member = members.get(String(index));
         const callId = member?.callId;
         const call = callId === undefined ? undefined : await this.#deps.readBrief(callId);
-        return { entry, ...(member === undefined ? {} : { member }), ...(call === undefined ? {} : { record: call }) };
+        return { entry, ...(member !== undefined && { member }), ...(call !== undefined && { record: call }) };
       }),
     );
     const state = batchState({ endedAtMs, cancelledBy });
-    return { head, definition, state, calls, ...(endedAtMs === undefined ? {} : { endedAtMs }) };
+    return { head, definition, state, calls, ...(endedAtMs !== undefined && { endedAtMs }) };
   }
 
   /** Starts no further call, and cancels those that have not ended. A batch that has ended does not change. Throws `NOT_FOUND`. */
@@ -171,7 +171,7 @@ export class BatchService {
     if (entry.error !== undefined) return refusedEntry(entry.error);
     const { requestId, toolName } = entry.envelope;
     const callId = member?.callId;
-    const ids = { requestId, toolName, ...(callId === undefined ? {} : { callId }) };
+    const ids = { requestId, toolName, ...(callId !== undefined && { callId }) };
     const record = callId === undefined ? undefined : await this.#deps.calls.read(callId).catch(asLost);
     if (record instanceof PawlError) return refusal(record, ids);
     if (record?.outcome !== undefined && callId !== undefined)
@@ -214,7 +214,7 @@ export function batchState({
 
 /** The result of an entry that was refused before it was a call. */
 export function refusedEntry({ code, message, issues }: BatchEntryError): ToolResultEnvelope {
-  const error = { code: code as PawlError['code'], message, ...(issues === undefined ? {} : { issues }) };
+  const error = { code: code as PawlError['code'], message, ...(issues !== undefined && { issues }) };
   return refusal(error, { requestId: uuidv7(), toolName: '' });
 }
 

@@ -52,7 +52,7 @@ function planDeps({ clock, callOf, output }: PlanRulesDeps, group: LeasedGroup):
     output,
     call(key, node, params) {
       const { name, namespace, timeoutMs } = node;
-      const options = { idempotencyKey: `${id}:${key}`, namespace, ...(timeoutMs === undefined ? {} : { timeoutMs }) };
+      const options = { idempotencyKey: `${id}:${key}`, namespace, ...(timeoutMs !== undefined && { timeoutMs }) };
       const envelope = callEnvelope(target, name, params, options, clock);
       return { key, envelope, ...plannedOf(key, node, envelope) };
     },

@@ -64,10 +64,10 @@ export function planFrom({ head, definition, fields, cancelledBy, endedAtMs }: G
     const { state, keys } = nodeState(node, name, note, members);
     const calls = keys.map((key): PlanCall => {
       const undo = members.get(undoKey(key));
-      return { key, member: members.get(key), ...(undo === undefined ? {} : { undo }) };
+      return { key, member: members.get(key), ...(undo !== undefined && { undo }) };
     });
     const isCancelledNode = isOver && (state === 'waiting' || state === 'running');
-    return { name, node, state: isCancelledNode ? 'cancelled' : state, calls, ...(note === undefined ? {} : { note }) };
+    return { name, node, state: isCancelledNode ? 'cancelled' : state, calls, ...(note !== undefined && { note }) };
   });
   return {
     head,
@@ -75,7 +75,7 @@ export function planFrom({ head, definition, fields, cancelledBy, endedAtMs }: G
     state: stateOf({ phase, isOver, isCancelled: cancelledBy !== undefined, members }),
     nodes,
     ...approvalState(fields, members),
-    ...(phase?.because === undefined ? {} : { because: phase.because }),
+    ...(phase?.because !== undefined && { because: phase.because }),
     ...(isOver ? { endedAtMs } : {}),
   };
 }

@@ -17,7 +17,7 @@ export function memberEndView(end: MemberEnd | undefined): {
 } {
   if (end === undefined) return { state: 'waiting', phase: 'waiting' };
   const state = end.status === 'success' ? 'done' : end.code === 'CANCELLED' ? 'cancelled' : 'failed';
-  return { state, phase: state, status: end.status, ...(end.code === undefined ? {} : { errorCode: end.code }) };
+  return { state, phase: state, status: end.status, ...(end.code !== undefined && { errorCode: end.code }) };
 }
 
 /** The response to a plan's check: the nodes in their order, and those that need an approval. */
@@ -36,10 +36,10 @@ export function planSummary({ head, definition, state, because, approval, endedA
     state,
     progress: { ended: nodes.length - open, total: nodes.length },
     counts,
-    ...(because === undefined ? {} : { because }),
-    ...(approval === undefined ? {} : { approval }),
+    ...(because !== undefined && { because }),
+    ...(approval !== undefined && { approval }),
     createdAtMs: head.createdAtMs,
-    ...(endedAtMs === undefined ? {} : { endedAtMs }),
+    ...(endedAtMs !== undefined && { endedAtMs }),
   };
 }
 
@@ -60,14 +60,14 @@ function planNodeView({ name, node, state, note, calls }: Plan['nodes'][number])
     namespace: node.namespace,
     state,
     needs: [...dependenciesOf(node)],
-    ...(node.asks === undefined ? {} : { needsApproval: true as const }),
-    ...(note?.items === undefined ? {} : { progress: progressOf(calls, note.items) }),
-    ...(note?.skipped === undefined ? {} : { skipped: note.skipped }),
-    ...(note?.error === undefined ? {} : { error: note.error }),
+    ...(node.asks !== undefined && { needsApproval: true as const }),
+    ...(note?.items !== undefined && { progress: progressOf(calls, note.items) }),
+    ...(note?.skipped !== undefined && { skipped: note.skipped }),
+    ...(note?.error !== undefined && { error: note.error }),
     calls: calls.map(({ member, undo, summary }) => ({
       ...planCallView(member),
-      ...(summary === undefined ? {} : { summary }),
-      ...(undo === undefined ? {} : { undo: planCallView(undo) }),
+      ...(summary !== undefined && { summary }),
+      ...(undo !== undefined && { undo: planCallView(undo) }),
     })),
   };
 }
@@ -80,9 +80,9 @@ function progressOf(calls: Plan['nodes'][number]['calls'], total: number) {
 function planCallView(member: Member | undefined) {
   const { callId, end } = member ?? {};
   return {
-    ...(callId === undefined ? {} : { callId }),
+    ...(callId !== undefined && { callId }),
     ...(member !== undefined && end === undefined ? { state: 'inflight', phase: 'inflight' } : memberEndView(end)),
-    ...(end?.message === undefined ? {} : { message: truncateText(end.message, MESSAGE_LENGTH) }),
+    ...(end?.message !== undefined && { message: truncateText(end.message, MESSAGE_LENGTH) }),
     ...(end?.mayHaveHappened === true ? { unresolved: true as const } : {}),
   };
 }

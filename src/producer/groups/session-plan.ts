@@ -23,7 +23,7 @@ export function runPlan(
   { signal }: PlanOptions,
 ): RunningPlan {
   const { record, onApproval } = session;
-  const accepted = plans.create({ session: record, plan, ...(onApproval === undefined ? {} : { onApproval }) });
+  const accepted = plans.create({ session: record, plan, ...(onApproval !== undefined && { onApproval }) });
   const cancel = async () => plans.cancel((await accepted).planId);
   const onAbort = () => void cancel().catch(() => {});
   const run = async () => {

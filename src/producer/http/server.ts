@@ -77,7 +77,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     await backlog.check();
   };
   const { version = '0.0.0', extendMcp: extend } = options;
-  const mcp = mcpEndpoint({ pawl, log, checkAccepting, version, ...(extend === undefined ? {} : { extend }) });
+  const mcp = mcpEndpoint({ pawl, log, checkAccepting, version, ...(extend !== undefined && { extend }) });
   const openResponses = new Set<Response>();
   const app = createApp(options, {
     longPolls,

@@ -231,7 +231,7 @@ async function toReply(pawl: Pawl, tool: McpTool, result: ToolResultEnvelope): P
 function inputRequiredResult({ inputRequests, requestState }: InputRequired, callId: string | undefined): Result {
   return {
     resultType: 'input_required',
-    ...(inputRequests === undefined ? {} : { inputRequests: inputRequests as InputRequiredResult['inputRequests'] }),
+    ...(inputRequests !== undefined && { inputRequests: inputRequests as InputRequiredResult['inputRequests'] }),
     ...(requestState === undefined || callId === undefined ? {} : { requestState: callId }),
   };
 }
@@ -249,8 +249,8 @@ function sendProgress(event: ProgressEvent, tool: McpTool, { mcpReq }: ServerCon
         params: {
           progressToken,
           progress,
-          ...(total === undefined ? {} : { total }),
-          ...(message === undefined ? {} : { message }),
+          ...(total !== undefined && { total }),
+          ...(message !== undefined && { message }),
         },
       })
       .catch(ignore);

@@ -137,7 +137,7 @@ function classify(web: Request, body: unknown): ReturnType<typeof classifyInboun
     httpMethod: web.method,
     protocolVersionHeader: web.headers.get('mcp-protocol-version') ?? undefined,
     mcpMethodHeader: web.headers.get('mcp-method') ?? undefined,
-    ...(body === undefined ? {} : { body }),
+    ...(body !== undefined && { body }),
   } as Parameters<typeof classifyInboundRequest>[0]);
 }
 

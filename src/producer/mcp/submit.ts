@@ -35,7 +35,7 @@ export async function submitCall(
       ? toolParams
       : {
           ...toolParams,
-          [answersName]: { responses, canAsk: client.canAsk, ...(state === undefined ? {} : { state }) },
+          [answersName]: { responses, canAsk: client.canAsk, ...(state !== undefined && { state }) },
         };
   // Each round of questions is a call of its own.
   const round = hasAnswers ? `#${digest(canonicalJson({ responses, state: state ?? null }))}` : '';
@@ -46,15 +46,15 @@ export async function submitCall(
   const start = startTimeOf(client.start ?? {}, pawl.backend.clock.now());
   const options = {
     namespace: tool.namespace,
-    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
-    ...(client.turnId === undefined ? {} : { turnId: client.turnId }),
-    ...(client.traceparent === undefined ? {} : { traceparent: client.traceparent }),
+    ...(idempotencyKey !== undefined && { idempotencyKey }),
+    ...(client.turnId !== undefined && { turnId: client.turnId }),
+    ...(client.traceparent !== undefined && { traceparent: client.traceparent }),
   };
   return pawl.submit(session.envelope(tool.name, params, withStartTime(options, start)), {
     start,
     ...(client.caller.id === 'stdio' ? {} : submitterOf(client.caller)),
-    ...(client.callbackUrl === undefined ? {} : { callbackUrl: client.callbackUrl }),
-    ...(onProgress === undefined ? {} : { onProgress }),
-    ...(onApproval === undefined ? {} : { onApproval }),
+    ...(client.callbackUrl !== undefined && { callbackUrl: client.callbackUrl }),
+    ...(onProgress !== undefined && { onProgress }),
+    ...(onApproval !== undefined && { onApproval }),
   });
 }

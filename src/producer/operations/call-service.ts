@@ -199,8 +199,8 @@ export class CallService {
     if (callId !== undefined) return this.#forget(callId, by);
     const { backend, catalogue, recordOverride } = this.#deps;
     const select = {
-      ...(sessionKey === undefined ? {} : { sessionKey }),
-      ...(tool === undefined ? {} : { tool: await catalogue.qualifiedNameOf(tool) }),
+      ...(sessionKey !== undefined && { sessionKey }),
+      ...(tool !== undefined && { tool: await catalogue.qualifiedNameOf(tool) }),
     };
     const { ledger, shards } = backend;
     const flushed = await Promise.all(shards.partitions().map((partition) => ledger.index.flush(partition, select)));

@@ -52,7 +52,7 @@ export class ReliabilityService {
   async set(enabled: boolean, { tool, reason, by }: ReliabilityWord = {}): Promise<void> {
     const { catalogue, records, recordOverride } = this.#deps;
     const subject = tool === undefined ? {} : { tool: await catalogue.qualifiedNameOf(tool) };
-    await records.say(enabled, { ...subject, ...(reason === undefined ? {} : { reason }) });
+    await records.say(enabled, { ...subject, ...(reason !== undefined && { reason }) });
     await recordOverride({ what: 'reliability', action: enabled ? 'enable' : 'disable', by, ...subject, reason });
     await this.catchUp();
   }

@@ -127,7 +127,7 @@ export class ScheduleService {
     const { by = 'local', reason } = options;
     return this.#change(id, 'paused', options, ({ record, progress }, nowMs) => {
       if (record.paused !== undefined && record.paused.itself !== true) return undefined;
-      const paused = { atMs: nowMs, by, ...(reason === undefined ? {} : { reason }) };
+      const paused = { atMs: nowMs, by, ...(reason !== undefined && { reason }) };
       return { record: { ...record, paused }, progress: skipWaiting(progress, 'the schedule was paused') };
     });
   }
@@ -282,8 +282,8 @@ function progressOf(record: ScheduleRecord, before: StoredSchedule | undefined, 
     ...fresh,
     change: change + 1,
     recent,
-    ...(starting === undefined ? {} : { starting }),
-    ...(lastCallId === undefined ? {} : { lastCallId }),
+    ...(starting !== undefined && { starting }),
+    ...(lastCallId !== undefined && { lastCallId }),
   };
 }
 
@@ -320,7 +320,7 @@ function withPath(error: unknown, path: string): unknown {
   return new PawlError(code, message, {
     cause: error,
     issues: [{ path, message }],
-    ...(details === undefined ? {} : { details: { ...details } }),
+    ...(details !== undefined && { details: { ...details } }),
   });
 }
 

@@ -83,7 +83,7 @@ export class SessionService {
     const record = newSession(
       {
         ...request,
-        ...(channel === undefined ? {} : { channel }),
+        ...(channel !== undefined && { channel }),
         ...(hasOwnRoot ? { workspaceRoot: this.workspaceRoot(tenantId) } : {}),
       },
       parent,

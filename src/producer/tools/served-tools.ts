@@ -241,8 +241,8 @@ function join(
   { leaseMs, by }: ServeOptions,
 ): Promise<ToolClient> {
   return clients.join([...tools.keys()], {
-    ...(leaseMs === undefined ? {} : { leaseMs }),
-    ...(by === undefined ? {} : { by }),
+    ...(leaseMs !== undefined && { leaseMs }),
+    ...(by !== undefined && { by }),
   });
 }
 

@@ -34,9 +34,9 @@ export class ApprovalHooks {
       ...approvalEvent(request, requestId),
       params,
       state,
-      ...(preview === undefined ? {} : { preview }),
-      ...(by === undefined ? {} : { decidedBy: by }),
-      ...(reason === undefined ? {} : { reason }),
+      ...(preview !== undefined && { preview }),
+      ...(by !== undefined && { decidedBy: by }),
+      ...(reason !== undefined && { reason }),
     };
     // `Hooks` has reported a failure already.
     await this.#hooks.onApproval(event).catch(() => {});
@@ -53,8 +53,8 @@ function approvalEvent(request: ApprovalRequest, requestId: string): Omit<Approv
     params,
     sessionKey: session.key,
     actorId,
-    ...(agentId === undefined ? {} : { agentId }),
-    ...(tenantId === undefined ? {} : { tenantId }),
+    ...(agentId !== undefined && { agentId }),
+    ...(tenantId !== undefined && { tenantId }),
     values: new Map(),
   };
 }

@@ -12,9 +12,9 @@ export function briefRequest(request: ApprovalRequest, paramsJson: string): Appr
   return {
     ...request,
     params: truncateJson(params, BRIEF_LENGTH),
-    ...(justification === undefined ? {} : { justification: truncateText(justification, BRIEF_LENGTH) }),
+    ...(justification !== undefined && { justification: truncateText(justification, BRIEF_LENGTH) }),
     reason: truncateText(reason, BRIEF_LENGTH),
-    ...(amendment === undefined ? {} : { amendment: truncateJson(amendment, BRIEF_LENGTH) }),
+    ...(amendment !== undefined && { amendment: truncateJson(amendment, BRIEF_LENGTH) }),
   };
 }
 

@@ -204,7 +204,7 @@ export function buildDecision(request: ApprovalRequest, input: DecisionRequest, 
     paramsDigest,
     ...(params === undefined || paramsDigest === request.paramsDigest ? {} : { params }),
     by,
-    ...(reason === undefined ? {} : { reason }),
+    ...(reason !== undefined && { reason }),
     decidedAtMs: nowMs,
     validUntilMs:
       Math.max(nowMs, request.startAtMs ?? 0) + (request.plan === undefined ? DECISION_VALID_MS : PLAN_VALID_MS),

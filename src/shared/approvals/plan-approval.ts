@@ -43,7 +43,7 @@ function shownNode({ name, asks, ...node }: AcceptedNode): ShownNode {
   return {
     ...node,
     tool: name,
-    ...(asks === undefined ? {} : { needsApproval: asks.reason }),
+    ...(asks !== undefined && { needsApproval: asks.reason }),
     ...(asks?.unconfined === true ? { unconfined: true } : {}),
   };
 }

@@ -53,8 +53,8 @@ export function callbackAddress(
     requestId,
     tool: toolNamespace === DEFAULT_NAMESPACE ? toolName : `${toolNamespace}.${toolName}`,
     session: sessionKey,
-    ...(tenantId === undefined ? {} : { tenantId }),
-    ...(toolCallId === undefined ? {} : { toolCallId }),
+    ...(tenantId !== undefined && { tenantId }),
+    ...(toolCallId !== undefined && { toolCallId }),
   };
 }
 
@@ -78,8 +78,8 @@ export function callbackBody(
       callId,
       tool,
       session,
-      ...(tenantId === undefined ? {} : { tenantId }),
-      ...(toolCallId === undefined ? {} : { toolCallId }),
+      ...(tenantId !== undefined && { tenantId }),
+      ...(toolCallId !== undefined && { toolCallId }),
       status,
       ...(isSmall ? { result } : { resultPath }),
     },

@@ -47,7 +47,7 @@ export function elicit(
   const request: InputRequired = {
     resultType: 'input_required',
     inputRequests,
-    ...(requestState === undefined ? {} : { requestState }),
+    ...(requestState !== undefined && { requestState }),
   };
   return { output: request as never };
 }

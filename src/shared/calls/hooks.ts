@@ -65,13 +65,13 @@ export class Hooks {
     const currentEvent = () => ({
       ...event,
       params: combined.params ?? event.params,
-      ...(combined.idempotencyKey === undefined ? {} : { idempotencyKey: combined.idempotencyKey }),
+      ...(combined.idempotencyKey !== undefined && { idempotencyKey: combined.idempotencyKey }),
     });
     await this.#runEach('beforeCall', currentEvent, (answer, hook) => {
       const suppliesKey = answer.idempotencyKey !== undefined && currentEvent().idempotencyKey === undefined;
       combined = {
         ...combined,
-        ...(answer.params === undefined ? {} : { params: answer.params }),
+        ...(answer.params !== undefined && { params: answer.params }),
         ...(suppliesKey ? { idempotencyKey: answer.idempotencyKey, keyFrom: hook.name } : {}),
         hints: { ...combined.hints, ...answer.hints },
         carry: { ...combined.carry, ...answer.carry },

@@ -148,7 +148,7 @@ export function envelopeOf(outcome: Outcome, request: AnsweredRequest): ToolResu
   // Every call passes here, and an object literal with the spread at its end is built fastest.
   const callerFields = {
     toolName: toolName || request.toolName,
-    ...(cache === undefined ? {} : { cache: { keyFingerprint: callId, ...cache } }),
+    ...(cache !== undefined && { cache: { keyFingerprint: callId, ...cache } }),
     ...rest,
   };
   const fromCache = cache !== undefined;

@@ -39,11 +39,11 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
     url,
     headers: {
       accept: 'application/json, text/*;q=0.9, */*;q=0.1',
-      ...(requestBody === undefined ? {} : { 'content-type': requestBody.type }),
+      ...(requestBody !== undefined && { 'content-type': requestBody.type }),
       ...Object.fromEntries(headers),
     },
     secretQuery,
-    ...(requestBody === undefined ? {} : { body: requestBody.text }),
+    ...(requestBody !== undefined && { body: requestBody.text }),
   };
 }
 

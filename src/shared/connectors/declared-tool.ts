@@ -192,7 +192,7 @@ export async function declaredToolRecord(declaration: unknown, revision: Revisio
     tier,
     effects,
     inputSchema: input.schema,
-    ...(output === undefined ? {} : { outputSchema: output.schema }),
+    ...(output !== undefined && { outputSchema: output.schema }),
   };
   return {
     record: { ...content, ...revision, definition: definitionDigestOf(content, revision) } as DeclaredToolRecord,

@@ -68,8 +68,8 @@ export function operationTool(source: Operation): DeclaredTool {
   if (options.concurrency !== undefined || options.perSecond !== undefined)
     routing.limits = {
       credential: namespace,
-      ...(options.concurrency === undefined ? {} : { concurrency: options.concurrency }),
-      ...(options.perSecond === undefined ? {} : { perSecond: options.perSecond }),
+      ...(options.concurrency !== undefined && { concurrency: options.concurrency }),
+      ...(options.perSecond !== undefined && { perSecond: options.perSecond }),
     };
   const inputSchema = withDefinitions(document, references, {
     type: 'object',

@@ -166,7 +166,7 @@ export function asToolError(thrown: unknown, nothingHappened: boolean, message?:
     retriable,
     nothingHappened,
     cause: thrown,
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    ...(retryAfterMs !== undefined && { retryAfterMs }),
   });
 }
 

@@ -34,7 +34,7 @@ export class RunningMembers {
   ended(key: string, end: Omit<MemberEnd, 'order'>, callId: string | undefined): void {
     this.#order += 1;
     this.#running.delete(key);
-    this.#set(key, { ...(callId === undefined ? {} : { callId }), end: { ...end, order: this.#order } });
+    this.#set(key, { ...(callId !== undefined && { callId }), end: { ...end, order: this.#order } });
   }
 
   #set(key: string, member: Member): void {

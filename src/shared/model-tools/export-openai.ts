@@ -16,7 +16,7 @@ export function openAiForm(tool: NamedTool, { strict = true, native }: ExportOpt
   if (native && variant.type === 'local-shell') return { ...NOT_STRICT, exported: { type: 'local_shell' } };
   if (native && variant.type === 'web-search') {
     const access = variant.externalWebAccess;
-    const exported = { type: 'web_search', ...(access === undefined ? {} : { external_web_access: access }) };
+    const exported = { type: 'web_search', ...(access !== undefined && { external_web_access: access }) };
     return { ...NOT_STRICT, warnings: ['searched by the provider, not by a worker'], exported };
   }
   if (!strict) return plainFunction(tool);

@@ -38,7 +38,7 @@ export function withPlainNames(schema: JsonSchema): JsonSchema {
   return {
     ...schema,
     properties: Object.fromEntries(properties),
-    ...(required === undefined ? {} : { required: required.map(nameOf) }),
+    ...(required !== undefined && { required: required.map(nameOf) }),
   };
 }
 

@@ -213,7 +213,7 @@ function unwrapReference(schema: SchemaObject, rules: SubsetRules): SchemaObject
     return isMerged ? unwrapReference({ ...single, ...siblings }, rules) : { ...siblings, anyOf: allOf };
   }
   if ($ref === undefined || Object.keys(siblings).every((keyword) => keyword.startsWith('$'))) return { ...schema };
-  return { ...siblings, ...(allOf === undefined ? {} : { allOf }), anyOf: [{ $ref }] };
+  return { ...siblings, ...(allOf !== undefined && { allOf }), anyOf: [{ $ref }] };
 }
 
 function convertObject(
@@ -264,8 +264,8 @@ function nullable(schema: SchemaObject): SchemaObject {
   if (isType(schema, 'null')) return schema;
   const { description, title, ...rest } = schema;
   const annotations = {
-    ...(title === undefined ? {} : { title }),
-    ...(description === undefined ? {} : { description }),
+    ...(title !== undefined && { title }),
+    ...(description !== undefined && { description }),
   };
   return { ...annotations, anyOf: [rest, { type: 'null' }] };
 }

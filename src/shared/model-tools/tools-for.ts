@@ -138,7 +138,7 @@ function geminiForm({ exportedName: name, description, inputSchema, outputSchema
     name,
     description,
     parametersJsonSchema: schema,
-    ...(outputSchema === undefined ? {} : { responseJsonSchema: outputSchema }),
+    ...(outputSchema !== undefined && { responseJsonSchema: outputSchema }),
   };
   return { exported, strict: false, removedKeywords, warnings: [] };
 }
@@ -149,18 +149,18 @@ function mcpForm(tool: NamedTool): ToolForm {
   const isObject = outputSchema?.['type'] === 'object';
   const exported = {
     name,
-    ...(title === undefined ? {} : { title }),
+    ...(title !== undefined && { title }),
     description,
     inputSchema: tool.inputSchema,
     ...(isObject ? { outputSchema } : {}),
     annotations: {
-      ...(title === undefined ? {} : { title }),
+      ...(title !== undefined && { title }),
       readOnlyHint: tier === 'read-only',
       destructiveHint: annotations.destructiveHint ?? tier !== 'read-only',
       idempotentHint: annotations.idempotentHint ?? (effects === 'none' || effects === 'idempotent'),
       openWorldHint: annotations.openWorldHint ?? (tier === 'system' || tier === 'elevated'),
     },
-    ...(icon === undefined ? {} : { icons: [icon] }),
+    ...(icon !== undefined && { icons: [icon] }),
   };
   const warnings =
     outputSchema === undefined || isObject ? [] : ['the output schema is not an object, which MCP requires'];

@@ -77,7 +77,7 @@ export class PatchReader extends LineReader {
       else hunks.push(this.#hunk(hunks.length === 0));
     }
     if (hunks.length === 0 && moveTo === undefined) throw this.unexpected('"@@" and the lines of a hunk');
-    return { kind: 'update', path, hunks, ...(moveTo === undefined ? {} : { moveTo }) };
+    return { kind: 'update', path, hunks, ...(moveTo !== undefined && { moveTo }) };
   }
 
   /** A heading with white space before it may also be a context line of a hunk. The lines around it decide. */

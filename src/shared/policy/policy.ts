@@ -75,6 +75,6 @@ export function isOutOfReach(request: Omit<PolicyRequest, 'params' | 'taint' | '
 export function denied(tool: { readonly name: string; readonly tier: Tier }, reason: string, rule?: string): PawlError {
   const detail = reason.replace(/\.$/, '');
   return new PawlError('PERMISSION_DENIED', `${tool.name} (tier ${tool.tier}) is denied: ${detail}.`, {
-    details: { tier: tool.tier, ...(rule === undefined ? {} : { rule }) },
+    details: { tier: tool.tier, ...(rule !== undefined && { rule }) },
   });
 }

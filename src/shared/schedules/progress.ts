@@ -236,7 +236,7 @@ export function finished(progress: ScheduleProgress, event: OccurrenceEvent): Sc
   const { starting, ...rest } = progress;
   if (starting?.atMs !== event.atMs) return progress;
   const { callId } = event;
-  return withEvent({ ...rest, ...(callId === undefined ? {} : { lastCallId: callId }) }, event);
+  return withEvent({ ...rest, ...(callId !== undefined && { lastCallId: callId }) }, event);
 }
 
 /** Skips the waiting occurrences of a schedule that is paused or removed. */

@@ -55,7 +55,7 @@ export function captureCalls(calls: readonly CapturedCall[], source: CaptureSour
     nodes[node] = {
       tool: shortName(tool),
       params: withReferences(clean, references),
-      ...(previousNode === undefined ? {} : { after: [previousNode] }),
+      ...(previousNode !== undefined && { after: [previousNode] }),
     };
     for (const [text, path] of referableTexts(outcome?.output?.content, node)) references.set(text, path);
     previousNode = node;

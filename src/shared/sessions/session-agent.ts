@@ -33,7 +33,7 @@ export function sessionAgent(
   return {
     id,
     name: name ?? id,
-    ...(model === undefined ? {} : { model }),
-    ...(permissions === undefined ? {} : { permissions }),
+    ...(model !== undefined && { model }),
+    ...(permissions !== undefined && { permissions }),
   };
 }

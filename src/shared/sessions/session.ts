@@ -218,7 +218,7 @@ export function newSession(
   return defined<SessionRecord>({
     ...inherited,
     ...defined<typeof options>(options),
-    ...(ownAgent === undefined ? {} : { agentId: ownAgent.id, agent: ownAgent }),
+    ...(ownAgent !== undefined && { agentId: ownAgent.id, agent: ownAgent }),
     budgets: budgets.length === 0 ? undefined : budgets,
     skillRules: skillRules.length === 0 ? undefined : skillRules,
     sessionKey: key,

@@ -188,7 +188,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
     messages: new Messages(redis, prefix),
     questions: new Questions(redis, prefix, signatures),
     trail: new AuditTrail(redis, prefix, writer),
-    catalogue: new Catalogue(redis, prefix, { signatures, ...(tiers === undefined ? {} : { tiers }) }),
+    catalogue: new Catalogue(redis, prefix, { signatures, ...(tiers !== undefined && { tiers }) }),
     /** Tools that are declared at run time. */
     specs: new DeclaredToolRecords(redis, prefix, signatures),
     skills: new SkillRecords(redis, prefix, signatures),

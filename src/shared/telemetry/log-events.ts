@@ -193,7 +193,7 @@ function circuitLine(side: 'worker' | 'producer', { circuit, from, to, reason }:
       circuit,
       from,
       breakerState: to,
-      ...(reason === undefined ? {} : { reason }),
+      ...(reason !== undefined && { reason }),
     },
   };
 }
@@ -217,7 +217,7 @@ function shadowLine(
       event: 'tool_call_shadow',
       side,
       ...identityOf(event),
-      ...(attempt === undefined ? {} : { attempt }),
+      ...(attempt !== undefined && { attempt }),
       kind,
       detail,
     },
@@ -233,12 +233,12 @@ function identityOf({ callId, envelope }: { readonly callId?: string; readonly e
   // Without a caller's key, the tool's idempotency key is the call's ID.
   const key = payload.idempotencyKey ?? callId;
   return {
-    ...(callId === undefined ? {} : { callId }),
+    ...(callId !== undefined && { callId }),
     requestId: envelope.requestId,
     toolName: envelope.toolName,
     sessionKey: target.sessionKey,
-    ...(key === undefined ? {} : { idempotencyKeyHash: keyHash(key) }),
-    ...(target.correlationId === undefined ? {} : { correlationId: target.correlationId }),
+    ...(key !== undefined && { idempotencyKeyHash: keyHash(key) }),
+    ...(target.correlationId !== undefined && { correlationId: target.correlationId }),
     ...traceField(envelope.trace.traceparent),
   };
 }
@@ -250,7 +250,7 @@ function errorFields(
 ) {
   if (error === undefined) return {};
   const { code, retriable, breakerState } = error;
-  return { errorCode: code, retriable, ...(breakerState === undefined ? {} : { breakerState }) };
+  return { errorCode: code, retriable, ...(breakerState !== undefined && { breakerState }) };
 }
 
 function isRetriable(code: string): boolean {

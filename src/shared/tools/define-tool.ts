@@ -116,7 +116,7 @@ function buildTool<Name extends string, Input, Params, Output>(
     tier,
     effects: options.effects ?? defaultEffects(tier, annotations),
     annotations,
-    ...(output === undefined ? {} : { outputSchema: withToolName(name, () => outputJsonSchema(output)) }),
+    ...(output !== undefined && { outputSchema: withToolName(name, () => outputJsonSchema(output)) }),
     needs: capabilitiesOf(options.needs ?? [], tier !== 'read-only'),
     parallel: options.parallel ?? true,
     timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,

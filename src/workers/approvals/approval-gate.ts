@@ -266,7 +266,7 @@ export class ApprovalGate {
 
 /** Escapes a preview for people. */
 function readable({ summary, details }: ToolPreview): Preview {
-  return { summary: escapeLine(summary), ...(details === undefined ? {} : { details: escapeInvisible(details) }) };
+  return { summary: escapeLine(summary), ...(details !== undefined && { details: escapeInvisible(details) }) };
 }
 
 /**

@@ -124,7 +124,7 @@ export class WorkerChannels implements Channels {
   ): Promise<void> {
     this.#requirePermission('send', route, session);
     const { text, format } = typeof message === 'string' ? { text: message } : message;
-    const escaped = { text: escapeInvisible(text), ...(format === undefined ? {} : { format }) };
+    const escaped = { text: escapeInvisible(text), ...(format !== undefined && { format }) };
     const { callId } = owner;
     const target = channelTarget(route.channel);
     if (target !== undefined)

@@ -71,7 +71,7 @@ export function cutPreview({ summary, details }: ToolPreview): ToolPreview {
   const truncate = (text: string, max: number) => (text.length <= max ? text : `${startOf(text, max)}… [cut]`);
   return {
     summary: truncate(summary, MAX_SUMMARY),
-    ...(details === undefined ? {} : { details: truncate(details, MAX_DETAILS) }),
+    ...(details !== undefined && { details: truncate(details, MAX_DETAILS) }),
   };
 }
 

@@ -5,8 +5,8 @@ import type { Attempt } from './attempt-state.ts';
 export function termsOf({ tool, policy }: Pick<Attempt, 'tool' | 'policy'>): CompletionTerms {
   const shownBytes = policy.maxOutputBytes ?? tool.maxOutputBytes;
   return {
-    ...(tool.outputSchema === undefined ? {} : { outputSchema: tool.outputSchema }),
+    ...(tool.outputSchema !== undefined && { outputSchema: tool.outputSchema }),
     maxResultBytes: policy.maxResultBytes ?? tool.maxResultBytes,
-    ...(shownBytes === undefined ? {} : { shownBytes }),
+    ...(shownBytes !== undefined && { shownBytes }),
   };
 }

@@ -186,5 +186,5 @@ function resultOf({ ok, status, headers }: Response): SendResult {
   if (ok) return { state: 'delivered', last, answered: true };
   if (status === GONE) return { state: 'failed', last, answered: true };
   const { retryAfterMs } = classify(Object.assign(new Error(`HTTP ${status}`), { status, headers }));
-  return { state: 'failing', last, answered: true, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
+  return { state: 'failing', last, answered: true, ...(retryAfterMs !== undefined && { retryAfterMs }) };
 }

@@ -136,9 +136,9 @@ function callFor(
     actorId,
     ...defined({ agentId, tenantId, turnId }),
     idempotencyKey,
-    ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
+    ...(deadlineAtMs !== undefined && { deadlineAtMs }),
     timeoutMs,
-    ...(traceparent === undefined ? {} : { traceparent }),
+    ...(traceparent !== undefined && { traceparent }),
   };
 }
 

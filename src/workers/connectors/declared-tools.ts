@@ -111,7 +111,7 @@ export class DeclaredTools {
     if (make === undefined) return undefined;
     const executable = make(record);
     const registered = registeredTool(toolOf(record, executable), record.definition);
-    return { ...registered, declared: true, ...(executable.limit === undefined ? {} : { limit: executable.limit }) };
+    return { ...registered, declared: true, ...(executable.limit !== undefined && { limit: executable.limit }) };
   }
 }
 
@@ -123,7 +123,7 @@ function toolOf(record: DeclaredToolRecord, { limit: _, ...executable }: Executa
     // A service's answers come from outside, whatever its declaration says.
     annotations: { openWorldHint: true, ...annotations } as AnyTool['annotations'],
     ...defined({ voters, maxResultBytes, maxOutputBytes }),
-    ...(budget === undefined ? {} : { budget: budget as NonNullable<AnyTool['budget']> }),
+    ...(budget !== undefined && { budget: budget as NonNullable<AnyTool['budget']> }),
     circuit: circuit ?? {},
     ...executable,
   });

@@ -44,10 +44,10 @@ export function httpConnector(deps: HttpConnectorDeps) {
     const limit = limitOf(record);
     return {
       needs: ['network'],
-      ...(limit === undefined ? {} : { limit }),
+      ...(limit !== undefined && { limit }),
       preview: (params: Params) => {
         const { method, url, body } = connectorRequest(connector, params);
-        return { summary: `${method} ${url.href}`, ...(body === undefined ? {} : { details: body }) };
+        return { summary: `${method} ${url.href}`, ...(body !== undefined && { details: body }) };
       },
       run: async (params: Params, ctx: ToolContext) => {
         const request = connectorRequest(connector, params);
@@ -222,7 +222,7 @@ class Exchange {
         method,
         redirect: 'manual',
         headers: Object.fromEntries(sentHeaders.map(([name, text]) => [name, text])),
-        ...(body === undefined ? {} : { body }),
+        ...(body !== undefined && { body }),
       });
       const location = response.headers.get('location');
       const isRedirect = [301, 302, 303, 307, 308].includes(response.status) && !accept.includes(response.status);

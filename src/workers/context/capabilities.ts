@@ -187,8 +187,8 @@ class GuardedWorkspace implements Workspace {
       const after = change.kind === 'remove' ? undefined : Buffer.from(change.content);
       this.#changes.note({
         path: change.path,
-        ...(before === undefined ? {} : { before }),
-        ...(after === undefined ? {} : { after }),
+        ...(before !== undefined && { before }),
+        ...(after !== undefined && { after }),
       });
     });
     return committed;

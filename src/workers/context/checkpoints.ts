@@ -34,6 +34,6 @@ export function checkpointsOf(
       previousWrite = written.catch(() => {});
       await written;
     },
-    ...(started.checkpoint === undefined ? {} : { lastCheckpoint: JSON.parse(started.checkpoint) as unknown }),
+    ...(started.checkpoint !== undefined && { lastCheckpoint: JSON.parse(started.checkpoint) as unknown }),
   };
 }

@@ -18,7 +18,7 @@ export function openEmbedder({ url, model, apiKey }: NonNullable<Settings['memor
       method: 'POST',
       headers: {
         'content-type': 'application/json',
-        ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+        ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
       },
       body: JSON.stringify({ model, input: [text], encoding_format: 'float' }),
     });

@@ -148,7 +148,7 @@ export class LanceMemory implements MemoryStore {
     const nowMs = this.#now();
     const base = memoryRow(owner, text, options, { settings: this.#settings, nowMs });
     const vector = await this.#embed?.(text);
-    const row: Row = { ...base, ...(vector === undefined ? {} : { vector }) };
+    const row: Row = { ...base, ...(vector !== undefined && { vector }) };
     const { id } = row;
     const table = await this.#table(owner.tenantId);
     await this.#freeCapacity(table, id, this.#settings.maxRecords, nowMs);

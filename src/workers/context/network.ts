@@ -175,7 +175,7 @@ function headersOf({ method, headers, body }: Hop): Record<string, string> {
     // Some services, such as GitHub, refuse requests without a user agent.
     'user-agent': 'Pawl/1',
     ...Object.fromEntries(headers),
-    ...(length === undefined ? {} : { 'content-length': String(length) }),
+    ...(length !== undefined && { 'content-length': String(length) }),
   };
 }
 

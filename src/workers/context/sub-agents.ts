@@ -25,7 +25,7 @@ export class WorkerAgents {
   open(caller: AgentCaller): Agents {
     return {
       spawn: (message, agentType) =>
-        this.#spawn(caller, { type: 'spawned', message, ...(agentType === undefined ? {} : { agentType }) }),
+        this.#spawn(caller, { type: 'spawned', message, ...(agentType !== undefined && { agentType }) }),
       send: (agentId, message, interrupt = false) =>
         this.#send(caller, agentId, { type: 'input', message, ...(interrupt ? { interrupt } : {}) }),
       resume: (agentId) => this.#send(caller, agentId, { type: 'resumed' }),

@@ -77,7 +77,7 @@ export class AttemptStarter {
       token: running.token,
       suspects: acceptsSuspect || suspects.isSuspect(running) ? 'accept' : 'refuse',
       alone: suspects.isAlone(running),
-      ...(hold === undefined ? {} : { probeEpoch: hold.snapshot.epoch }),
+      ...(hold !== undefined && { probeEpoch: hold.snapshot.epoch }),
     });
     return this.#handleAnswer(start, answer);
   }
@@ -142,7 +142,7 @@ export class AttemptStarter {
     const entry = await circuits.enter(callId, answer, registered.tool, modes);
     if (entry.kind === 'end') return { end: entry.end };
     const { job, running } = start;
-    const step = await this.#begin({ job, running, ...(entry.hold === undefined ? {} : { hold: entry.hold }) });
+    const step = await this.#begin({ job, running, ...(entry.hold !== undefined && { hold: entry.hold }) });
     if (entry.kind === 'probe' && 'end' in step) await circuits.release(entry.hold);
     return step;
   }

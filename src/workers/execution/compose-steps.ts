@@ -96,7 +96,7 @@ function composeEndings({ backend, settings, log, schedule, environment, ...deps
     writes,
     secrets,
     onEvent,
-    ...(taint === undefined ? {} : { taint }),
+    ...(taint !== undefined && { taint }),
   });
   return { writes, circuits, settler, ender, parking: new Parking({ settler, circuits, writes }) };
 }
@@ -127,7 +127,7 @@ function composeStarter(
     settler,
     expiry,
     log,
-    ...(deps.gate === undefined ? {} : { gate: deps.gate }),
+    ...(deps.gate !== undefined && { gate: deps.gate }),
   });
 }
 
@@ -154,5 +154,5 @@ function composePreparation(deps: ExecutorDeps, writes: LeaseWrites): Preparatio
 }
 
 function isolation({ isAlone, othersWith }: ExecutorDeps) {
-  return { isAlone, ...(othersWith === undefined ? {} : { othersWith }) };
+  return { isAlone, ...(othersWith !== undefined && { othersWith }) };
 }

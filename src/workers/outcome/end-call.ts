@@ -83,5 +83,5 @@ export class CallEnder {
 function withoutSecrets(failure: Failure, secrets: readonly string[]): Failure {
   if (secrets.length === 0) return failure;
   const issues = failure.issues?.map((issue) => ({ ...issue, message: redact(issue.message, secrets) }));
-  return { ...failure, message: redact(failure.message, secrets), ...(issues === undefined ? {} : { issues }) };
+  return { ...failure, message: redact(failure.message, secrets), ...(issues !== undefined && { issues }) };
 }

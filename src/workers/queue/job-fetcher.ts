@@ -172,7 +172,7 @@ export class JobFetcher {
   /** `reserved`: slots that were acquired for this fetch. */
   #capacity(reserved = 0): Capacity {
     const dispatches = this.#closed ? undefined : this.#deps.dispatches();
-    return { free: this.#deps.slots.free + reserved, ...(dispatches === undefined ? {} : { dispatches }) };
+    return { free: this.#deps.slots.free + reserved, ...(dispatches !== undefined && { dispatches }) };
   }
 
   #fetchRequest(lockToken: string, capacity = () => this.#capacity()): FetchRequest {

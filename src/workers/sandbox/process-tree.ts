@@ -290,6 +290,6 @@ function startError(
     code: 'PROCESS_NOT_STARTED',
     retriable: true,
     nothingHappened: true,
-    ...(error === undefined ? {} : { cause: error }),
+    ...(error !== undefined && { cause: error }),
   });
 }

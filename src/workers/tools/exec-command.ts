@@ -60,7 +60,7 @@ export const execCommand = defineBaseTool({
       timeoutMs: timeout,
       waitMs,
       tty,
-      ...(workdir === undefined ? {} : { cwd: workdir }),
+      ...(workdir !== undefined && { cwd: workdir }),
     });
     return terminalResult(oneLine(cmd), report);
   },

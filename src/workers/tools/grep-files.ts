@@ -56,7 +56,7 @@ export const grepFiles = defineBaseTool({
       literal,
       limit,
       contextLines: mode === 'lines' ? context : 0,
-      ...(include === undefined ? {} : { glob: include }),
+      ...(include !== undefined && { glob: include }),
     });
     const matches = lines.filter((line) => line.isMatch).length;
     return {

@@ -33,16 +33,16 @@ export const memorySearch = defineBaseTool({
     ),
   }),
   async run({ query, limit, metadata }, ctx) {
-    const hits = await ctx.memory.search(query, { limit, ...(metadata === undefined ? {} : { metadata }) });
+    const hits = await ctx.memory.search(query, { limit, ...(metadata !== undefined && { metadata }) });
     const results = hits.map(({ id, text, score, metadata: labels, createdAtMs, provenance, tainted = false }) => ({
       id,
       text,
       score,
       tainted,
-      ...(labels === undefined ? {} : { metadata: { ...labels } }),
-      ...(createdAtMs === undefined ? {} : { createdAtMs }),
-      ...(provenance?.source === undefined ? {} : { source: provenance.source }),
-      ...(provenance?.sessionKey === undefined ? {} : { sessionKey: provenance.sessionKey }),
+      ...(labels !== undefined && { metadata: { ...labels } }),
+      ...(createdAtMs !== undefined && { createdAtMs }),
+      ...(provenance?.source !== undefined && { source: provenance.source }),
+      ...(provenance?.sessionKey !== undefined && { sessionKey: provenance.sessionKey }),
     }));
     return {
       output: { results },

@@ -39,9 +39,9 @@ export const memoryStore = defineBaseTool({
   async run({ text, metadata, source, ttl_days: ttlDays, tainted }, ctx) {
     const { id } = await ctx.memory.store(text, {
       tainted,
-      ...(metadata === undefined ? {} : { metadata }),
-      ...(source === undefined ? {} : { source }),
-      ...(ttlDays === undefined ? {} : { ttlMs: Math.round(ttlDays * DAY_MS) }),
+      ...(metadata !== undefined && { metadata }),
+      ...(source !== undefined && { source }),
+      ...(ttlDays !== undefined && { ttlMs: Math.round(ttlDays * DAY_MS) }),
     });
     return {
       output: { id },

@@ -64,16 +64,14 @@ export const requestUserInput = defineBaseTool({
     const answer = await ask?.({
       text: question,
       timeoutMs,
-      ...(options === undefined
-        ? {}
-        : {
-            options: options.map(({ label, value, description }) => ({
-              label,
-              value: value ?? label,
-              ...(description === undefined ? {} : { description }),
-            })),
-          }),
-      ...(freeText === undefined ? {} : { freeText }),
+      ...(options !== undefined && {
+        options: options.map(({ label, value, description }) => ({
+          label,
+          value: value ?? label,
+          ...(description !== undefined && { description }),
+        })),
+      }),
+      ...(freeText !== undefined && { freeText }),
     });
     if (answer === undefined || answer.state === 'expired')
       return { output: { state: 'expired' }, display: `No answer in time: ${question}`, success: false };

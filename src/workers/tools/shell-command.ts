@@ -36,7 +36,7 @@ export const shellCommand = defineBaseTool({
       argv: ['sh', '-c', 'exec 2>&1; eval "$1"', 'sh', command],
       timeoutMs,
       maxOutputBytes: MAX_OUTPUT_BYTES,
-      ...(workdir === undefined ? {} : { cwd: workdir }),
+      ...(workdir !== undefined && { cwd: workdir }),
     });
     const ending = describeExit({ timedOut, signal: null, exitCode }, timeoutMs);
     return {

@@ -49,8 +49,8 @@ export const shell = defineBaseTool({
       argv: [program, ...programArguments],
       timeoutMs,
       maxOutputBytes: MAX_OUTPUT_BYTES,
-      ...(workdir === undefined ? {} : { cwd: workdir }),
-      ...(stdin === undefined ? {} : { stdin }),
+      ...(workdir !== undefined && { cwd: workdir }),
+      ...(stdin !== undefined && { stdin }),
     });
     return {
       output: {

@@ -41,10 +41,10 @@ export const updatePlan = defineBaseTool({
     }
     const completed = plan.filter(({ status }) => status === 'completed').length;
     const [now] = current;
-    ctx.progress({ progress: completed, total: plan.length, ...(now === undefined ? {} : { message: now.step }) });
+    ctx.progress({ progress: completed, total: plan.length, ...(now !== undefined && { message: now.step }) });
     const lines = plan.map(({ step, status }) => `${MARKS[status]} ${step}`);
     return {
-      output: { steps: plan.length, completed, ...(now === undefined ? {} : { current: now.step }) },
+      output: { steps: plan.length, completed, ...(now !== undefined && { current: now.step }) },
       display: [...(explanation === undefined ? [] : [explanation]), ...lines].join('\n'),
     };
   },

@@ -90,8 +90,8 @@ export const webFetch = defineBaseTool({
         url: response.url,
         status: response.status,
         contentType,
-        ...(page.title === undefined ? {} : { title: page.title }),
-        ...(page.publishedAt === undefined ? {} : { publishedAt: page.publishedAt }),
+        ...(page.title !== undefined && { title: page.title }),
+        ...(page.publishedAt !== undefined && { publishedAt: page.publishedAt }),
         content:
           content +
           (isEmptyPage ? emptyReason(source, response.url) : mark) +

@@ -102,7 +102,7 @@ async function commit(located: readonly LocatedChange[]): Promise<readonly Commi
     return staged.map(({ change, stats, before }) => ({
       path: change.path,
       existed: stats !== undefined,
-      ...(before === undefined ? {} : { before }),
+      ...(before !== undefined && { before }),
     }));
   });
 }

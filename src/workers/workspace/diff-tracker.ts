@@ -29,7 +29,7 @@ export class CallChanges implements DiffTracker {
   changes(): readonly FileChange[] {
     return [...this.#byPath].flatMap(([path, { before, after }]) => {
       if (isSameContent(before, after)) return [];
-      return [{ path, ...(before === undefined ? {} : { before }), ...(after === undefined ? {} : { after }) }];
+      return [{ path, ...(before !== undefined && { before }), ...(after !== undefined && { after }) }];
     });
   }
 

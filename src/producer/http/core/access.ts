@@ -74,7 +74,7 @@ export function createAuthenticator(tokens: readonly ApiToken[]): Authenticate {
   }
   const candidates = tokens.map(({ token, role, tenantId }) => ({
     digest: digestOf(token),
-    caller: { id: digestOf(token).toString('hex').slice(0, 16), role, ...(tenantId === undefined ? {} : { tenantId }) },
+    caller: { id: digestOf(token).toString('hex').slice(0, 16), role, ...(tenantId !== undefined && { tenantId }) },
   }));
   return (request, { browser }) => {
     const digest = digestOf(credentials(request.headers.authorization, browser) ?? '');

@@ -90,14 +90,12 @@ function operation(each: Route): object {
       ...parameters(each.query, 'query'),
       ...parameters(each.headers, 'header'),
     ],
-    ...(each.body === undefined
-      ? {}
-      : {
-          requestBody: {
-            required: true,
-            content: { 'application/json': { schema: each.bodySchema ?? componentSchema(each.body) } },
-          },
-        }),
+    ...(each.body !== undefined && {
+      requestBody: {
+        required: true,
+        content: { 'application/json': { schema: each.bodySchema ?? componentSchema(each.body) } },
+      },
+    }),
     responses: {
       ...Object.fromEntries(
         Object.entries(each.responses).map(([status, response]) => [status, describeResponse(response)]),

@@ -30,23 +30,23 @@ export function callSummary(record: CallRecord) {
     tool: envelope.toolName,
     namespace: envelope.toolNamespace,
     toolVersion: tool.version,
-    ...(tool.effects === undefined ? {} : { effects: tool.effects }),
+    ...(tool.effects !== undefined && { effects: tool.effects }),
     session: envelope.target.sessionKey,
     actorId: envelope.target.actorId,
     state,
     phase: phaseOf(record),
     attempts: record.attempts,
     lostAttempts: record.lostAttempts,
-    ...(record.redrives === undefined ? {} : { redrives: record.redrives }),
+    ...(record.redrives !== undefined && { redrives: record.redrives }),
     ...(running && record.worker !== undefined ? { worker: record.worker } : {}),
     circuit: record.circuit,
     cancelRequested: record.cancelRequested,
-    ...(request.startAtMs === undefined ? {} : { startAtMs: request.startAtMs }),
+    ...(request.startAtMs !== undefined && { startAtMs: request.startAtMs }),
     createdAtMs: record.createdAtMs,
     updatedAtMs: record.updatedAtMs,
     ...(record.pendingUntilMs === undefined || !running ? {} : { pendingUntilMs: record.pendingUntilMs }),
-    ...(record.expiresAtMs === undefined ? {} : { expiresAtMs: record.expiresAtMs }),
-    ...(record.freeAtMs === undefined ? {} : { freeAtMs: record.freeAtMs }),
+    ...(record.expiresAtMs !== undefined && { expiresAtMs: record.expiresAtMs }),
+    ...(record.freeAtMs !== undefined && { freeAtMs: record.freeAtMs }),
     ...(outcome === undefined || running ? {} : { status: outcome.status }),
     ...(outcome?.error === undefined || running ? {} : { errorCode: outcome.error.code }),
     ...(outcome?.settlement === undefined || running ? {} : { settlement: outcome.settlement }),
@@ -61,7 +61,7 @@ export function deadLetterView({ record, failedAtMs }: DeadLetter) {
   const { attempts, ...summary } = callSummary(record);
   return {
     ...summary,
-    ...(tenantId === undefined ? {} : { tenantId }),
+    ...(tenantId !== undefined && { tenantId }),
     attempts: attempts.length,
     failedAtMs,
     code: record.outcome?.error?.code ?? '',
@@ -88,7 +88,7 @@ export function callView(record: CallRecord) {
     ...callSummary(record),
     fence: record.fence,
     params: redactFields(params, secretsIn(params)),
-    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+    ...(idempotencyKey !== undefined && { idempotencyKey }),
     ...defined({ deadlineAtMs, startedAtMs: record.startedAtMs, traceparent: envelope.trace.traceparent, result }),
   };
 }
@@ -187,5 +187,5 @@ export function decisionView({ request, state, preview, decision, decidedAtMs }:
 
 /** An audit record as lists show it. Its number and signature are absent until the record is chained. */
 export function auditView({ record, seq, seal }: AuditEntry): object {
-  return { ...(seq === undefined ? {} : { seq }), ...record, ...(seal === undefined ? {} : { seal }) };
+  return { ...(seq !== undefined && { seq }), ...record, ...(seal !== undefined && { seal }) };
 }

@@ -64,7 +64,7 @@ function replyAsAgent({ pawl }: AgentRouteDeps): Route {
     responses: { 200: ['Whether it was accepted', 'AgentReplied'] },
     async answer({ path, body: { turn, state, output }, caller }) {
       const session = await sessionFor(pawl, caller, path['key'] ?? '');
-      const reply = { state, ...(output === undefined ? {} : { output }) };
+      const reply = { state, ...(output !== undefined && { output }) };
       const agentId = path['agentId'] ?? '';
       // The session needs only the agent and the turn of the order; its type has no effect here.
       const replied = await session.reply({ agentId, turn, type: 'input' }, reply);

@@ -42,7 +42,7 @@ function listApprovals({ pawl: { approvals } }: ApprovalRouteDeps): Route {
     async answer({ query, caller }) {
       const { state, limit } = query;
       const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
-      const listed = await approvals.listBrief({ limit, isSeen, ...(state === undefined ? {} : { state }) });
+      const listed = await approvals.listBrief({ limit, isSeen, ...(state !== undefined && { state }) });
       return { approvals: listed.map(listedApprovalView) };
     },
   });

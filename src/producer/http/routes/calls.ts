@@ -80,7 +80,7 @@ function getCall({ pawl, longPolls }: CallRouteDeps): Route {
         current.phase === 'running' || current.phase === 'pending'
           ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event
           : undefined;
-      return { ...callView(current), ...(progress === undefined ? {} : { progress }) };
+      return { ...callView(current), ...(progress !== undefined && { progress }) };
     },
   });
 }
@@ -166,7 +166,7 @@ export async function answeredResponse(
   throw new HttpError(code as ErrorCode, message, {
     issues,
     callId,
-    ...(retryAfterMs === undefined ? {} : { headers: { 'Retry-After': String(Math.ceil(retryAfterMs / 1_000)) } }),
+    ...(retryAfterMs !== undefined && { headers: { 'Retry-After': String(Math.ceil(retryAfterMs / 1_000)) } }),
     suggestions:
       code === 'UNKNOWN_TOOL' ? await suggestionsFor(pawl, String(body['tool'] ?? result.toolName)) : undefined,
   });

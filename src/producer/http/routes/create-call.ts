@@ -172,17 +172,15 @@ function extractStart(
 ): { readonly start: StartOptions; readonly body: Readonly<Record<string, unknown>> } {
   const { startAfterMs: afterText, startAt: atText } = query;
   const queryStart = {
-    ...(afterText === undefined
-      ? {}
-      : { startAfterMs: /^-?\d+(\.\d+)?$/.test(afterText) ? Number(afterText) : afterText }),
+    ...(afterText !== undefined && { startAfterMs: /^-?\d+(\.\d+)?$/.test(afterText) ? Number(afterText) : afterText }),
     // A plus sign that was not escaped arrives as a space.
-    ...(atText === undefined ? {} : { startAt: atText.replace(/ (?=\d{2}:?\d{2}$)/, '+') }),
+    ...(atText !== undefined && { startAt: atText.replace(/ (?=\d{2}:?\d{2}$)/, '+') }),
   };
   if (!isShort(requestBody)) return { start: queryStart as StartOptions, body: requestBody };
   const { startAfterMs, startAt, ...body } = requestBody;
   const bodyStart = {
-    ...(startAfterMs === undefined ? {} : { startAfterMs }),
-    ...(startAt === undefined ? {} : { startAt }),
+    ...(startAfterMs !== undefined && { startAfterMs }),
+    ...(startAt !== undefined && { startAt }),
   };
   const [duplicate] = Object.keys(bodyStart).filter((name) => Object.hasOwn(queryStart, name));
   if (duplicate !== undefined)
@@ -271,5 +269,5 @@ export async function batchEntry(
   const { callback, body } = extractCallback(rest.body);
   const start = parseStart(pawl, startOptions, body);
   const envelope = await shortEnvelope(pawl, caller, body, start);
-  return { envelope, ...callback, ...(start === undefined ? {} : { startAtMs: start.atMs }) };
+  return { envelope, ...callback, ...(start !== undefined && { startAtMs: start.atMs }) };
 }

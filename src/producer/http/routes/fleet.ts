@@ -26,9 +26,9 @@ function getCaller(pawl: Pawl): Route {
         status: 200,
         body: {
           role,
-          ...(tenantId === undefined ? {} : { tenantId }),
+          ...(tenantId !== undefined && { tenantId }),
           permissions: permissionsOf(caller),
-          ...(traceUrl === undefined ? {} : { traceUrl }),
+          ...(traceUrl !== undefined && { traceUrl }),
         },
       };
     },

@@ -52,7 +52,7 @@ function getTool(pawl: Pawl): Route {
         body: {
           ...(published === undefined ? {} : toolView(published)),
           enabled: spec?.enabled ?? true,
-          ...(spec === undefined ? {} : { revision: spec.revision, kind: spec.kind }),
+          ...(spec !== undefined && { revision: spec.revision, kind: spec.kind }),
           ...(spec === undefined || !permissionsOf(caller).includes('administer') ? {} : { spec }),
         },
       };
@@ -98,8 +98,8 @@ function switchTool(pawl: Pawl): Route {
     async handle({ path, headers, body: { enabled, mutable }, caller }) {
       await requireTrustedKeysFor(pawl);
       const switches = {
-        ...(enabled === undefined ? {} : { enabled }),
-        ...(mutable === undefined ? {} : { mutable }),
+        ...(enabled !== undefined && { enabled }),
+        ...(mutable !== undefined && { mutable }),
       };
       return recordResponse(200, await registry.patch(path['name'] ?? '', switches, changeOptions(headers, caller)));
     },

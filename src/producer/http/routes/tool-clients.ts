@@ -87,8 +87,8 @@ function reportToolClientProgress({ pawl: { toolClients } }: ToolClientRouteDeps
     async answer({ path, body: { fence, progress, total, message } }) {
       const report = {
         progress,
-        ...(total === undefined ? {} : { total }),
-        ...(message === undefined ? {} : { message }),
+        ...(total !== undefined && { total }),
+        ...(message !== undefined && { message }),
       };
       const isWanted = await toolClients.progress(path['clientId'] ?? '', path['callId'] ?? '', fence, report);
       return { wanted: isWanted };

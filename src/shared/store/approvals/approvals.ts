@@ -161,8 +161,8 @@ export class Approvals {
       state: fields['state'] as ApprovalState,
       request,
       ...(isPreviewValid ? { preview: parsed(preview) as Preview } : {}),
-      ...(verified === undefined ? {} : { decision: verified }),
-      ...(fields['decidedAtMs'] === undefined ? {} : { decidedAtMs: Number(fields['decidedAtMs']) }),
+      ...(verified !== undefined && { decision: verified }),
+      ...(fields['decidedAtMs'] !== undefined && { decidedAtMs: Number(fields['decidedAtMs']) }),
       announced: fields['announced'] === '1',
     };
   }
@@ -333,8 +333,8 @@ function briefOf(record: ApprovalRecord): BriefApproval {
   const paramsJson = JSON.stringify(request.params);
   const brief = {
     request: briefRequest(request, paramsJson),
-    ...(preview === undefined ? {} : { preview: briefPreview(preview) }),
-    ...(decision === undefined ? {} : { decision: briefDecision(decision) }),
+    ...(preview !== undefined && { preview: briefPreview(preview) }),
+    ...(decision !== undefined && { decision: briefDecision(decision) }),
   };
   const shortened = brief.request !== request || brief.preview !== preview || brief.decision !== decision;
   return { ...record, ...brief, shortened, paramsBytes: Buffer.byteLength(paramsJson) };

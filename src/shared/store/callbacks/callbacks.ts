@@ -180,9 +180,9 @@ export class CallbackRecords extends FleetRecords {
       settledAtMs: Number(fields['settledAtMs']),
       sinceMs: Number(fields['sinceMs']),
       attempts: Number(fields['attempts'] ?? 0),
-      ...(fields['dueAtMs'] === undefined ? {} : { dueAtMs: Number(fields['dueAtMs']) }),
-      ...(fields['last'] === undefined ? {} : { last: JSON.parse(fields['last']) as SentCallback }),
-      ...(fields['lastAtMs'] === undefined ? {} : { lastAtMs: Number(fields['lastAtMs']) }),
+      ...(fields['dueAtMs'] !== undefined && { dueAtMs: Number(fields['dueAtMs']) }),
+      ...(fields['last'] !== undefined && { last: JSON.parse(fields['last']) as SentCallback }),
+      ...(fields['lastAtMs'] !== undefined && { lastAtMs: Number(fields['lastAtMs']) }),
     };
   }
 }

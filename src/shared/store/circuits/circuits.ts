@@ -115,7 +115,7 @@ export class Breakers {
     const keys = this.#keys(partition);
     const broadcast: CircuitBroadcast = { type: 'circuit', partition, key, circuit: next, retryAfterMs };
     const reason = 'reason' in next ? next.reason : undefined;
-    const change = { key, from: from.state, to: next.state, ...(reason === undefined ? {} : { reason }) };
+    const change = { key, from: from.state, to: next.state, ...(reason !== undefined && { reason }) };
     const [code, raw] = await changeScript.run(
       this.#redis,
       [keys.circuits, keys.window(key), keys.circuitHistory],

@@ -24,7 +24,7 @@ export class SwitchRecords extends FleetRecords {
     const { [ALL]: forAllTools, ...tools } = stored;
     return {
       switches: {
-        ...(forAllTools === undefined ? {} : { all: JSON.parse(forAllTools) as ReliabilitySwitch }),
+        ...(forAllTools !== undefined && { all: JSON.parse(forAllTools) as ReliabilitySwitch }),
         tools: Object.fromEntries(
           Object.entries(tools).map(([tool, json]) => [tool, JSON.parse(json) as ReliabilitySwitch]),
         ),

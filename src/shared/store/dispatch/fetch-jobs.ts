@@ -187,7 +187,7 @@ export class JobDispatch {
         code: code as WriteAnswer,
         idle: waiting === 'none',
         ...(typeof refused === 'number' && refused < 0 ? { refused } : {}),
-        ...(next === undefined ? {} : { next: { ...next, fetched: request } }),
+        ...(next !== undefined && { next: { ...next, fetched: request } }),
       };
     });
   }

@@ -108,7 +108,7 @@ export function publishedTool(tool: AnyTool, seenAtMs: number): PublishedTool {
     ...(variant.type === 'function' ? {} : { variant }),
     ...(parallel ? {} : { parallel }),
     ...(trustClass === 'BestEffort' ? {} : { trustClass }),
-    ...(preview === undefined ? {} : { previews: true }),
+    ...(preview !== undefined && { previews: true }),
   };
   return { ...content, definition: definitionOf(content), seenAtMs };
 }

@@ -139,8 +139,8 @@ export class GroupRecords {
       definition,
       fields,
       steps,
-      ...(cancelled === undefined ? {} : { cancelledBy: cancelled }),
-      ...(endedAtMs === undefined ? {} : { endedAtMs: Number(endedAtMs) }),
+      ...(cancelled !== undefined && { cancelledBy: cancelled }),
+      ...(endedAtMs !== undefined && { endedAtMs: Number(endedAtMs) }),
     };
   }
 

@@ -111,7 +111,7 @@ function sentinelAddressOf(url: string): RedisOptions {
     ...common,
     sentinels: [...nodes],
     name: decodePart(name, 'name of the server'),
-    ...(tls === undefined ? {} : { sentinelTLS: tls, enableTLSForSentinelMode: true }),
+    ...(tls !== undefined && { sentinelTLS: tls, enableTLSForSentinelMode: true }),
   };
 }
 
@@ -164,7 +164,7 @@ function readAddress(url: string, parts: typeof QUERY_PARTS, defaultPort: number
       ...credentialsOf(parsed.username, parsed.password),
       ...(parsed.pathname.length > 1 ? { db: databaseOf(parsed.pathname.slice(1)) } : {}),
     },
-    { ...fromQuery, ...(tls === undefined ? {} : { tls }) },
+    { ...fromQuery, ...(tls !== undefined && { tls }) },
   );
 }
 

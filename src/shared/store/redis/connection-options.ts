@@ -79,7 +79,7 @@ export function clusterOptions(options: ConnectionOptions) {
   return {
     redisOptions: node,
     // Names must stay names: certificates are checked against them, not against the addresses of a look-up.
-    ...(node.tls === undefined ? {} : { dnsLookup: keepName }),
+    ...(node.tls !== undefined && { dnsLookup: keepName }),
     clusterRetryStrategy: (attempt: number) => Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS),
     maxRedirections: MAX_REDIRECTIONS[options.mode],
     retryDelayOnFailover: RETRY_DELAY_MS,

@@ -30,7 +30,7 @@ function nodesBehind(url: string): readonly RedisOptions[] | undefined {
     return nodes.map((node) => ({ ...common, ...node }));
   }
   const { sentinels, sentinelTLS: tls } = addressOf(url);
-  return sentinels?.map((node) => ({ ...node, ...(tls === undefined ? {} : { tls }) }));
+  return sentinels?.map((node) => ({ ...node, ...(tls !== undefined && { tls }) }));
 }
 
 async function unreachableReason(node: RedisOptions): Promise<string | undefined> {
@@ -69,7 +69,7 @@ interface ProbeAnswer {
 /** Connects and returns what the server sends by itself, or as the answer to a PING. No name or password is sent. */
 function listen({ path, host, port, family, tls }: RedisOptions, secure: boolean): Promise<ProbeAnswer> {
   if (path && secure) return Promise.resolve({});
-  const target = path ? { path } : { host, port: port ?? 6379, ...(family === undefined ? {} : { family }) };
+  const target = path ? { path } : { host, port: port ?? 6379, ...(family !== undefined && { family }) };
   return new Promise((resolve) => {
     // Without TLS in the address, the certificate does not matter.
     const checks = typeof tls === 'object' ? tls : { rejectUnauthorized: false };

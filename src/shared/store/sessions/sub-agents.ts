@@ -110,7 +110,7 @@ export class SubAgentRecords extends FleetRecords {
     const reply = this.#opened(agentId, signed) as (AgentReply & { readonly turn: number }) | undefined;
     // A reply that no key of this fleet signed does not count.
     if (reply === undefined || String(reply.turn) !== turn) return { agentId, state: 'running' };
-    return { agentId, state: reply.state, ...(reply.output === undefined ? {} : { output: reply.output }) };
+    return { agentId, state: reply.state, ...(reply.output !== undefined && { output: reply.output }) };
   }
 
   /** Agents of a session that are not closed, or whose end was not read yet. */

@@ -85,7 +85,7 @@ export class LargeTextWriter {
 
   end(content?: ByteRange): LargeText {
     const parts = this.#used === 0 ? this.#parts : [...this.#parts, this.#part.subarray(0, this.#used)];
-    return { id: uuidv7(), parts, bytes: this.bytes, ...(content === undefined ? {} : { content }) };
+    return { id: uuidv7(), parts, bytes: this.bytes, ...(content !== undefined && { content }) };
   }
 }
 

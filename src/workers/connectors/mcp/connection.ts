@@ -242,7 +242,7 @@ export class McpConnection {
       settings,
       environment,
       answers,
-      ...(messageTimeoutMs === undefined ? {} : { messageTimeoutMs }),
+      ...(messageTimeoutMs !== undefined && { messageTimeoutMs }),
     });
   }
 

@@ -24,7 +24,7 @@ export async function list(
   const entries: unknown[] = [];
   let nextCursor = cursor;
   for (let page = 0; page < MAX_PAGES; page += 1) {
-    const request = { method, ...(nextCursor === undefined ? {} : { params: { cursor: nextCursor } }) };
+    const request = { method, ...(nextCursor !== undefined && { params: { cursor: nextCursor } }) };
     const answer = await client.request(request, pageSchema, options);
     entries.push(...(answer.entries ?? []));
     nextCursor = cursorOf(answer.cursor);

@@ -39,7 +39,7 @@ export async function resourceTool(
   return {
     output: {
       [kind === 'list' ? 'resources' : 'resourceTemplates']: pages.flatMap(({ entries }) => entries),
-      ...(nextCursor === undefined ? {} : { nextCursor }),
+      ...(nextCursor !== undefined && { nextCursor }),
       ...(leftOut.length === 0 ? {} : { leftOut }),
       ...(failed.length === 0
         ? {}

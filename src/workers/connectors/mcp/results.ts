@@ -88,7 +88,7 @@ function blockOf(block: Block): ContentBlock {
       return {
         type: 'resource',
         uri: block.uri,
-        ...(block.mimeType === undefined ? {} : { mimeType: block.mimeType }),
+        ...(block.mimeType !== undefined && { mimeType: block.mimeType }),
         text: block.description ?? block.title ?? block.name,
       };
   }

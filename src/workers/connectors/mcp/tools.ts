@@ -50,8 +50,8 @@ export class McpConnections {
               onprogress: ({ progress, total, message }) =>
                 ctx.progress({
                   progress,
-                  ...(total === undefined ? {} : { total }),
-                  ...(message === undefined ? {} : { message }),
+                  ...(total !== undefined && { total }),
+                  ...(message !== undefined && { message }),
                 }),
               toolDefinition: { name: definition.name, inputSchema: definition.inputSchema as { type: 'object' } },
             },
@@ -88,5 +88,5 @@ export class McpConnections {
 /** Metadata for servers that use it: the call's identity over all its attempts, and its trace context. */
 function metaOf(ctx: ToolContext): Record<string, string> {
   const { traceparent } = ctx.trace;
-  return { 'pawl/idempotencyKey': ctx.idempotencyKey, ...(traceparent === undefined ? {} : { traceparent }) };
+  return { 'pawl/idempotencyKey': ctx.idempotencyKey, ...(traceparent !== undefined && { traceparent }) };
 }

@@ -75,7 +75,7 @@ const tavily: SearchProvider = {
     const body = {
       query,
       max_results: count,
-      ...(freshness === undefined ? {} : { time_range: freshness }),
+      ...(freshness !== undefined && { time_range: freshness }),
       ...(domains === undefined || domains.length === 0 ? {} : { include_domains: domains }),
     };
     return {
@@ -124,7 +124,7 @@ function toHit(
     title: plainText(title),
     url: url ?? '',
     snippet: plainText(snippet),
-    ...(publishedAt === undefined ? {} : { publishedAt }),
+    ...(publishedAt !== undefined && { publishedAt }),
   };
 }
 

@@ -66,7 +66,7 @@ export class LargeTexts {
     // The mark is written last: a text with a mark is complete.
     await this.#blobs.mark(key);
     const store = kind === undefined ? {} : { in: kind };
-    return { bytes: text.bytes, parts, ...store, ...(text.content === undefined ? {} : { content: text.content }) };
+    return { bytes: text.bytes, parts, ...store, ...(text.content !== undefined && { content: text.content }) };
   }
 
   /**
