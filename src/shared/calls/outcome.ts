@@ -179,7 +179,7 @@ export function refusal(
 ): ToolResultEnvelope {
   const failure = failureOf(error.code, error.message, error.issues === undefined ? {} : { issues: error.issues });
   const retryAfterMs = error.details?.['retryAfterMs'];
-  const resultErr = resultError(
+  const refusalError = resultError(
     typeof retryAfterMs === 'number' ? { ...failure, retryAfterMs } : failure,
     status,
     breakerState,
@@ -192,7 +192,7 @@ export function refusal(
     toolName: request.toolName,
     durationMs: 0,
     attempts: 0,
-    error: resultErr,
+    error: refusalError,
   };
 }
 

@@ -32,8 +32,8 @@ function withNumbers(value: unknown, paths: ReadonlySet<string>, path = ''): unk
   const members = Object.entries(value).map(([name, member]) => ({
     name,
     member,
-    made: within(withoutIndexes(name), member),
+    converted: within(withoutIndexes(name), member),
   }));
-  if (members.every(({ member, made }) => member === made)) return value;
-  return Object.fromEntries(members.map(({ name, made }) => [name, made]));
+  if (members.every(({ member, converted }) => member === converted)) return value;
+  return Object.fromEntries(members.map(({ name, converted }) => [name, converted]));
 }

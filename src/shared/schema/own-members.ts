@@ -16,20 +16,23 @@ export function withProtoMember(schema: JsonSchema): JsonSchema {
 }
 
 function asPattern(schema: unknown): unknown {
-  const made = mapSchemas(schema, asPattern);
-  if (made === undefined) return schema;
-  const properties = own(made['properties']);
-  const patterns = own(made['patternProperties']);
+  const converted = mapSchemas(schema, asPattern);
+  if (converted === undefined) return schema;
+  const properties = protoMember(converted['properties']);
+  const patterns = protoMember(converted['patternProperties']);
   const moved = [
     ...(properties === undefined ? [] : [[`^${NAME}$`, properties]]),
     ...(patterns === undefined ? [] : [[`(?:${NAME})`, patterns]]),
   ];
-  if (moved.length === 0) return made;
-  return { ...made, patternProperties: { ...(made['patternProperties'] as object), ...Object.fromEntries(moved) } };
+  if (moved.length === 0) return converted;
+  return {
+    ...converted,
+    patternProperties: { ...(converted['patternProperties'] as object), ...Object.fromEntries(moved) },
+  };
 }
 
 /** The schema under `__proto__`. */
-function own(map: unknown): unknown {
+function protoMember(map: unknown): unknown {
   return typeof map === 'object' && map !== null && Object.hasOwn(map, NAME)
     ? (map as Readonly<Record<string, unknown>>)[NAME]
     : undefined;

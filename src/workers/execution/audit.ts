@@ -71,23 +71,20 @@ export class AttemptAudit {
     void this.#write(event);
   }
 
-  /** Never throws, and never rejects. */
-  #write(event: AuditEvent, tries = 1): Promise<void> | undefined {
-    try {
-      const written = this.#record(event);
-      return written instanceof Promise ? written.catch((error) => this.#failed(event, error, tries - 1)) : undefined;
-    } catch (error) {
-      return this.#failed(event, error, tries - 1);
+  /** Never rejects. */
+  async #write(event: AuditEvent, tries = 1): Promise<void> {
+    for (let retriesLeft = tries - 1; ; retriesLeft -= 1) {
+      try {
+        return await this.#record(event);
+      } catch (error) {
+        if (retriesLeft <= 0) {
+          const message = error instanceof Error ? error.message : String(error);
+          this.#log.error({ event: 'audit_lost', type: event.type, error: message }, 'an audit record was not written');
+          return;
+        }
+        await new Promise<void>((resolve) => this.#schedule(resolve, RETRY_DELAY_MS));
+      }
     }
-  }
-
-  async #failed(event: AuditEvent, error: unknown, retriesLeft: number): Promise<void> {
-    if (retriesLeft > 0) {
-      await new Promise<void>((resolve) => this.#schedule(resolve, RETRY_DELAY_MS));
-      return this.#write(event, retriesLeft);
-    }
-    const message = error instanceof Error ? error.message : String(error);
-    this.#log.error({ event: 'audit_lost', type: event.type, error: message }, 'an audit record was not written');
   }
 }
 
