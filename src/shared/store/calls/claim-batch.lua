@@ -29,10 +29,18 @@ end
 local partition = {
   base = base, retentionMs = ARGV[3], queue = queue, records = base .. RECORDS, inflight = base .. INFLIGHT, calls = base .. CALLS, merges = base .. MERGES,
   sessions = base .. SESSIONS, loops = base .. LOOPS, approvals = base .. APPROVALS, sizes = base .. SIZES, circuits = KEYS[3] .. CIRCUITS,
-  segments = base .. SEGMENTS, mayKeepJob = mayKeepJob, prune = prune}
-local answers, index = {}, 4
-for number = 1, tonumber(ARGV[2]) do
-  local last = index + tonumber(ARGV[index])
+  mayKeepJob = mayKeepJob, prune = prune, seen = {}}
+-- Usually none of the calls has a record, and no call was moved.
+local count, index, keys = tonumber(ARGV[2]), 4, {base .. SEGMENTS}
+for number = 1, count do
+  keys[number + 1] = partition.records .. ARGV[index + 1]
+  index = index + ARGV[index] + 1
+end
+partition.mayExist = redis.call('EXISTS', unpack(keys)) > 0
+local answers = {}
+index = 4
+for number = 1, count do
+  local last = index + ARGV[index]
   local ok, answer = pcall(claim, partition, {unpack(ARGV, index + 1, last)})
   answers[number] = ok and answer or {'error', type(answer) == 'table' and answer.err or answer}
   index = last + 1

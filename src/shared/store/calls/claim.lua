@@ -50,8 +50,8 @@ local function read(key)
 end
 
 local key, fence, runsAgain, stale = ownKey, nil, false, false
--- Usually there is no record, and no call was moved.
-local mayExist = redis.call('EXISTS', key, partition.segments) > 0
+local mayExist = partition.mayExist or partition.seen[callId]
+partition.seen[callId] = true
 local record = mayExist and read(key) or {}
 if mayExist and not record.exists and segment_of({partition.base}, {callId}) then return {'moved', callId, now} end
 -- The key of a failed call is free again. Its record stays until the call runs again.

@@ -4,7 +4,7 @@
 -- KEYS  1 index  2 key prefix of records  3 base of the partition's keys
 -- ARGV  1 calls that were claimed before are removed, ms  2 maximum to remove
 -- Returns {number of removed calls}
-local NEIGHBOURS = 16
+local NEIGHBOURS, CHUNK = 16, 16
 local index, maxRemoved = KEYS[1], tonumber(ARGV[2])
 local callIds = redis.call('LRANGE', index, -maxRemoved - NEIGHBOURS, -1)
 local times = {}
@@ -25,8 +25,17 @@ local function isRepeated(position)
   end
   return false
 end
+-- Usually the oldest calls have no record any more, and no call was moved: one command shows that for several of them.
+local function areGone(first, last)
+  local records = {'EXISTS', KEYS[3] .. SEGMENTS}
+  for position = first, last do records[#records + 1] = KEYS[2] .. callIds[position] end
+  return redis.call(unpack(records)) == 0
+end
 local removed = 0
-for position = #callIds, 1, -1 do
+while removed + CHUNK <= math.min(maxRemoved, #callIds) and areGone(#callIds - removed - CHUNK + 1, #callIds - removed) do
+  removed = removed + CHUNK
+end
+for position = #callIds - removed, 1, -1 do
   if removed == maxRemoved then break end
   local time = timeOf(position)
   -- A moved call leaves the index when its segment ends.

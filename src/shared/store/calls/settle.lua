@@ -8,7 +8,7 @@
 local base, callId, terms, location = KEYS[1], ARGV[1], decoded(ARGV[6]), ARGV[7] ~= '' and cjson.decode(ARGV[7])
 local record, now = base .. RECORDS .. callId, nowMs()
 local fields = redis.call('HMGET', record, 'state', 'fence', 'inboxes', 'version', 'paramsAt', 'generation', 'createdAtMs', 'paramsDigest',
-  'signature', 'notBeforeMs', 'cancelRequested', 'approval', 'checkpoint', 'callback')
+  'signature', 'notBeforeMs', 'cancelRequested', 'approval', 'checkpoint', 'callback', 'attempts')
 local attempts = ARGV[5]
 if not fields[1] then return {'gone', now} end
 if fields[1] ~= 'inflight' then return {'ended', now} end
@@ -37,7 +37,7 @@ else
   field('version', version)
 end
 if attempts then field('attempts', attempts) end
-drop('attempts', not attempts and redis.call('HEXISTS', record, 'attempts') == 1)
+drop('attempts', fields[15] and not attempts)
 drop('notBeforeMs', fields[10])
 drop('cancelRequested', fields[11])
 drop('checkpoint', fields[13])

@@ -7,7 +7,9 @@
 -- Returns {for each call {settle's code, BullMQ's code or 0, '1' when its slot may get a next job}, jobs that still wait ('more', 'none'
 -- now or soon, or ''), BullMQ's answer, the answer of begin_attempt, …, the answer of add_records}
 local JOB_ARGS, callArgs = 5, (#ARGV - 11) / ARGV[11]
-local partition, queue, leaseMs, freeSlots, endings = {KEYS[2], KEYS[3]}, KEYS[4], ARGV[4], 0, {}
+local partition, queue, leaseMs, freeSlots, endings, locks = {KEYS[2], KEYS[3]}, KEYS[4], ARGV[4], 0, {}, {}
+for index = 12, #ARGV, callArgs do locks[#locks + 1] = queue .. ARGV[index] .. ':lock' end
+locks = redis.call('MGET', unpack(locks))
 for number = 1, tonumber(ARGV[11]) do
   local index = 12 + (number - 1) * callArgs
   local jobId, token, value, kept, next = unpack(ARGV, index, index + JOB_ARGS - 1)
@@ -15,7 +17,7 @@ for number = 1, tonumber(ARGV[11]) do
   local written, code = ok and settled[1] or 'error', 0
   if not ok then
     code = type(settled) == 'table' and settled.err or settled
-  elseif written ~= 'fenced' and not (kept == '0' and complete_job({queue}, {jobId, token, value})) then
+  elseif written ~= 'fenced' and not (kept == '0' and complete_job({queue}, {jobId, token, locks[number], value})) then
     code = moveToFinished(
       keysOf(queue, {
         'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'completed', jobId,

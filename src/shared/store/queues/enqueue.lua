@@ -6,7 +6,6 @@
 --       6, 7 of a new call: line and session, the arguments of enqueue_fair  8 its need
 local queue, jobId = KEYS[1], ARGV[1]
 local job, wait = queue .. jobId, queue .. 'wait'
-if redis.call('EXISTS', job) == 1 then return end
 redis.call('HSET', job, 'name', ARGV[2], 'data', ARGV[4], 'opts', job_options(ARGV[5]), 'timestamp', ARGV[3])
 emit(queue, 'event', 'added', 'jobId', jobId, 'name', ARGV[2])
 emit(queue, 'event', 'waiting', 'jobId', jobId)
