@@ -2,10 +2,10 @@
  * Circuits of one process, with the fleet's rules (`circuit-breaker.ts`). An outcome counts only in the epoch in which its attempt
  * began. A change applies only to the epoch that it was decided on. A new epoch starts with an empty window.
  */
-import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../shared/circuits/circuit-breaker.ts';
-import type { CircuitAt, CountedFailure } from '../shared/store/circuits/circuits.ts';
+import { type Circuit, type CircuitSample, CLOSED_CIRCUIT, type Sample } from '../shared/circuits/circuit-breaker.ts';
+import type { CircuitAt } from '../shared/store/circuits/circuits.ts';
 import type { CircuitRecords } from '../shared/store/ports.ts';
-import type { CircuitBroadcast } from '../shared/store/redis/circuit-messages.ts';
+import type { CircuitBroadcast } from '../shared/store/redis/broadcasts.ts';
 import type { Partition } from '../shared/store/redis/keys.ts';
 import type { Clock } from '../shared/util/time.ts';
 
@@ -49,27 +49,26 @@ export class LocalCircuits implements CircuitRecords {
     return this.#circuits.get(nameOf(partition, key))?.window ?? [];
   }
 
-  async addFailure(address: CircuitAt, { successesBefore = 0, ...counted }: Omit<CountedFailure, 'windowMs'>) {
-    const { circuit, window } = this.#add(
-      address,
-      { ok: false, ...(successesBefore > 0 ? { successesBefore } : {}) },
-      counted,
-    );
+  async addFailure(partition: Partition, sample: CircuitSample, successesBefore = 0) {
+    const { circuit, window } = this.#add(partition, sample, {
+      ok: false,
+      ...(successesBefore > 0 ? { successesBefore } : {}),
+    });
     return { nowMs: this.#clock.now(), circuit, window };
   }
 
-  addSuccess(partition: Partition, key: string, epoch: number, size: number): void {
-    this.#add({ partition, key }, { ok: true }, { epoch, size });
+  addSuccess(partition: Partition, sample: CircuitSample): void {
+    this.#add(partition, sample, { ok: true });
   }
 
   #add(
-    { partition, key }: CircuitAt,
-    sample: Omit<Sample, 'atMs'>,
-    { epoch, size }: Pick<CountedFailure, 'epoch' | 'size'>,
+    partition: Partition,
+    { circuit, epoch, windowSize }: CircuitSample,
+    outcome: Omit<Sample, 'atMs'>,
   ): LocalCircuit {
-    const local = this.#circuitFor(partition, key);
+    const local = this.#circuitFor(partition, circuit);
     if (local.circuit.state === 'CLOSED' && local.circuit.epoch === epoch)
-      local.window = [{ atMs: this.#clock.now(), ...sample }, ...local.window].slice(0, size);
+      local.window = [{ atMs: this.#clock.now(), ...outcome }, ...local.window].slice(0, windowSize);
     return local;
   }
 

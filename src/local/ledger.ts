@@ -215,13 +215,7 @@ export class LocalLedger implements CallLedger {
       const call = this.#own.get(callId);
       if (call === undefined || call.fence !== fence) return 'fenced';
       if (!(await this.#own.end(call, { state, outcome, attempts, ttlMs: replayedMs(life) }))) return 'fenced';
-      if (sample !== undefined)
-        this.#deps.circuits.addSuccess(
-          homePartition(partitionFor(callId).tier),
-          sample.circuit,
-          sample.epoch,
-          sample.windowSize,
-        );
+      if (sample !== undefined) this.#deps.circuits.addSuccess(homePartition(partitionFor(callId).tier), sample);
       if (refill !== undefined) this.#retries.refill(refill, await this.now());
       return 'settled';
     });

@@ -10,11 +10,13 @@ import type { PawlError } from '../../src/shared/errors/failure.ts';
 import { InMemoryDedupeStore } from '../../src/shared/store/dedupe/dedupe-memory.ts';
 import type { CallJob } from '../../src/shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../../src/shared/store/queues/result-inbox.ts';
-import type { CircuitBroadcast } from '../../src/shared/store/redis/circuit-messages.ts';
+import type { CircuitBroadcast } from '../../src/shared/store/redis/broadcasts.ts';
 import { signal } from '../helpers/signal.ts';
 import { CIRCUIT, callIdFor, claimOf, PLACE } from '../shared/store/calls.ts';
 
 const OPEN: Circuit = { state: 'OPEN', epoch: 1, openedAtMs: 5, cooldownMs: 30_000, failures: 5, reason: 'a test' };
+
+const sample = (epoch: number, windowSize: number) => ({ circuit: CIRCUIT, epoch, windowSize, windowMs: 120_000 });
 
 function openCircuits() {
   const broadcast: CircuitBroadcast[] = [];
@@ -25,37 +27,35 @@ describe('circuits of one process', () => {
   test('one that never changed is closed, in epoch 0, and not listed', async () => {
     const { circuits } = openCircuits();
     expect(await circuits.read(PLACE, CIRCUIT)).toEqual(CLOSED_CIRCUIT);
-    await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 0, size: 20 });
+    await circuits.addFailure(PLACE, sample(0, 20));
     expect([...(await circuits.list(PLACE))]).toEqual([]);
   });
 
   test('the window holds failures and successes, the newest first, and no more than its size', async () => {
     const { circuits } = openCircuits();
-    await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 0, size: 3 });
-    await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 0, size: 3 });
-    circuits.addSuccess(PLACE, CIRCUIT, 0, 3);
-    const { window } = await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 0, size: 3 });
+    await circuits.addFailure(PLACE, sample(0, 3));
+    await circuits.addFailure(PLACE, sample(0, 3));
+    circuits.addSuccess(PLACE, sample(0, 3));
+    const { window } = await circuits.addFailure(PLACE, sample(0, 3));
     expect(window.map(({ ok }) => ok)).toEqual([false, true, false]);
   });
 
   test('an outcome of an earlier epoch, or one that comes while the circuit is open, is dropped', async () => {
     const { circuits } = openCircuits();
     await circuits.change({ partition: PLACE, key: CIRCUIT }, CLOSED_CIRCUIT, OPEN, 0);
-    expect(await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 1, size: 20 })).toMatchObject({
+    expect(await circuits.addFailure(PLACE, sample(1, 20))).toMatchObject({
       circuit: OPEN,
       window: [],
     });
     await circuits.change({ partition: PLACE, key: CIRCUIT }, OPEN, { state: 'CLOSED', epoch: 2 }, 0);
-    circuits.addSuccess(PLACE, CIRCUIT, 0, 20);
-    expect((await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 0, size: 20 })).window).toEqual([]);
-    expect((await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 2, size: 20 })).window).toHaveLength(
-      1,
-    );
+    circuits.addSuccess(PLACE, sample(0, 20));
+    expect((await circuits.addFailure(PLACE, sample(0, 20))).window).toEqual([]);
+    expect((await circuits.addFailure(PLACE, sample(2, 20))).window).toHaveLength(1);
   });
 
   test('only a change that was decided on the stored epoch is made, empties the window and is broadcast', async () => {
     const { circuits, broadcast } = openCircuits();
-    await circuits.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch: 0, size: 20 });
+    await circuits.addFailure(PLACE, sample(0, 20));
     expect(await circuits.change({ partition: PLACE, key: CIRCUIT }, CLOSED_CIRCUIT, OPEN, 700)).toEqual({
       changed: true,
       circuit: OPEN,

@@ -119,7 +119,7 @@ class Workers {
   async #end(hold: CircuitHold, ending: Exclude<Ending, 'lost'>): Promise<void> {
     if (ending === 'ok') {
       const sample = await this.#fleet.succeeded(hold);
-      if (sample !== undefined) this.#records.addSuccess(PLACE, sample.circuit, sample.epoch, sample.windowSize);
+      if (sample !== undefined) this.#records.addSuccess(PLACE, sample);
     } else if (ending === 'fails') await this.#fleet.failed(hold, failureOf('TIMEOUT'));
     else await this.#fleet.release(hold);
   }

@@ -1,7 +1,7 @@
 /** A producer's copy of the fleet's circuits. Changes are broadcast, so an open circuit refuses a call without a round trip to Redis. */
 import { type Circuit, FORCED_OPEN_RETRY_MS } from '../../shared/circuits/circuit-breaker.ts';
 import { hasTarget } from '../../shared/circuits/circuit-key.ts';
-import type { CircuitBroadcast } from '../../shared/store/redis/circuit-messages.ts';
+import type { CircuitBroadcast } from '../../shared/store/redis/broadcasts.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Clock } from '../../shared/util/time.ts';
 

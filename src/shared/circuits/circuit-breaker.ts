@@ -177,6 +177,15 @@ function opened(
   return { state: 'OPEN', epoch: epoch + 1, openedAtMs: nowMs, cooldownMs, failures, reason };
 }
 
-export function windowSize(policy: CircuitPolicy): number {
-  return Math.max(policy.rateSamples, policy.consecutiveFailures);
+/** An attempt's place in a window: its circuit, the epoch of the circuit when it started, and the window's bounds. */
+export interface CircuitSample {
+  readonly circuit: string;
+  readonly epoch: number;
+  readonly windowSize: number;
+  readonly windowMs: number;
+}
+
+export function sampleFor(circuit: string, { epoch }: Circuit, policy: CircuitPolicy): CircuitSample {
+  const windowSize = Math.max(policy.rateSamples, policy.consecutiveFailures);
+  return { circuit, epoch, windowSize, windowMs: policy.windowMs };
 }

@@ -132,7 +132,7 @@ export const settingsSchema = z.strictObject({
   metricsHost: listeningHost.default('127.0.0.1'),
   /** The address with which Bull Board reads, where it has a Redis user of its own. */
   boardRedisUrl: z.string().min(1).optional(),
-  /** The place of values above 64 KiB: `redis`, `file` (`blobs` in the data folder) or `file:FOLDER`. The same in all processes. */
+  /** The place of values above 64 KiB (`store/blobs/configured-store.ts`). The same in all processes. */
   blobStore: z
     .string()
     .regex(/^(redis|file(:.+)?)$/, 'must be redis, file or file:FOLDER')

@@ -1,4 +1,4 @@
-/** The catalogue of what can go wrong with a call. A new code also needs its row in `failure-responses.ts` and `docs/call-lifecycle.md`. */
+/** The catalogue of what can go wrong with a call. A new code also needs its row in `failure-responses.ts`, and in `docs/http.md` when a request can end with it. */
 import { type FailureKind, kind, notReached, refused, serverFailed } from './failure-kind.ts';
 
 export const FAILURES = {

@@ -4,11 +4,12 @@
  */
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
+import { PROVIDERS, type Provider } from './export-types.ts';
 
 type SchemaObject = Readonly<Record<string, unknown>>;
 
 /** A provider's API in one of its modes. */
-export type ProviderForm = 'openai-strict' | 'openai' | 'anthropic-strict' | 'anthropic' | 'gemini' | 'mcp';
+export type ProviderForm = Provider | `${'openai' | 'anthropic'}-strict`;
 
 interface Refusal {
   readonly forms: readonly ProviderForm[];
@@ -19,7 +20,7 @@ interface Refusal {
 
 const STRICT: readonly ProviderForm[] = ['openai-strict', 'anthropic-strict'];
 const READ_BY_PROVIDERS: readonly ProviderForm[] = [...STRICT, 'openai', 'gemini'];
-const ALL: readonly ProviderForm[] = [...READ_BY_PROVIDERS, 'anthropic', 'mcp'];
+const ALL: readonly ProviderForm[] = [...STRICT, ...PROVIDERS];
 
 const has = (schema: SchemaObject, keyword: string) => schema[keyword] !== undefined;
 const hasType = ({ type }: SchemaObject, name: string) => [type].flat().includes(name);

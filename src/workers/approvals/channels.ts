@@ -19,8 +19,8 @@ import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Answer, CapabilityOwner, Channel, ChannelMessage, Channels, Question } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
+import { ChannelBackoff } from './channel-backoff.ts';
 import { ElicitationState } from './questions.ts';
-import { WebhookPauses } from './webhook-backoff.ts';
 import { webhook } from './webhook-channel.ts';
 
 export interface WorkerChannelsDeps {
@@ -47,7 +47,7 @@ const REMOTE: Readonly<Record<RemoteChannel, Delivery>> = { webhook };
 export class WorkerChannels implements Channels {
   readonly #deps: WorkerChannelsDeps;
   readonly #elicitations: ElicitationState;
-  readonly #pauses = new WebhookPauses();
+  readonly #backoff = new ChannelBackoff();
 
   constructor(deps: WorkerChannelsDeps) {
     this.#deps = deps;
@@ -139,13 +139,13 @@ export class WorkerChannels implements Channels {
     const target = channelTarget(request.route.channel);
     if (target === undefined) return true;
     const { kind, value } = target;
-    if (!this.#pauses.mayTry(value, REMOTE[kind].timeoutMs)) return false;
+    if (!this.#backoff.mayTry(value, REMOTE[kind].timeoutMs)) return false;
     try {
       await REMOTE[kind].announce(value, record, this.#deps.signatures);
-      this.#pauses.succeeded(value);
+      this.#backoff.succeeded(value);
       return true;
     } catch {
-      this.#pauses.failed(value);
+      this.#backoff.failed(value);
       this.#deps.log.warn({ event: 'channel_down', approvalId: request.id }, 'an approval could not be announced yet');
       return false;
     }

@@ -7,11 +7,11 @@ import {
   afterProbe,
   afterWindow,
   type Circuit,
+  type CircuitSample,
   type CircuitState,
-  windowSize,
+  sampleFor,
 } from '../../shared/circuits/circuit-breaker.ts';
 import type { Failure } from '../../shared/errors/failure.ts';
-import type { Settle } from '../../shared/store/calls/settle.ts';
 import type { CircuitRecords } from '../../shared/store/ports.ts';
 import type { CircuitTransition } from '../../shared/telemetry/call-events.ts';
 import type { CircuitHold } from '../attempt/circuit-hold.ts';
@@ -60,18 +60,14 @@ export class FleetCircuits {
     const name = `${partition.tier} ${key}`;
     const successesBefore = Math.min(this.#successes.get(name) ?? 0, this.#unwritten.get(name) ?? 0);
     this.#successes.delete(name);
-    const size = windowSize(policy);
-    const counted = await this.#breakers.addFailure(
-      { partition, key },
-      { epoch: snapshot.epoch, size, windowMs: policy.windowMs, successesBefore },
-    );
+    const counted = await this.#breakers.addFailure(partition, sampleFor(key, snapshot, policy), successesBefore);
     const next = afterWindow(counted.circuit, counted.window, policy, counted.nowMs);
     if (next === undefined) return counted.circuit.state;
     return (await this.#change({ ...hold, snapshot: counted.circuit }, next, policy.cooldownMs)).state;
   }
 
   /** A success ends a probe at once. Otherwise the returned sample is added to the window together with the outcome. */
-  async succeeded(hold: CircuitHold, running?: Pick<RunningAttempt, 'onRelease'>): Promise<Settle['sample']> {
+  async succeeded(hold: CircuitHold, running?: Pick<RunningAttempt, 'onRelease'>): Promise<CircuitSample | undefined> {
     const { partition, key, policy, snapshot, isRemote = false, bypassed = false } = hold;
     if (hold.probe !== undefined) await this.#answerProbe(hold, true);
     if (bypassed) return undefined;
@@ -81,7 +77,7 @@ export class FleetCircuits {
       addTo(this.#unwritten, name, 1);
       running.onRelease(() => this.#written(name));
     }
-    const sample = { circuit: key, epoch: snapshot.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
+    const sample = sampleFor(key, snapshot, policy);
     if (!isRemote) return sample;
     // If Redis is unavailable, the success is not counted; the call is not affected.
     this.#breakers.addSuccessApart?.(partition, sample).catch(() => {});

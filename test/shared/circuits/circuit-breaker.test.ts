@@ -8,8 +8,8 @@ import {
   forcedOpen,
   reset,
   type Sample,
+  sampleFor,
   tripReason,
-  windowSize,
 } from '../../../src/shared/circuits/circuit-breaker.ts';
 import { circuitKey } from '../../../src/shared/circuits/circuit-key.ts';
 import { circuitPolicy } from '../../../src/shared/circuits/circuit-policy.ts';
@@ -88,8 +88,8 @@ describe('the default thresholds (R22 to R24)', () => {
   );
 
   test('a window holds as many outcomes as its policy reads', () => {
-    expect(windowSize(policy)).toBe(20);
-    expect(windowSize({ ...policy, consecutiveFailures: 50 })).toBe(50);
+    expect(sampleFor('tool:a', CLOSED_CIRCUIT, policy).windowSize).toBe(20);
+    expect(sampleFor('tool:a', CLOSED_CIRCUIT, { ...policy, consecutiveFailures: 50 }).windowSize).toBe(50);
   });
 });
 

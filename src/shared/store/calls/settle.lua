@@ -57,10 +57,7 @@ if fields[14] then
   add_callback({base}, {callId, terms.state, ARGV[3], ARGV[4], location and not location.reference and location.key})
 end
 local sample = terms.sample
-if sample then
-  local name = sample.circuit
-  addSample(KEYS[2] .. CIRCUITS, KEYS[2] .. WINDOWS .. name, name, text(sample.epoch), '1', sample.windowSize, sample.windowMs, now)
-end
+if sample then addSample(KEYS[2] .. CIRCUITS, KEYS[2] .. WINDOWS .. sample.circuit, sample, '1', now) end
 if terms.refill then refillRetries(KEYS[2] .. RETRIES, terms.refill) end
 local inlined = not location and #ARGV[3] <= tonumber(MAX_EVENT_OUTCOME_BYTES) and ARGV[3] or nil
 notify(fields[3], base .. INBOXES, settledEvent(callId, terms.state, ARGV[4], inlined, now, location and location.textId))

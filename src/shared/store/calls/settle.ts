@@ -1,12 +1,12 @@
 /** Settling a call: its outcome, written once, by the newest fence only. */
 import type { AttemptRecord, CallState, RecordLifetime } from '../../calls/call-state.ts';
 import type { Outcome } from '../../calls/outcome.ts';
+import type { CircuitSample } from '../../circuits/circuit-breaker.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
 import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
 import { UNREFERRED_MS } from '../blobs/redis-blobs.ts';
 import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
-import type { CircuitSample } from '../redis/circuit-messages.ts';
 import { luaConstants, Script } from '../redis/script.ts';
 import { formatAttempts } from './call-record.ts';
 import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';

@@ -1,9 +1,10 @@
 -- Adds successes to a closed circuit's window, where the script that ended their calls could not.
 --
 -- KEYS  1 circuits  2 window
--- ARGV  1 circuit's name  2 epoch in which the attempts started  3 window size  4 window time, ms  5 how many, at most the size
+-- ARGV  1 the circuit, the epoch in which the attempts started and the window's bounds (JSON, `CircuitSample`)
+--       2 how many, at most the window's size
 -- Returns {the circuit as stored or ''}
-local now = nowMs()
-for _ = 1, tonumber(ARGV[5]) do addSample(KEYS[1], KEYS[2], ARGV[1], ARGV[2], '1', ARGV[3], ARGV[4], now) end
-local _, _, raw = circuitOf(KEYS[1], ARGV[1])
+local now, sample = nowMs(), cjson.decode(ARGV[1])
+for _ = 1, tonumber(ARGV[2]) do addSample(KEYS[1], KEYS[2], sample, '1', now) end
+local _, _, raw = circuitOf(KEYS[1], sample.circuit)
 return {raw}

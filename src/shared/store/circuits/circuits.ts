@@ -4,10 +4,9 @@
  * In a cluster, a script of another shard cannot read it. There, each other shard has a copy, which is updated right after a change. An
  * attempt that starts in between still sees the old copy; counting its end detects that and refreshes the copy.
  */
-import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../../circuits/circuit-breaker.ts';
+import { type Circuit, type CircuitSample, CLOSED_CIRCUIT, type Sample } from '../../circuits/circuit-breaker.ts';
 import type { Shards } from '../queues/shards.ts';
-import { broadcastChannel } from '../redis/broadcasts.ts';
-import type { CircuitBroadcast, CircuitSample } from '../redis/circuit-messages.ts';
+import { broadcastChannel, type CircuitBroadcast } from '../redis/broadcasts.ts';
 import { isClustered, type Redis } from '../redis/connection.ts';
 import { type Partition, PartitionKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
@@ -33,16 +32,6 @@ export interface CircuitChange {
 export interface CircuitAt {
   readonly partition: Partition;
   readonly key: string;
-}
-
-export interface CountedFailure {
-  /** The epoch of the circuit when the attempt started. */
-  readonly epoch: number;
-  /** How many attempts the window has. */
-  readonly size: number;
-  readonly windowMs: number;
-  /** Successes of this worker before the failure that were not counted yet. Default: 0. */
-  readonly successesBefore?: number;
 }
 
 export class Breakers {
@@ -74,22 +63,26 @@ export class Breakers {
     return new Map(Object.entries(stored).map(([key, raw]) => [key, parseCircuit(raw)]));
   }
 
-  /** Counts a failure, and returns the input of the rule that opens the circuit. */
+  /**
+   * Counts a failure, and returns the input of the rule that opens the circuit. `successesBefore` are those of this worker that were
+   * not counted yet.
+   */
   async addFailure(
-    { partition, key }: CircuitAt,
-    { epoch, size, windowMs, successesBefore = 0 }: CountedFailure,
+    partition: Partition,
+    sample: CircuitSample,
+    successesBefore = 0,
   ): Promise<{ readonly nowMs: number; readonly circuit: Circuit; readonly window: readonly Sample[] }> {
     const keys = this.#keys(partition);
     const [nowMs, raw, ...samples] = await failureScript.run(
       this.#redis,
-      [keys.circuits, keys.window(key)],
-      [key, epoch, size, windowMs, Math.min(successesBefore, size)],
+      [keys.circuits, keys.window(sample.circuit)],
+      [JSON.stringify(sample), Math.min(successesBefore, sample.windowSize)],
     );
-    await this.#refresh(partition, key, epoch, raw as string);
+    await this.#refresh(partition, sample, raw as string);
     return {
       nowMs: Number(nowMs),
       circuit: parseCircuit(raw as string),
-      window: samples.map((sample) => parseSample(sample as string)),
+      window: samples.map((stored) => parseSample(stored as string)),
     };
   }
 
@@ -137,12 +130,12 @@ export class Breakers {
   /**
    * Counts a success in a script of its own: in a cluster, when the call is in another shard. The write is deferred and notifies no process.
    */
-  async addSuccessApart(partition: Partition, { circuit, epoch, windowSize, windowMs }: CircuitSample): Promise<void> {
+  async addSuccessApart(partition: Partition, sample: CircuitSample): Promise<void> {
     const keys = this.#keys(partition);
-    const window = keys.window(circuit);
+    const window = keys.window(sample.circuit);
     const waiting = this.#successes.get(window);
     if (waiting !== undefined) {
-      waiting.count = Math.min(waiting.count + 1, windowSize);
+      waiting.count = Math.min(waiting.count + 1, sample.windowSize);
       return;
     }
     const added = { count: 1 };
@@ -151,9 +144,9 @@ export class Breakers {
       while (added.count > 0) {
         const { count } = added;
         added.count = 0;
-        const args = [circuit, epoch, windowSize, windowMs, count];
+        const args = [JSON.stringify(sample), count];
         const [raw] = await successScript.run(this.#redis, [keys.circuits, window], args);
-        await this.#refresh(partition, circuit, epoch, raw as string);
+        await this.#refresh(partition, sample, raw as string);
       }
     } finally {
       this.#successes.delete(window);
@@ -168,8 +161,8 @@ export class Breakers {
   }
 
   /** Updates the copies if the attempt started under an older epoch: then the copy of its shard is old. */
-  async #refresh(partition: Partition, key: string, epoch: number, raw: string): Promise<void> {
-    if (parseCircuit(raw).epoch !== epoch) await this.#copy(partition, key, raw);
+  async #refresh(partition: Partition, { circuit, epoch }: CircuitSample, raw: string): Promise<void> {
+    if (parseCircuit(raw).epoch !== epoch) await this.#copy(partition, circuit, raw);
   }
 
   async #copy({ tier }: Partition, key: string, raw: string): Promise<void> {

@@ -7,6 +7,7 @@
 import { setTimeout } from 'node:timers/promises';
 import type { AttemptRecord } from '../../calls/call-state.ts';
 import { type CompletionTerms, readCompletionToken, tokenName } from '../../calls/completion.ts';
+import type { CircuitSample } from '../../circuits/circuit-breaker.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
 import { digest } from '../../schema/canonical-json.ts';
@@ -16,7 +17,6 @@ import { uuidv7 } from '../../util/time.ts';
 import { formatAttempts } from '../calls/call-record.ts';
 import type { LedgerAccess } from '../calls/ledger-context.ts';
 import { prepareSettle, SETTLE_LUA, type Settle, settleArguments, type WriteAnswer } from '../calls/settle.ts';
-import type { CircuitSample } from '../redis/circuit-messages.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
 import { luaFunction, Script } from '../redis/script.ts';
 

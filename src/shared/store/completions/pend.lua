@@ -35,8 +35,7 @@ redis.call('SADD', sessionCalls, callId)
 deferExpire(sessionCalls, untilMs - now + ARGV[12])
 if ARGV[10] ~= '' then
   local sample = cjson.decode(ARGV[10])
-  local name = sample.circuit
-  addSample(KEYS[2] .. CIRCUITS, KEYS[2] .. WINDOWS .. name, name, text(sample.epoch), '1', sample.windowSize, sample.windowMs, now)
+  addSample(KEYS[2] .. CIRCUITS, KEYS[2] .. WINDOWS .. sample.circuit, sample, '1', now)
 end
 
 -- What BullMQ's moveToDelayed does. If another worker already holds the job, that worker delays it.

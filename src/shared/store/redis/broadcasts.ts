@@ -2,12 +2,20 @@
  * Broadcasts to all processes: changes of circuits, sessions, tools and switches, calls to cancel. Pub/sub stores nothing, so a listener
  * reads the records again after a gap.
  */
-import type { CircuitBroadcast } from './circuit-messages.ts';
+import type { Circuit } from '../../circuits/circuit-breaker.ts';
 import type { Redis } from './connection.ts';
+import type { Partition } from './keys.ts';
 import { Subscription } from './subscription.ts';
 
 export type Broadcast =
-  | CircuitBroadcast
+  /** A circuit has changed. A probe may run `retryAfterMs` after the change. */
+  | {
+      readonly type: 'circuit';
+      readonly partition: Partition;
+      readonly key: string;
+      readonly circuit: Circuit;
+      readonly retryAfterMs: number;
+    }
   | { readonly type: 'cancel'; readonly callId: string; readonly because: string }
   | { readonly type: 'session'; readonly sessionKey: string }
   /** The session has seen text from outside. */
@@ -32,6 +40,8 @@ export type Broadcast =
   | { readonly type: 'offered'; readonly tool: string }
   /** A client reported progress or a result of a call, or released it. */
   | { readonly type: 'handover'; readonly callId: string };
+
+export type CircuitBroadcast = Extract<Broadcast, { type: 'circuit' }>;
 
 /** The channel of a fleet's broadcasts. All databases of a Redis share channels, so its name contains the database. */
 export function broadcastChannel(redis: Redis, prefix: string): string {

@@ -314,27 +314,29 @@ local function forgetTargets(circuitsKey, except)
   end
 end
 
--- Adds an outcome to a closed circuit's window: '1' success, '0' failure, '0:n' failure after n successes. An outcome of an earlier epoch is dropped.
+-- Adds an outcome to a closed circuit's window: '1' success, '0' failure, '0:n' failure after n successes. An outcome of an earlier epoch is
+-- dropped. `sample` is a `CircuitSample`.
 local steady = {}
-local function addSample(circuitsKey, windowKey, name, epoch, ok, size, ttlMs, now)
+local function addSample(circuitsKey, windowKey, sample, ok, now)
+  local epoch, size = text(sample.epoch), sample.windowSize
   if ok == '1' and steady[windowKey] == epoch then return true end
-  local currentEpoch, state = circuitOf(circuitsKey, name)
+  local currentEpoch, state = circuitOf(circuitsKey, sample.circuit)
   if state ~= 'CLOSED' or currentEpoch ~= epoch then return false end
-  local sample = now .. ':' .. ok
+  local outcome = now .. ':' .. ok
   if ok == '1' then
     -- A success also counts the successes in a row. When they fill the window, one more would change only its age.
     local newest = redis.call('LINDEX', windowKey, 0)
     local atMs, row = string.match(newest or '', '^(%d+):1:(%d+)$')
     row = tonumber(row or 0)
-    if row >= tonumber(size) and now - atMs < 1000 then
+    if row >= size and now - atMs < 1000 then
       steady[windowKey] = epoch
       return true
     end
-    sample = sample .. ':' .. math.min(row + 1, size)
+    outcome = outcome .. ':' .. math.min(row + 1, size)
   end
-  redis.call('LPUSH', windowKey, sample)
+  redis.call('LPUSH', windowKey, outcome)
   redis.call('LTRIM', windowKey, 0, size - 1)
-  redis.call('PEXPIRE', windowKey, ttlMs)
+  redis.call('PEXPIRE', windowKey, sample.windowMs)
   return true
 end
 

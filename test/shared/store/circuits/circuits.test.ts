@@ -9,8 +9,8 @@ import { type Books, CIRCUIT, openBooks, PLACE } from '../calls.ts';
 const OPEN: Circuit = { state: 'OPEN', epoch: 1, openedAtMs: 5, cooldownMs: 30_000, failures: 5, reason: 'said "{ |' };
 const WINDOW_MS = 120_000;
 
-const fail = ({ breakers }: Books, epoch = 0, size = 20) =>
-  breakers.addFailure({ partition: PLACE, key: CIRCUIT }, { epoch, size, windowMs: WINDOW_MS });
+const fail = ({ breakers }: Books, epoch = 0, windowSize = 20, successesBefore = 0) =>
+  breakers.addFailure(PLACE, { circuit: CIRCUIT, epoch, windowSize, windowMs: WINDOW_MS }, successesBefore);
 
 describe('the fleet’s circuits in Redis (R22)', () => {
   test('a circuit that never changed is closed, in epoch 0, and is not listed', async () => {
@@ -32,12 +32,8 @@ describe('the fleet’s circuits in Redis (R22)', () => {
   });
 
   test('a failure remembers how many successes came before it, which may be added later', async () => {
-    const { breakers } = await openBooks();
-    const add = (successes: number) =>
-      breakers.addFailure(
-        { partition: PLACE, key: CIRCUIT },
-        { epoch: 0, size: 20, windowMs: WINDOW_MS, successesBefore: successes },
-      );
+    const books = await openBooks();
+    const add = (successes: number) => fail(books, 0, 20, successes);
     for (const successes of [0, 500, 0, 0]) await add(successes);
     const { window, circuit, nowMs } = await add(0);
     expect(window.map(({ successesBefore = 0 }) => successesBefore)).toEqual([0, 0, 0, 20, 0]);

@@ -1,22 +1,22 @@
 /**
- * The exponential backoff of webhooks that failed. Waiting for such a webhook blocks a worker, and each approval is announced again every
- * two seconds. After a pause, one announcement at a time tries the webhook.
+ * The exponential backoff of targets of remote channels, such as webhooks, that failed. Waiting for such a target blocks a worker, and each
+ * approval is announced again every two seconds. After a pause, one announcement at a time tries the target.
  */
 import { type Clock, systemClock } from '../../shared/util/time.ts';
 
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 30_000;
-/** The most webhooks in backoff: the oldest are dropped. */
+/** The most targets in backoff: the oldest are dropped. */
 const MAX_DOWN = 1_000;
 
 interface Backoff {
   failures: number;
   untilMs: number;
-  /** An announcement has tried the webhook since the last failure. */
+  /** An announcement has tried the target since the last failure. */
   isTried: boolean;
 }
 
-export class WebhookPauses {
+export class ChannelBackoff {
   readonly #clock: Pick<Clock, 'monotonic'>;
   readonly #down = new Map<string, Backoff>();
 
@@ -24,9 +24,9 @@ export class WebhookPauses {
     this.#clock = clock;
   }
 
-  /** Whether the webhook may be tried now. After a pause, one announcement is let through for `limitMs`, or until it ends. */
-  mayTry(url: string, limitMs: number): boolean {
-    const backoff = this.#down.get(url);
+  /** Whether the target may be tried now. After a pause, one announcement is let through for `limitMs`, or until it ends. */
+  mayTry(target: string, limitMs: number): boolean {
+    const backoff = this.#down.get(target);
     if (backoff === undefined) return true;
     const nowMs = this.#clock.monotonic();
     if (nowMs < backoff.untilMs) return false;
@@ -35,18 +35,18 @@ export class WebhookPauses {
     return true;
   }
 
-  succeeded(url: string): void {
-    this.#down.delete(url);
+  succeeded(target: string): void {
+    this.#down.delete(target);
   }
 
   /** Concurrent announcements that fail count as one failure. */
-  failed(url: string): void {
-    const previous = this.#down.get(url);
+  failed(target: string): void {
+    const previous = this.#down.get(target);
     if (previous?.isTried === false) return;
     const failures = (previous?.failures ?? 0) + 1;
     const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (failures - 1), MAX_PAUSE_MS);
-    this.#down.delete(url);
-    this.#down.set(url, { failures, untilMs: this.#clock.monotonic() + pauseMs, isTried: false });
+    this.#down.delete(target);
+    this.#down.set(target, { failures, untilMs: this.#clock.monotonic() + pauseMs, isTried: false });
     const [oldest] = this.#down.keys();
     if (this.#down.size > MAX_DOWN && oldest !== undefined) this.#down.delete(oldest);
   }
