@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { readExactJson } from '../shared/util/json/exact-json.ts';
+import { isObject } from '../shared/util/json/json-types.ts';
 import { startOf } from '../shared/util/text/text-cut.ts';
 import { type CliContext, usageError } from './context.ts';
 
@@ -25,7 +26,7 @@ export async function readParams(context: CliContext, argument: string): Promise
       `The parameters (${source}) ${parsed.problem.replace(/^is /, 'are ').replace(/^holds /, 'hold ')}. An example: --params '{"path":"README.md"}'`,
     );
   const params = parsed.value;
-  if (typeof params !== 'object' || params === null || Array.isArray(params))
+  if (!isObject(params))
     throw usageError(
       `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${startOf(content.toString(), 40)}.`,
     );

@@ -5,6 +5,7 @@ import { parse as parseYaml } from 'yaml';
 import type { SecretSource } from '../../shared/connectors/connector.ts';
 import type { DeclaredTool, RegistryRecord } from '../../shared/connectors/declared-tool.ts';
 import { importOpenApi } from '../../shared/connectors/openapi-import.ts';
+import { isObject } from '../../shared/util/json/json-types.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, operatorName, print, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
@@ -45,7 +46,7 @@ function declarationOf(
   location: string,
   name: string | undefined,
 ): { qualified: string; spec: DeclaredTool } {
-  if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
+  if (!isObject(entry))
     throw usageError(`${location} must be an object, a tool's declaration; got ${JSON.stringify(entry) ?? 'nothing'}.`);
   const { name: entryName, namespace, ...spec } = entry as Readonly<Record<string, unknown>>;
   for (const [field, value] of Object.entries({ name: entryName, namespace }))

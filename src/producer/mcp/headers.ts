@@ -2,6 +2,7 @@
  * Headers that repeat values of the body, so that routers need not read the body (SEP-2243). Both must agree. The SDK checks the headers
  * of the core methods; this module checks those of tasks and of a tool's own parameters (`x-mcp-header`).
  */
+import { isObject } from '../../shared/util/json/json-types.ts';
 
 /** Other methods of this prefix are unknown, and are refused before headers are compared. */
 const TASK_METHODS = ['tasks/get', 'tasks/update', 'tasks/cancel'];
@@ -62,8 +63,4 @@ function decode(value: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

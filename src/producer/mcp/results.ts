@@ -13,6 +13,7 @@ import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { FailureCode } from '../../shared/errors/failure-codes.ts';
 import { FAILURE_RESPONSES } from '../../shared/errors/failure-responses.ts';
 import type { ContentBlock as ToolContentBlock } from '../../shared/tools/tool-result.ts';
+import { isObject } from '../../shared/util/json/json-types.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { wellFormed } from '../../shared/util/text/text-cut.ts';
 import { listIssues } from '../calls/params.ts';
@@ -108,8 +109,4 @@ function contentBlocks(value: unknown): ContentBlock[] {
       return { type: 'resource_link', name: resource.uri, ...resource } as ContentBlock;
     return { type, resource } as ContentBlock;
   });
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,6 +1,7 @@
 /** Defines a hook and checks its definition and its answers. */
 import { PawlError } from '../errors/failure.ts';
 import { hookAnswerFault } from '../tools/tool-answers.ts';
+import { isObject } from '../util/json/json-types.ts';
 import {
   type AfterAttemptAnswer,
   type AfterAttemptEvent,
@@ -106,7 +107,7 @@ export function checkAnswer(kind: HookKind, answer: unknown): void {
   if (memberNames.length === 0) return;
   const expected = `an answer is { ${memberNames.map((name) => `${name}?`).join(', ')} }`;
   if (typeof answer === 'string') throw new Error(`it answered a text; ${expected}`);
-  if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) return;
+  if (!isObject(answer)) return;
   const names = Object.keys(answer);
   const isAnswer = names.length === 0 || memberNames.some((name) => name in answer);
   const fault = isAnswer ? hookAnswerFault(answer) : undefined;

@@ -5,6 +5,7 @@ import { type Issue, PawlError } from '../errors/failure.ts';
 import { RESULT_STATUSES, type ResultStatus } from '../errors/result-status.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 
 export const CONTRACT_VERSION = '1.1';
@@ -16,7 +17,7 @@ const OBJECT = { type: 'object' as const, propertyNames: { type: 'string' as con
 /** An object as it was sent. zod's own records lose a member that is called `__proto__`. */
 export const jsonObjectSchema = z
   .unknown()
-  .refine((value) => typeof value === 'object' && value !== null && !Array.isArray(value), 'must be an object')
+  .refine((value) => isObject(value), 'must be an object')
   .meta(OBJECT) as unknown as z.ZodType<Record<string, unknown>>;
 
 /** Parameters of a call that is made later: a value that no call may have is found at once. */

@@ -6,6 +6,7 @@ import type { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { rephraseUnknown } from '../schema/known-members.ts';
 import { WITHOUT_RECEIVED } from '../schema/zod-issues.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { type Settings, type SettingsInput, settingsSchema } from './config.ts';
 import { type Environment, isSecret, VARIABLES } from './variables.ts';
 
@@ -29,7 +30,7 @@ export function resolveSettings(sources: {
 }
 
 function fileSettings(file: unknown): Values {
-  if (!isPlainObject(file)) throw new PawlError('CONFIGURATION', 'pawl.config must hold an object.');
+  if (!isObject(file)) throw new PawlError('CONFIGURATION', 'pawl.config must hold an object.');
   // A promise would count as an empty object, so that, for one, no API tokens would be required.
   if (file instanceof Promise)
     throw new PawlError(
@@ -89,14 +90,10 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
 function mergeInto(target: Values, source: Readonly<Record<string, unknown>>): void {
   for (const [key, value] of Object.entries(source)) {
     const existing = target[key];
-    if (isPlainObject(value) && isPlainObject(existing)) {
+    if (isObject(value) && isObject(existing)) {
       const merged = { ...existing };
       mergeInto(merged, value);
       target[key] = merged;
     } else target[key] = value;
   }
-}
-
-function isPlainObject(value: unknown): value is Values {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

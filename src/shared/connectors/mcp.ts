@@ -6,6 +6,7 @@ import type { Effects } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { TIERS, type Tier, type ToolAnnotations } from '../tools/tool.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { DeclaredTool, DeclaredToolRecord } from './declared-tool.ts';
 import {
@@ -227,10 +228,6 @@ function differences(existingRecord: DeclaredToolRecord, spec: PlannedTool['spec
 /** The value without undefined members, as JSON writes it. */
 function plain(value: unknown): unknown {
   return value === undefined ? null : (JSON.parse(JSON.stringify(value)) as unknown);
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 const server = (names: readonly string[]) => ({ type: 'string', enum: names, description: 'Name of the MCP server.' });

@@ -3,6 +3,7 @@ import { PawlError } from '../errors/failure.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from '../schema/schema-keywords.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { startOf } from '../util/text/text-cut.ts';
 
 export type Json = Readonly<Record<string, unknown>>;
@@ -262,5 +263,5 @@ function target(document: Json, reference: string): unknown {
 }
 
 export function objectOf(value: unknown): Json | undefined {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : undefined;
+  return isObject(value) ? (value as Json) : undefined;
 }

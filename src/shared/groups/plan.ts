@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { idempotencyKeySchema, laterParamsSchema, type ToolCallEnvelope } from '../calls/envelope.ts';
 import { type AnyTool, type Effects, isTool, qualifiedName, type Tier } from '../tools/tool.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { MAX_MEMBERS } from './group.ts';
 
@@ -51,7 +52,7 @@ export interface NewPlan extends Omit<z.input<typeof planSchema>, 'nodes'> {
 /** The same plan with the name of each tool. `planSchema` reports its faults. */
 export function withToolNames(plan: unknown): unknown {
   const { nodes } = (plan ?? {}) as { readonly nodes?: unknown };
-  if (typeof nodes !== 'object' || nodes === null || Array.isArray(nodes)) return plan;
+  if (!isObject(nodes)) return plan;
   const entries = Object.entries(nodes as Readonly<Record<string, { readonly tool?: unknown } | null>>).map(
     ([name, node]) => [name, isTool(node?.tool) ? { ...node, tool: qualifiedName(node.tool) } : node],
   );

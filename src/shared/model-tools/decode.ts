@@ -4,6 +4,7 @@ import { nearest } from '../schema/schema-issues.ts';
 import { withoutNulls } from '../schema/without-nulls.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 import { readExactJson } from '../util/json/exact-json.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { ExportableTool, ToolExport } from './export-types.ts';
 import { primaryName, type ToolReference } from './names.ts';
@@ -44,7 +45,7 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
     return { ...target, params: { [tool.variant.parameter ?? 'input']: call.input } };
   }
   const input = parseArguments(tool.name, call.arguments);
-  if (typeof input !== 'object' || input === null || Array.isArray(input))
+  if (!isObject(input))
     throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${startOf(JSON.stringify(input), 100)}`);
   const params = toOwnNames(tool.inputSchema, input as Readonly<Record<string, unknown>>);
   return { ...target, params: withoutNulls(tool.inputSchema, params) as Readonly<Record<string, unknown>> };

@@ -4,6 +4,7 @@
  */
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
+import { isOfType } from '../util/json/json-types.ts';
 import { PROVIDERS, type Provider } from './export-types.ts';
 
 type SchemaObject = Readonly<Record<string, unknown>>;
@@ -41,7 +42,7 @@ const REFUSALS: readonly Refusal[] = [
   {
     forms: READ_BY_PROVIDERS,
     fault: 'has values that are not of its type',
-    applies: (schema) => (valuesOf(schema) ?? []).some((value) => !isOfType(schema, value)),
+    applies: (schema) => (valuesOf(schema) ?? []).some((value) => !isOfType(schema['type'], value)),
   },
   {
     forms: ['openai-strict'],
@@ -176,15 +177,4 @@ function schemasBelow(parts: SchemaObject): (readonly [name: string, schema: unk
 function valuesOf({ const: constant, enum: allowed }: SchemaObject): readonly unknown[] | undefined {
   if (constant !== undefined) return [constant];
   return Array.isArray(allowed) ? allowed : undefined;
-}
-
-/** Whether a value is of a type that the schema names. */
-export function isOfType({ type }: SchemaObject, value: unknown): boolean {
-  if (type === undefined) return true;
-  return [type].flat().some((name) => {
-    if (name === 'null') return value === null;
-    if (name === 'array') return Array.isArray(value);
-    if (name === 'object') return typeof value === 'object' && value !== null && !Array.isArray(value);
-    return name === 'integer' ? Number.isInteger(value) : typeof value === name;
-  });
 }

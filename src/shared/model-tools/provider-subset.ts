@@ -4,8 +4,8 @@
  */
 import { canonicalJson } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { isOfType } from '../util/json/json-types.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import { isOfType } from './provider-refusals.ts';
 import { ANNOTATIONS } from './schema-size.ts';
 
 export interface RemovedKeyword {
@@ -108,7 +108,7 @@ function convertValues(conversion: Conversion): void {
   const { enum: values = result['const'] === undefined ? undefined : [result['const']] } = result;
   if (!Array.isArray(values)) return;
   const distinctValues = [...new Map(values.map((value) => [canonicalJson(value), value])).values()];
-  const possible = distinctValues.filter((value) => isOfType(result, value));
+  const possible = distinctValues.filter((value) => isOfType(result['type'], value));
   if (possible.length === 0 && rules.closed) throw new CannotBeStrict(`${path || 'the root'} has no value of its type`);
   if (possible.length === 0) remove(conversion, result['enum'] === undefined ? 'const' : 'enum');
   else if (possible.length < values.length) result['enum'] = possible;

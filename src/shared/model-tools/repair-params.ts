@@ -2,6 +2,7 @@
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { withoutNulls } from '../schema/without-nulls.ts';
 import { readExactJson } from '../util/json/exact-json.ts';
+import { isObject } from '../util/json/json-types.ts';
 
 type SchemaObject = Readonly<Record<string, unknown>>;
 const MAX_DEPTH = 32;
@@ -41,12 +42,7 @@ function toType(type: string, value: unknown): unknown {
     case 'boolean':
       return value === 'true' ? true : value === 'false' ? false : value;
     case 'object':
-      return isText
-        ? (parseIf(
-            value,
-            (converted) => typeof converted === 'object' && converted !== null && !Array.isArray(converted),
-          ) ?? value)
-        : value;
+      return isText ? (parseIf(value, isObject) ?? value) : value;
     case 'array': {
       if (Array.isArray(value) || value === null || value === undefined) return value;
       const list = isText ? parseIf(value, Array.isArray) : undefined;

@@ -1,5 +1,6 @@
 /** Refuses unknown members: without types, a misspelt option or filter would silently have no effect. */
 import { PawlError } from '../errors/failure.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { nearest, quoteValue } from './schema-issues.ts';
 
@@ -28,8 +29,7 @@ export function checkMembers(path: string, value: unknown, known: readonly strin
 
 /** Throws `CONTRACT_INVALID` for an argument that is no object, as callers without types may pass. */
 export function checkObject(path: string, value: unknown): asserts value is object {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw invalidArgument(path, `must be an object; got ${quoteValue(value)}`);
+  if (!isObject(value)) throw invalidArgument(path, `must be an object; got ${quoteValue(value)}`);
 }
 
 /** The failure of an argument that only types refuse. */

@@ -1,4 +1,5 @@
 /** Translates keywords of JSON Schema drafts 3 to 2019-09 to 2020-12. */
+import { isObject } from '../util/json/json-types.ts';
 
 /** One schema of a document while it is changed. `note` and `drop` report the changes. */
 export interface SchemaEdit {
@@ -36,7 +37,7 @@ function translateRecursion({ schema, note, drop }: SchemaEdit): void {
 function translateDependencies({ schema, note, drop }: SchemaEdit): void {
   const { dependencies } = schema;
   if (dependencies === undefined) return;
-  if (typeof dependencies !== 'object' || dependencies === null || Array.isArray(dependencies)) {
+  if (!isObject(dependencies)) {
     drop('dependencies', 'it is no object');
     return;
   }
@@ -58,7 +59,7 @@ function translateDependencies({ schema, note, drop }: SchemaEdit): void {
 /** Draft 3, and many authors since, mark a required property inside its own schema. */
 export function translateOwnRequired({ schema, note }: SchemaEdit): void {
   const { properties, required } = schema;
-  if (typeof properties !== 'object' || properties === null || Array.isArray(properties)) return;
+  if (!isObject(properties)) return;
   const hasOwnRequired = (value: unknown) =>
     typeof (value as { readonly required?: unknown } | null)?.required === 'boolean';
   const entries = Object.entries(properties);

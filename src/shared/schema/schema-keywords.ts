@@ -1,4 +1,5 @@
 /** Keywords of JSON Schema 2020-12 that hold further schemas. */
+import { isObject } from '../util/json/json-types.ts';
 
 /** Keywords that hold schemas by name. */
 export const SCHEMA_MAPS: readonly string[] = ['properties', 'patternProperties', '$defs', 'dependentSchemas'];
@@ -10,7 +11,7 @@ export const SCHEMA_SINGLES: readonly string[] = [
 
 /** A copy of a schema, with another one in place of each schema directly below it; undefined for what has no keywords. */
 export function mapSchemas(schema: unknown, change: (below: unknown) => unknown): Record<string, unknown> | undefined {
-  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return undefined;
+  if (!isObject(schema)) return undefined;
   const made: Record<string, unknown> = { ...schema };
   for (const keyword of SCHEMA_MAPS)
     if (typeof made[keyword] === 'object' && made[keyword] !== null)

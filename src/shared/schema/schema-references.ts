@@ -1,4 +1,6 @@
 /** Resolves references within a schema. All of them lead into the schema's own `$defs`, or to its root. */
+
+import { isObject } from '../util/json/json-types.ts';
 import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 
@@ -112,8 +114,4 @@ function withoutNames(parts: JsonSchema): JsonSchema {
 
 function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
-}
-
-function isObject(value: unknown): value is JsonSchema {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

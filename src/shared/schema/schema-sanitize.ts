@@ -2,6 +2,8 @@
  * Repairs foreign schemas (of MCP servers, dynamic tools, imports): missing types are inferred, structural fields are added, and
  * references that cannot be followed and patterns that cannot be matched are removed. Every change is listed for the operator.
  */
+
+import { isObject } from '../util/json/json-types.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { decodeStep } from './json-pointer.ts';
@@ -389,10 +391,6 @@ function dropDuplicates({ schema, note }: SchemaEdit, keyword: string): void {
 
 function isSchema(value: unknown): boolean {
   return isObject(value) || typeof value === 'boolean';
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function isListOfTexts(value: unknown): boolean {

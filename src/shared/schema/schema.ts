@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { canonicalJson } from './canonical-json.ts';
 import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
@@ -70,7 +71,7 @@ function closeObjects(root: Readonly<Record<string, unknown>>): void {
 
 function close(schema: unknown): void {
   if (Array.isArray(schema)) schema.forEach(close);
-  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return;
+  if (!isObject(schema)) return;
   const parts = schema as Record<string, unknown>;
   if (parts['type'] === 'object' && parts['additionalProperties'] === undefined) parts['additionalProperties'] = false;
   Object.values(parts['properties'] ?? {}).forEach(close);

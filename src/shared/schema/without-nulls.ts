@@ -1,4 +1,6 @@
 /** Removes nulls that models and programs send for absent members. */
+
+import { isOfType } from '../util/json/json-types.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { withoutReference } from './schema-references.ts';
 
@@ -114,8 +116,7 @@ function matchesSchema(schema: unknown, value: unknown, walk: Walk, depth: numbe
 function matchesParts(parts: SchemaObject, value: unknown, walk: Walk, depth: number): boolean {
   if (parts['const'] !== undefined && !isSame(parts['const'], value)) return false;
   if (Array.isArray(parts['enum']) && !parts['enum'].some((other) => isSame(other, value))) return false;
-  const types = parts['type'] === undefined ? [] : [parts['type']].flat();
-  if (types.length > 0 && !types.some((type) => isOfType(String(type), value))) return false;
+  if (!isOfType(parts['type'], value)) return false;
   for (const keyword of ['anyOf', 'oneOf'])
     if (Array.isArray(parts[keyword]) && !parts[keyword].some((part) => matchesSchema(part, value, walk, depth + 1)))
       return false;
@@ -172,19 +173,4 @@ function lengthOf(value: unknown): number {
 function resolve(schema: unknown, root: SchemaObject): SchemaObject {
   if (typeof schema !== 'object' || schema === null) return NOTHING;
   return withoutReference(schema as SchemaObject, root);
-}
-
-function isOfType(type: string, value: unknown): boolean {
-  switch (type) {
-    case 'null':
-      return value === null;
-    case 'array':
-      return Array.isArray(value);
-    case 'object':
-      return typeof value === 'object' && value !== null && !Array.isArray(value);
-    case 'integer':
-      return Number.isInteger(value);
-    default:
-      return typeof value === type;
-  }
 }

@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
+import { isObject } from '../util/json/json-types.ts';
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 const NAME_RULE = 'letters, digits, _, . and -';
@@ -94,8 +95,7 @@ export function skillFromFile(
   instructions: string,
   origin: Pick<SkillRecord, 'source' | 'updatedAtMs'>,
 ): SkillRecord {
-  if (typeof fields !== 'object' || fields === null || Array.isArray(fields))
-    throw invalidSkillFile(origin.source, 'its front matter must name fields');
+  if (!isObject(fields)) throw invalidSkillFile(origin.source, 'its front matter must name fields');
   const { name, ...rest } = fields as Record<string, unknown>;
   // Other programs keep fields of their own in the same file, so unknown fields are left out.
   const knownFields = Object.entries(rest).flatMap(([key, value]) => {

@@ -4,6 +4,7 @@
  */
 import { PawlError } from '../errors/failure.ts';
 import { findUnserializable } from '../util/json/json-support.ts';
+import { isObject } from '../util/json/json-types.ts';
 import type { Progress } from './tool-context.ts';
 
 /** The expected answers of the functions, in words for the tool's author. */
@@ -95,7 +96,6 @@ export function hookAnswerFault(answer: object): string | undefined {
     : `content must be JSON-serializable; it answered ${unserializable.what} in content${unserializable.path}`;
 }
 
-const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
 const HOOK_MEMBERS: readonly [name: string, is: (value: unknown) => boolean, expected: string][] = [
   ['params', isObject, 'an object'],
   ['idempotencyKey', (value) => typeof value === 'string', 'a text'],

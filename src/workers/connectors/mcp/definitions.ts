@@ -3,7 +3,7 @@ import type { Client } from '@modelcontextprotocol/client';
 import { definitionDigest, type McpDefinition } from '../../../shared/connectors/mcp.ts';
 import { asToolError } from '../../../shared/errors/classify-error.ts';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
-import { isObject } from './incoming.ts';
+import { isObject } from '../../../shared/util/json/json-types.ts';
 import { list } from './listing.ts';
 
 const LIST_TIMEOUT_MS = 20_000;

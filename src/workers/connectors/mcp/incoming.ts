@@ -11,6 +11,7 @@ import {
 } from '@modelcontextprotocol/client';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
+import { isObject } from '../../../shared/util/json/json-types.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { readableBlock, readableContents } from './results.ts';
 
@@ -189,8 +190,4 @@ function withoutNulls(value: unknown, depth = 0): unknown {
 
 function withoutMember(value: Json, name: string): Json {
   return Object.fromEntries(Object.entries(value).filter(([member]) => member !== name));
-}
-
-export function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -3,8 +3,8 @@ import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/client';
 import type { McpResourceRouting } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import type { ToolResult } from '../../../shared/tools/tool.ts';
+import { isObject } from '../../../shared/util/json/json-types.ts';
 import type { McpConnection } from './connection.ts';
-import { isObject } from './incoming.ts';
 import { type Listed, list } from './listing.ts';
 import { resourceBlock } from './results.ts';
 

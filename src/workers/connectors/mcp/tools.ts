@@ -8,9 +8,9 @@ import type {
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
 import type { ToolContext } from '../../../shared/tools/tool.ts';
+import { isObject } from '../../../shared/util/json/json-types.ts';
 import type { Executable } from '../declared-tools.ts';
 import { McpConnection, type McpConnectionDeps } from './connection.ts';
-import { isObject } from './incoming.ts';
 import { resourceTool } from './resources.ts';
 import { toolResult } from './results.ts';
 
