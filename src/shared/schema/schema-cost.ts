@@ -237,6 +237,6 @@ function topologicalOrder(root: object, definitions: ReadonlyMap<object, Definit
   return [...order];
 }
 
-function tooCostly(reason: string): PawlError {
+export function tooCostly(reason: string): PawlError {
   return new PawlError('CONFIGURATION', `The schema is too costly: ${reason}.`);
 }

@@ -108,8 +108,11 @@ function issueOf(error: ErrorObject): Issue {
       };
     }
     case 'discriminator': {
-      const { propertyName, values } = error.schema as Tag;
-      const allowed = values.map((value) => JSON.stringify(value)).join(', ');
+      const { propertyName, alternatives } = error.schema as Tag;
+      const allowed = alternatives
+        .flat()
+        .map((value) => JSON.stringify(value))
+        .join(', ');
       const data = error.data as JsonSchema;
       const message = Object.hasOwn(data, propertyName)
         ? `must be one of ${allowed}; got ${quoteValue(data[propertyName])}`

@@ -4,12 +4,11 @@ import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { isObject } from '../util/json/json-types.ts';
-import { canonicalJson } from './canonical-json.ts';
+import { replaceKeywords, withBareEvaluated, withProtoMember } from './ajv-changes.ts';
 import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { isLinear, linearPattern } from './linear-pattern.ts';
-import { addEqualityKeywords, withBareEvaluated, withProtoMember } from './own-members.ts';
-import { type CheckCost, checkCost } from './schema-cost.ts';
+import { type CheckCost, checkCost, tooCostly } from './schema-cost.ts';
 import { issuesOf } from './schema-issues.ts';
 import { textCostOf } from './schema-weight.ts';
 import { withTags } from './tagged-union.ts';
@@ -126,27 +125,14 @@ function newAjv(validateSchema: boolean, discriminator: boolean): Ajv2020 {
     inlineRefs: 20,
     // 19.99 is a multiple of 0.01, although their quotient is not whole in binary.
     multipleOfPrecision: 6,
-    code: { regExp: LINEAR_ENGINE, process: withBareEvaluated },
+    // Shortening the code takes a time that is quadratic in its length, and makes checks no faster.
+    code: { regExp: LINEAR_ENGINE, process: withBareEvaluated, optimize: false },
     // Ajv would warn of unknown formats (Rust's `uint32`), which restrict nothing.
     logger: false,
   });
   addFormats(ajv);
-  addEqualityKeywords(ajv);
-  // Ajv's own keyword compares each item with each other, in quadratic time.
-  ajv.removeKeyword('uniqueItems');
-  ajv.addKeyword({
-    keyword: 'uniqueItems',
-    type: 'array',
-    schemaType: 'boolean',
-    errors: false,
-    error: { message: 'must NOT have duplicate items' },
-    compile: (isUnique: boolean) => (isUnique ? hasUniqueItems : () => true),
-  });
+  replaceKeywords(ajv, discriminator);
   return ajv;
-}
-
-function hasUniqueItems(items: readonly unknown[]): boolean {
-  return new Set(items.map((item) => canonicalJson(item))).size === items.length;
 }
 
 /** One Ajv for each set of options. Creating one takes far longer than compiling a schema. */
@@ -178,6 +164,7 @@ export function compiledSchema(schema: JsonSchema): CompiledSchema {
     const named = withProtoMember(schema);
     validate = compileWithTags(named, isChecked) ?? compileWithAjv(named, isChecked, false);
   } catch (error) {
+    if (error instanceof RangeError) throw tooCostly('it is nested too deep');
     throw new PawlError(
       'CONFIGURATION',
       `The schema is not valid JSON Schema 2020-12: ${error instanceof Error ? error.message : String(error)}`,

@@ -8,10 +8,11 @@ import { mapSchemas } from './schema-keywords.ts';
 
 const MAX_DEPTH = 64;
 
-/** The value of Ajv's `discriminator` keyword, with the allowed `values` for its error text. */
+/** The value of the `discriminator` keyword. */
 export interface Tag {
   readonly propertyName: string;
-  readonly values: readonly string[];
+  /** The values of the property in each alternative. */
+  readonly alternatives: readonly (readonly string[])[];
 }
 
 /** The schema with marked tags, which accepts the same values; undefined where it has none. */
@@ -41,9 +42,11 @@ function tagOf(branches: unknown, root: JsonSchema): Tag | undefined {
   if (!Array.isArray(branches) || branches.length < 2) return undefined;
   const objects = branches.map((branch) => objectOf(branch, root));
   for (const propertyName of Object.keys((objects[0]?.['properties'] ?? {}) as object)) {
-    const values = objects.flatMap((branch) => valuesOf(branch, propertyName));
+    const alternatives = objects.map((branch) => valuesOf(branch, propertyName));
+    const values = alternatives.flat();
     const isTag = values.every((value) => typeof value === 'string' && value !== '');
-    if (isTag && new Set(values).size === values.length) return { propertyName, values: values as string[] };
+    if (isTag && new Set(values).size === values.length)
+      return { propertyName, alternatives: alternatives as string[][] };
   }
   return undefined;
 }

@@ -142,6 +142,54 @@ test('the number of members bounds parameters, whatever their schema', () => {
   }
 });
 
+describe('what is written once is compiled once', () => {
+  const names = (count: number, prefix: string) => Array.from({ length: count }, (_, index) => `${prefix}${index}`);
+  const byName = (count: number, part: (name: string) => unknown) =>
+    Object.fromEntries(names(count, 'p').map((name) => [name, part(name)]));
+  const tagged = (name: string) => ({
+    type: 'object',
+    required: ['t'],
+    properties: { t: { enum: names(60, `${name}_`) } },
+  });
+  test.each<readonly [string, JsonSchema, object, object]>([
+    [
+      'dependentRequired',
+      { type: 'object', dependentRequired: byName(300, () => names(300, 'q')) },
+      { q1: 1 },
+      { p1: 1 },
+    ],
+    ['one list of dependentRequired', { dependentRequired: { p0: names(4_000, 'q') } }, { q1: 1 }, { p0: 1, q1: 1 }],
+    ['the tags of alternatives', { oneOf: Object.values(byName(60, tagged)) }, { t: 'p59_59' }, { t: 'q' }],
+  ])('%s', (_what, schema, valid, invalid) => {
+    const validate = inTime(() => compileSchema(schema));
+    expect(validate(valid)).toEqual([]);
+    expect(validate(invalid)).toHaveLength(1);
+  });
+
+  test('a schema that is nested deeper than it can be compiled is too costly', () => {
+    let schema: JsonSchema = { type: 'string' };
+    for (let level = 0; level < 3_000; level += 1) schema = { type: 'array', items: schema };
+    expect(() => compileSchema(schema)).toThrow(/too costly: it is nested too deep/);
+  });
+});
+
+test('a tag and the members of its alternative count as evaluated', () => {
+  const alternative = (tag: string) => ({
+    type: 'object',
+    properties: { t: { const: tag }, [tag]: true },
+    required: ['t'],
+  });
+  const validate = compileSchema({
+    type: 'object',
+    properties: { x: true },
+    oneOf: [{ $ref: '#/$defs/a' }, { $ref: '#/$defs/b' }, { ...alternative('c'), additionalProperties: false }],
+    unevaluatedProperties: false,
+    $defs: { a: alternative('a'), b: alternative('b') },
+  });
+  expect([{ t: 'a', a: 1, x: 1 }, { t: 'b', b: 1, x: 1 }, { t: 'c' }].map(validate)).toEqual([[], [], []]);
+  expect(validate({ t: 'b', a: 1 })).toMatchObject([{ path: 'a' }]);
+});
+
 describe('references by name count like those by place', () => {
   /** 24 definitions, each with two references to the next one. */
   const doublingBy = (refer: (index: number) => string, name: (index: number) => object = () => ({})) => ({

@@ -1,12 +1,19 @@
 /**
- * Own members in Ajv. Values and schemas come from JSON, where `__proto__`, `constructor` and `toString` are names like any other.
- * Ajv leaves out schemas under `__proto__`, looks evaluated properties up in an object that inherits some, and calls a `toString` or
- * `valueOf` that it finds in a value.
+ * Ajv checks some keywords in another way here.
+ *
+ * Own members: values and schemas come from JSON, where `__proto__`, `constructor` and `toString` are names like any other. Ajv leaves
+ * out schemas under `__proto__`, looks evaluated properties up in an object that inherits some, and calls a `toString` or `valueOf` that
+ * it finds in a value.
+ *
+ * Linear costs: Ajv compares each item of a list with each other, writes the names of a `dependentRequired` once for each of them, and an
+ * alternative once for each of its tags.
  */
 import { createRequire } from 'node:module';
-import type { Ajv2020 } from 'ajv/dist/2020.js';
+import type { Ajv2020, FuncKeywordDefinition } from 'ajv/dist/2020.js';
+import { canonicalJson } from './canonical-json.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { mapSchemas } from './schema-keywords.ts';
+import type { Tag } from './tagged-union.ts';
 
 const NAME = '__proto__';
 
@@ -48,8 +55,16 @@ export function withBareEvaluated(code: string): string {
 
 const require = createRequire(import.meta.url);
 
+/** `hasTags`: the schemas' unions are marked by `withTags`. */
+export function replaceKeywords(ajv: Ajv2020, hasTags: boolean): void {
+  addEqualityKeywords(ajv);
+  for (const keyword of [UNIQUE_ITEMS, DEPENDENT_REQUIRED])
+    ajv.removeKeyword(keyword.keyword as string).addKeyword(keyword);
+  if (hasTags) addDiscriminator(ajv);
+}
+
 /** Replaces the keywords of Ajv that compare values. */
-export function addEqualityKeywords(ajv: Ajv2020): void {
+function addEqualityKeywords(ajv: Ajv2020): void {
   const { _ } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js');
   ajv.removeKeyword('const');
   ajv.addKeyword({
@@ -98,4 +113,68 @@ function isEqual(one: unknown, other: unknown): boolean {
   if (names.length !== Object.keys(other).length) return false;
   const [left, right] = [one as Readonly<Record<string, unknown>>, other as Readonly<Record<string, unknown>>];
   return names.every((name) => Object.hasOwn(right, name) && isEqual(left[name], right[name]));
+}
+
+const UNIQUE_ITEMS: FuncKeywordDefinition = {
+  keyword: 'uniqueItems',
+  type: 'array',
+  schemaType: 'boolean',
+  errors: false,
+  error: { message: 'must NOT have duplicate items' },
+  compile: (isUnique: boolean) => (isUnique ? hasUniqueItems : () => true),
+};
+
+function hasUniqueItems(items: readonly unknown[]): boolean {
+  return new Set(items.map((item) => canonicalJson(item))).size === items.length;
+}
+
+const DEPENDENT_REQUIRED: FuncKeywordDefinition = {
+  keyword: 'dependentRequired',
+  type: 'object',
+  schemaType: 'object',
+  compile: (dependencies: Readonly<Record<string, readonly string[]>>) => {
+    const check: ReturnType<NonNullable<FuncKeywordDefinition['compile']>> = (data: object) => {
+      const broken = Object.entries(dependencies).filter(
+        ([name, needed]) => Object.hasOwn(data, name) && !needed.every((each) => Object.hasOwn(data, each)),
+      );
+      check.errors = broken.map(([name, needed]) => ({
+        keyword: 'dependentRequired',
+        message: `must have ${needed.length === 1 ? 'property' : 'properties'} ${needed.join(', ')} when property ${name} is present`,
+      }));
+      return broken.length === 0;
+    };
+    return check;
+  },
+};
+
+function addDiscriminator(ajv: Ajv2020): void {
+  const { _, Name } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js');
+  ajv.removeKeyword('discriminator').addKeyword({
+    keyword: 'discriminator',
+    // All keywords that evaluate properties follow, so that the alternative's are collected first.
+    before: 'propertyNames',
+    type: 'object',
+    schemaType: 'object',
+    error: { message: 'must have one of the tags' },
+    code: (context) => {
+      const { gen, data, schema } = context;
+      const { propertyName, alternatives } = schema as Tag;
+      const indexes = new Map(alternatives.flatMap((values, index) => values.map((value) => [value, index] as const)));
+      const find = (value: object) =>
+        Object.hasOwn(value, propertyName)
+          ? indexes.get((value as Record<string, string>)[propertyName] ?? '')
+          : undefined;
+      const isValid = gen.let('valid', false);
+      const chosen = gen.const('chosen', _`${gen.scopeValue('func', { ref: find })}(${data})`);
+      gen.if(_`${chosen} === undefined`, () => context.error());
+      for (const schemaProp of alternatives.keys())
+        gen.if(_`${chosen} === ${schemaProp}`, () => {
+          const result = gen.name('valid');
+          const alternative = context.subschema({ keyword: 'oneOf', schemaProp }, result);
+          context.mergeEvaluated(alternative, Name);
+          gen.assign(isValid, result);
+        });
+      context.ok(isValid);
+    },
+  });
 }
