@@ -8,7 +8,7 @@ export type OnExit = (code: number) => void;
 
 /**
  * Creates the action of a command. The action loads a module and calls its function `name` with the context, the values of `first`,
- * the arguments of the command line, and the options.
+ * the arguments of the command line, and the options. `--json` is part of the context.
  */
 export type Action = <Module>(
   load: () => Promise<Module>,
@@ -20,8 +20,9 @@ export function actionFactory(context: CliContext, end: OnExit): Action {
   return (load, name, ...first) =>
     async (...args) => {
       const work = (await load())[name] as (context: CliContext, ...args: unknown[]) => Promise<number>;
-      // The last argument is the command itself.
-      end(await work(context, ...first, ...args.slice(0, -1)));
+      // The last argument is the command itself, the one before it holds its options.
+      const { json = false, ...options } = args.at(-2) as { readonly json?: boolean };
+      end(await work({ ...context, json }, ...first, ...args.slice(0, -2), options));
     };
 }
 

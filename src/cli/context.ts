@@ -9,8 +9,11 @@ import { PawlError } from '../shared/errors/failure.ts';
 import { EMBEDDED_REDIS_STEP, type Logger } from '../shared/telemetry/log.ts';
 import { escapeInvisible, escapeLine } from '../shared/util/text/visible-text.ts';
 import { EXIT_CODES } from './exit-codes.ts';
+import { type Column, prettyJson, table } from './print.ts';
 
 export interface CliContext {
+  /** Whether the command prints JSON (`--json`) instead of texts for people. */
+  readonly json: boolean;
   readonly out: NodeJS.WriteStream;
   readonly err: NodeJS.WriteStream;
   readonly input: NodeJS.ReadStream;
@@ -50,6 +53,25 @@ export function usageError(message: string): PawlError {
 /** Prints lines of data. Control characters in texts of callers, models and tools are escaped. */
 export function print(context: CliContext, lines: string): void {
   context.out.write(`${escapeInvisible(lines)}\n`);
+}
+
+/** Prints a result: as JSON with `--json`, otherwise as the text for people. */
+export function printResult(context: CliContext, json: unknown, text: string): void {
+  print(context, context.json ? prettyJson(json) : text);
+}
+
+/** Prints a list: as JSON with `--json`, otherwise as a table, or `none` when it is empty. */
+export function printList<Row>(
+  context: CliContext,
+  json: object,
+  {
+    rows,
+    columns,
+    none,
+  }: { readonly rows: readonly Row[]; readonly columns: readonly Column<Row>[]; readonly none: string },
+): void {
+  if (context.json || rows.length > 0) printResult(context, json, table(rows, columns));
+  else say(context, none);
 }
 
 /** Prints a message on standard error, as one line. */

@@ -33,6 +33,7 @@ function realNameOf(folder: string): string {
 export function processContext(): CliContext {
   removeWorkspaceFolders(process.env, process.cwd());
   return {
+    json: false,
     out: process.stdout,
     err: process.stderr,
     input: process.stdin as CliContext['input'],

@@ -12,10 +12,10 @@ import type { StandingApproval } from '../../shared/store/approvals/standing-app
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { truncateText } from '../../shared/util/text/truncate-json.ts';
 import { escapeInvisible, escapeLine } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
+import { type CliContext, operatorName, printList, printResult, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { readParams } from '../params.ts';
-import { block, type Column, fieldLines, moment, prettyJson, table } from '../print.ts';
+import { block, type Column, fieldLines, moment } from '../print.ts';
 
 const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'ID', text: ({ record }) => record.request.id },
@@ -28,27 +28,24 @@ const COLUMNS: readonly Column<ApprovalListing>[] = [
 
 export async function listApprovals(
   context: CliContext,
-  options: { limit: number; state?: ApprovalState | 'all'; json?: boolean },
+  options: { limit: number; state?: ApprovalState | 'all' },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { limit, state = 'pending' } = options;
     const approvals = await pawl.approvals.listBrief({ limit, ...(state === 'all' ? {} : { state }) });
-    if (options.json === true) print(context, prettyJson({ approvals: approvals.map(listedApprovalView) }));
-    else if (approvals.length > 0) print(context, table(approvals, COLUMNS));
-    else say(context, state === 'all' ? 'there are no approvals' : `no approval is ${state}`);
+    const none = state === 'all' ? 'there are no approvals' : `no approval is ${state}`;
+    printList(context, { approvals: approvals.map(listedApprovalView) }, { rows: approvals, columns: COLUMNS, none });
   });
 }
 
-export async function showApproval(context: CliContext, id: string, options: { json?: boolean }): Promise<number> {
+export async function showApproval(context: CliContext, id: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     const listing = await pawl.approvals.show(id);
     const similar = (await pawl.approvals.similarTo(listing.record)).map(decisionView);
-    if (options.json === true) print(context, prettyJson({ ...approvalView(listing), similar }));
-    else {
-      print(context, describeApproval(listing));
-      for (const { state, decidedBy = '', summary, reason = '' } of similar)
-        print(context, escapeLine(`  before         ${state} by ${decidedBy}: ${summary} ${reason}`));
-    }
+    const before = similar.map(({ state, decidedBy = '', summary, reason = '' }) =>
+      escapeLine(`  before         ${state} by ${decidedBy}: ${summary} ${reason}`),
+    );
+    printResult(context, { ...approvalView(listing), similar }, [describeApproval(listing), ...before].join('\n'));
   });
 }
 
@@ -57,7 +54,6 @@ export interface DecideCommandOptions {
   readonly reason?: string;
   readonly params?: string;
   readonly remember?: boolean;
-  readonly json?: boolean;
 }
 
 export async function decideApproval(
@@ -71,14 +67,13 @@ export async function decideApproval(
     await requireTrustedKeys(context, pawl);
     const { reason, remember } = options;
     const listing = await pawl.approvals.show(id);
-    if (options.json !== true) say(context, `${decision}: ${approvalView(listing).preview.summary}`);
+    if (!context.json) say(context, `${decision}: ${approvalView(listing).preview.summary}`);
     const decided = await decide(pawl, listing, {
       decision,
       digest: options.digest ?? listing.digest,
       ...defined({ reason, params, remember }),
     });
-    if (options.json === true) print(context, prettyJson(approvalView(decided)));
-    else print(context, `${decided.record.request.id} is ${decided.record.state}`);
+    printResult(context, approvalView(decided), `${decided.record.request.id} is ${decided.record.state}`);
   });
 }
 
@@ -90,17 +85,12 @@ const REMEMBERED_COLUMNS: readonly Column<StandingApproval>[] = [
   { title: 'UNTIL', text: ({ validUntilMs }) => moment(validUntilMs) },
 ];
 
-export async function listStandingApprovals(
-  context: CliContext,
-  sessionKey: string,
-  options: { json?: boolean },
-): Promise<number> {
+export async function listStandingApprovals(context: CliContext, sessionKey: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { key } = await pawl.session(sessionKey);
-    const remembered = await pawl.approvals.remembered(key);
-    if (options.json === true) print(context, prettyJson({ remembered: remembered.map(standingApprovalView) }));
-    else if (remembered.length > 0) print(context, table(remembered, REMEMBERED_COLUMNS));
-    else say(context, 'there are no standing approvals');
+    const rows = await pawl.approvals.remembered(key);
+    const none = 'there are no standing approvals';
+    printList(context, { remembered: rows.map(standingApprovalView) }, { rows, columns: REMEMBERED_COLUMNS, none });
   });
 }
 
@@ -108,16 +98,13 @@ export async function revokeStandingApproval(
   context: CliContext,
   sessionKey: string,
   approvalId: string,
-  options: { json?: boolean },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { key } = await pawl.session(sessionKey);
     const revoked = await pawl.approvals.forget(key, approvalId, operatorName());
-    if (options.json === true) print(context, prettyJson(standingApprovalView(revoked)));
-    else {
-      const scope = `${revoked.tool.name}, ${scopeText(revoked.amendment)}`;
-      print(context, escapeLine(`${scope}: calls of this kind need an approval again`));
-    }
+    const scope = `${revoked.tool.name}, ${scopeText(revoked.amendment)}`;
+    const text = escapeLine(`${scope}: calls of this kind need an approval again`);
+    printResult(context, standingApprovalView(revoked), text);
   });
 }
 

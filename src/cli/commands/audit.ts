@@ -7,9 +7,9 @@ import { readLines, sinkName, type TrailFiles, trailFiles } from '../../shared/s
 import type { AuditEntry } from '../../shared/store/audit/audit-trail.ts';
 import { ChainSignatures } from '../../shared/store/audit/chain-signatures.ts';
 import { auditFolder } from '../../shared/store/audit-service.ts';
-import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, print, printList, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, moment, plural, prettyJson, table } from '../print.ts';
+import { type Column, moment, plural, prettyJson } from '../print.ts';
 
 const COLUMNS: readonly Column<AuditEntry>[] = [
   { title: 'NUMBER', align: 'right', text: ({ seq }) => (seq === undefined ? '' : String(seq)) },
@@ -28,7 +28,6 @@ export interface ListAuditOptions {
   readonly type?: string;
   readonly since?: string;
   readonly limit: number;
-  readonly json?: boolean;
 }
 
 export async function listAudit(context: CliContext, options: ListAuditOptions): Promise<number> {
@@ -36,9 +35,8 @@ export async function listAudit(context: CliContext, options: ListAuditOptions):
   const sinceMs = options.since === undefined ? undefined : readSince(options.since);
   return withPawl(context, async (pawl) => {
     const records = await pawl.audit({ sessionKey: session, tool, callId: call, type, sinceMs, limit });
-    if (options.json === true) print(context, prettyJson({ records: records.map(auditView) }));
-    else if (records.length === 0) say(context, 'no such records');
-    else print(context, table([...records].reverse(), COLUMNS));
+    const rows = records.toReversed();
+    printList(context, { records: records.map(auditView) }, { rows, columns: COLUMNS, none: 'no such records' });
   });
 }
 
@@ -46,7 +44,6 @@ export interface VerifyAuditOptions {
   readonly folder?: string;
   /** The first record that must be there; earlier ones were archived. */
   readonly from?: number;
-  readonly json?: boolean;
 }
 
 /** Verifies the files of the trail and its records in Redis. Exit code 1 when a record is not as it was written. */
@@ -58,7 +55,7 @@ export async function verifyAudit(context: CliContext, options: VerifyAuditOptio
       throw isFileError(error) ? usageError(`The files in ${folder} cannot be read: ${error.message}.`) : error;
     });
     const intact = trails.every(({ faults }) => faults.length === 0);
-    if (options.json === true) print(context, prettyJson({ intact, trails }));
+    if (context.json) print(context, prettyJson({ intact, trails }));
     else for (const trail of trails) printTrail(context, trail);
     if (trails.length === 0) say(context, `nothing was recorded yet (no files in ${folder}, no trail in Redis)`);
     return intact ? EXIT_CODES.success.code : EXIT_CODES.failed.code;

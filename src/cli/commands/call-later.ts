@@ -19,7 +19,6 @@ interface LaterCall {
   readonly tool: string;
   readonly params: Readonly<Record<string, unknown>>;
   readonly options: CallOptions;
-  readonly json: boolean;
 }
 
 /** Giving both is refused when the call is submitted. */
@@ -34,7 +33,7 @@ export async function submitLater(
   session: Session,
   request: LaterCall,
 ): Promise<ToolResultEnvelope | undefined> {
-  const { tool, params, options, json } = request;
+  const { tool, params, options } = request;
   session.events.once('approval-requested', ({ approvalId }) =>
     say(context, `a person has to approve it: see 'pawl approvals show ${approvalId}'`),
   );
@@ -44,10 +43,10 @@ export async function submitLater(
   const record = await pawl.read(callId);
   submission.stop();
   const startAtMs = record?.request.startAtMs;
-  if (json)
+  if (context.json)
     print(context, prettyJson(defined({ callId, requestId, state: record?.state, phase: record?.phase, startAtMs })));
   else context.out.write(`${callId}\n`);
-  if (!json && startAtMs !== undefined)
+  if (!context.json && startAtMs !== undefined)
     say(
       context,
       `starts at ${moment(startAtMs)}: follow it with 'pawl calls show ${callId}', end it with 'pawl calls cancel'`,

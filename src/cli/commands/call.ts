@@ -32,7 +32,6 @@ export interface CallCommandOptions extends LaterOptions {
   readonly turn?: string;
   readonly tag?: readonly string[];
   readonly callback?: string;
-  readonly json?: boolean;
 }
 
 /** Without `--timeout`, a call without a compatible worker waits this long for one. */
@@ -72,10 +71,9 @@ export async function runCall(context: CliContext, toolName: string, options: Ca
           ? {}
           : { deadlineAtMs: pawl.backend.clock.now() + NO_WORKER_MS }),
     };
-    const json = options.json ?? false;
     if (isLater) {
-      const result = await submitLater(context, pawl, session, { tool: tool.name, params, options: callOptions, json });
-      return result === undefined ? EXIT_CODES.success.code : showResult(context, result, json);
+      const result = await submitLater(context, pawl, session, { tool: tool.name, params, options: callOptions });
+      return result === undefined ? EXIT_CODES.success.code : showResult(context, result);
     }
     if (context.err.isTTY) showProgress(context, session);
     const stopPolling = reportWorkerLoss(context, pawl, tool);
@@ -83,12 +81,12 @@ export async function runCall(context: CliContext, toolName: string, options: Ca
       session.submit(tool.name, params, callOptions),
     ).finally(stopPolling);
     if (result === 'detached') return EXIT_CODES.failed.code;
-    return showResult(context, result, json);
+    return showResult(context, result);
   });
 }
 
-function showResult(context: CliContext, result: ToolResultEnvelope, json: boolean): number {
-  show(context, result, json);
+function showResult(context: CliContext, result: ToolResultEnvelope): number {
+  show(context, result);
   return exitCodeOfResult(result);
 }
 
@@ -239,15 +237,15 @@ export const SETTLEMENT_SENTENCES = {
   'too-late': 'too late: the call had ended already',
 } as const satisfies Record<Cancellation['settlement'], string>;
 
-function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean): void {
-  if (asJson) print(context, prettyJson(result));
+function show(context: CliContext, result: ToolResultEnvelope): void {
+  if (context.json) print(context, prettyJson(result));
   else if (result.status === 'success') context.out.write(`${readable(context, result.output)}\n`);
   if (result.status === 'success') {
     if (result.cache !== undefined && context.err.isTTY)
       say(context, `the result of call ${result.callId} from ${duration(result.cache.ageMs)} ago`);
     return;
   }
-  if (asJson) return;
+  if (context.json) return;
   const { callId } = result;
   const { code, message, issues = [], retryAfterMs } = result.error;
   say(context, `${result.toolName}: ${code}: ${message}`);

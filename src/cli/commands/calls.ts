@@ -5,10 +5,10 @@ import { callSummary, callView } from '../../producer/http/core/views.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { readExactJson } from '../../shared/util/json/exact-json.ts';
-import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, printList, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, duration, prettyJson, table } from '../print.ts';
+import { type Column, duration } from '../print.ts';
 import { SETTLEMENT_SENTENCES } from './call.ts';
 import { resolutionSteps, storyOf } from './call-story.ts';
 import { type BulkOptions, resolveAll } from './dead-letters.ts';
@@ -16,7 +16,6 @@ import { type BulkOptions, resolveAll } from './dead-letters.ts';
 export interface ListCallsOptions extends CallFilter {
   readonly session?: string;
   readonly limit: number;
-  readonly json?: boolean;
 }
 
 export const CALL_COLUMNS: readonly Column<CallRecord>[] = [
@@ -46,33 +45,29 @@ export async function listCalls(context: CliContext, options: ListCallsOptions):
       ...(session !== undefined && { sessionKey: session }),
       isVisible: () => true,
     });
-    if (options.json === true)
-      print(context, prettyJson({ calls: calls.map(callSummary), ...(complete ? {} : { truncated: true }) }));
-    else if (calls.length === 0) say(context, isAll ? 'there are no calls' : 'there are no such calls');
-    else print(context, table(calls, CALL_COLUMNS));
+    const json = { calls: calls.map(callSummary), ...(complete ? {} : { truncated: true }) };
+    const none = isAll ? 'there are no calls' : 'there are no such calls';
+    printList(context, json, { rows: calls, columns: CALL_COLUMNS, none });
     if (!complete) say(context, 'older calls were not searched');
   });
 }
 
-export async function showCall(context: CliContext, callId: string, options: { json?: boolean }): Promise<number> {
+export async function showCall(context: CliContext, callId: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     const record = await pawl.read(callId);
     if (record === undefined) throw unknownCall(callId);
-    print(context, options.json === true ? prettyJson(callView(record)) : storyOf(record));
+    printResult(context, callView(record), storyOf(record));
   });
 }
 
 /** Exit code 6 when the effect of the cancelled call may have happened, 1 when the call had ended already. */
-export async function runCancel(context: CliContext, callId: string, options: { json?: boolean }): Promise<number> {
+export async function runCancel(context: CliContext, callId: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { settlement, result } = await pawl.cancel(callId);
-    if (options.json === true)
-      print(context, prettyJson({ callId, settlement, ...(result !== undefined && { result }) }));
-    else {
-      print(context, `${callId} ${SETTLEMENT_SENTENCES[settlement]}`);
-      if (settlement !== 'too-late' && result?.status === 'error')
-        for (const line of resolutionSteps(result.error, callId)) say(context, line);
-    }
+    const json = { callId, settlement, ...(result !== undefined && { result }) };
+    printResult(context, json, `${callId} ${SETTLEMENT_SENTENCES[settlement]}`);
+    if (!context.json && settlement !== 'too-late' && result?.status === 'error')
+      for (const line of resolutionSteps(result.error, callId)) say(context, line);
     if (settlement === 'too-late') return EXIT_CODES.failed.code;
     return settlement === 'unsettled' ? EXIT_CODES.outcomeUnknown.code : EXIT_CODES.success.code;
   });
@@ -99,7 +94,7 @@ export async function resolveCall(
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const record = await pawl.calls.resolve(callId, resolution, undefined, reason);
-    print(context, options.json === true ? prettyJson(callView(record)) : `${callId} is now ${callStatus(record)}`);
+    printResult(context, callView(record), `${callId} is now ${callStatus(record)}`);
   });
 }
 

@@ -6,7 +6,7 @@ import { partitionFor } from '../../shared/calls/call-id.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { type CapturedCall, captureCalls } from '../../shared/sessions/capture.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
-import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, printResult, say, usageError, withPawl } from '../context.ts';
 import { jsonLine, plural, prettyJson } from '../print.ts';
 
 export interface CaptureOptions {
@@ -14,7 +14,6 @@ export interface CaptureOptions {
   /** The folder in which the skill's own folder is made. Default: the current one. */
   readonly out?: string;
   readonly limit: number;
-  readonly json?: boolean;
 }
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
@@ -36,12 +35,10 @@ export async function captureSession(context: CliContext, key: string, options: 
     await mkdir(folder, { recursive: true });
     await writeNew(files.plan, `${prettyJson(plan)}\n`);
     await writeNew(files.skill, skill);
-    if (options.json === true) print(context, prettyJson({ ...files, steps, leftOut }));
-    else {
-      print(context, `${files.skill}\n${files.plan}`);
-      say(context, `${plural(steps, 'step')} for you to review: the skill is off until you set enabled: true in it`);
-      if (leftOut > 0) say(context, `${plural(leftOut, 'call')} that did not succeed left out`);
-    }
+    printResult(context, { ...files, steps, leftOut }, `${files.skill}\n${files.plan}`);
+    if (context.json) return;
+    say(context, `${plural(steps, 'step')} for you to review: the skill is off until you set enabled: true in it`);
+    if (leftOut > 0) say(context, `${plural(leftOut, 'call')} that did not succeed left out`);
   });
 }
 

@@ -2,8 +2,8 @@
 import type { EnforcedCircuit } from '../../producer/circuits/circuit-effects.ts';
 import { circuitView } from '../../producer/http/core/views.ts';
 import { nearest } from '../../shared/schema/schema-issues.ts';
-import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
-import { type Column, moment, prettyJson, table } from '../print.ts';
+import { type CliContext, printList, usageError, withPawl } from '../context.ts';
+import { type Column, moment } from '../print.ts';
 
 const COLUMNS: readonly Column<EnforcedCircuit>[] = [
   { title: 'CIRCUIT', text: ({ key }) => key },
@@ -19,11 +19,9 @@ const COLUMNS: readonly Column<EnforcedCircuit>[] = [
   { title: 'WHY', text: ({ circuit }) => ('reason' in circuit ? circuit.reason : '') },
 ];
 
-export async function listCircuits(context: CliContext, options: { json?: boolean }): Promise<number> {
+export async function listCircuits(context: CliContext): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const circuits = await pawl.circuits.list();
-    show(context, circuits, options.json ?? false);
-    if (circuits.length === 0 && options.json !== true) say(context, 'no circuit has ever opened: all calls pass');
+    show(context, await pawl.circuits.list());
   });
 }
 
@@ -31,7 +29,7 @@ export async function setCircuit(
   context: CliContext,
   action: 'force_open' | 'reset',
   key: string,
-  options: { reason?: string; json?: boolean },
+  options: { reason?: string },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     const changed = await pawl.circuits.set(action, isCircuitKey(key) ? { key } : { tool: key }, options.reason);
@@ -43,7 +41,7 @@ export async function setCircuit(
       const hint = near.length > 0 ? ` Did you mean ${near.join(' or ')}?` : ` 'pawl circuits ls' lists them.`;
       throw usageError(`There is no circuit ${JSON.stringify(key)} that ever opened.${hint}`);
     }
-    show(context, changed, options.json ?? false);
+    show(context, changed);
   });
 }
 
@@ -52,7 +50,7 @@ function isCircuitKey(text: string): boolean {
   return /^(?:tool:|dependency:|global(?:@|$))/.test(text);
 }
 
-function show(context: CliContext, circuits: readonly EnforcedCircuit[], asJson: boolean): void {
-  if (asJson) print(context, prettyJson({ circuits: circuits.map(circuitView) }));
-  else if (circuits.length > 0) print(context, table(circuits, COLUMNS));
+function show(context: CliContext, rows: readonly EnforcedCircuit[]): void {
+  const none = 'no circuit has ever opened: all calls pass';
+  printList(context, { circuits: rows.map(circuitView) }, { rows, columns: COLUMNS, none });
 }

@@ -7,9 +7,9 @@ import { deadLetterView, redriveView } from '../../producer/http/core/views.ts';
 import type { DeadLetterFilter } from '../../shared/store/dead-letters/dead-letter-index.ts';
 import type { RedriveRecord } from '../../shared/store/redrives/redrives.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, printList, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
-import { type Column, moment, plural, prettyJson, table } from '../print.ts';
+import { type Column, moment, plural } from '../print.ts';
 
 /** The interval at which a waiting command reads the progress of its redrive. */
 const POLL_MS = 1_000;
@@ -29,7 +29,6 @@ export interface BulkOptions extends FilterOptions {
   readonly dryRun?: boolean;
   readonly reason?: string;
   readonly perSecond?: number;
-  readonly json?: boolean;
 }
 
 const COLUMNS: readonly Column<DeadLetter>[] = [
@@ -54,25 +53,20 @@ const REDRIVE_COLUMNS: readonly Column<RedriveRecord>[] = [
 
 export async function listDeadLetters(
   context: CliContext,
-  options: FilterOptions & { readonly limit: number; readonly next?: string; readonly json?: boolean },
+  options: FilterOptions & { readonly limit: number; readonly next?: string },
 ): Promise<number> {
   const filter = filterOf(options);
   return withPawl(context, async (pawl) => {
     const { limit, next } = options;
     const page = await pawl.deadLetters.list({ ...filter, limit, next });
-    const { deadLetters, ...rest } = page;
-    if (options.json === true) print(context, prettyJson({ deadLetters: deadLetters.map(deadLetterView), ...rest }));
-    else if (deadLetters.length === 0) say(context, 'there are no such dead letters');
-    else {
-      print(context, table(deadLetters, COLUMNS));
-      const { counts } = page;
-      if (counts !== undefined)
-        say(
-          context,
-          `${plural(counts.total, 'dead letter')}: ${countsText(counts.codes)} · ${countsText(counts.tools)}`,
-        );
-      if (page.next !== undefined) say(context, `more with --next ${page.next}`);
-    }
+    const { deadLetters: rows, ...rest } = page;
+    const none = 'there are no such dead letters';
+    printList(context, { deadLetters: rows.map(deadLetterView), ...rest }, { rows, columns: COLUMNS, none });
+    if (context.json || rows.length === 0) return;
+    const { counts } = page;
+    if (counts !== undefined)
+      say(context, `${plural(counts.total, 'dead letter')}: ${countsText(counts.codes)} · ${countsText(counts.tools)}`);
+    if (page.next !== undefined) say(context, `more with --next ${page.next}`);
   });
 }
 
@@ -101,24 +95,19 @@ export async function discard(context: CliContext, ids: readonly string[], optio
   });
 }
 
-export async function listRedrives(context: CliContext, options: { limit: number; json?: boolean }): Promise<number> {
+export async function listRedrives(context: CliContext, options: { limit: number }): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const redrives = await pawl.deadLetters.redrives({ limit: options.limit });
-    if (options.json === true) print(context, prettyJson({ redrives: redrives.map(redriveView) }));
-    else if (redrives.length === 0) say(context, 'there were no redrives in the last week');
-    else print(context, table(redrives, REDRIVE_COLUMNS));
+    const rows = await pawl.deadLetters.redrives({ limit: options.limit });
+    const none = 'there were no redrives in the last week';
+    printList(context, { redrives: rows.map(redriveView) }, { rows, columns: REDRIVE_COLUMNS, none });
   });
 }
 
-export async function stopRedrive(
-  context: CliContext,
-  redriveId: string,
-  options: { json?: boolean },
-): Promise<number> {
+export async function stopRedrive(context: CliContext, redriveId: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     const progress = await pawl.deadLetters.stop(redriveId);
-    if (options.json === true) print(context, prettyJson(redriveView(progress)));
-    else print(context, `${redriveId} is ${progress.state}: ${progress.started} of ${progress.matched} were redriven`);
+    const text = `${redriveId} is ${progress.state}: ${progress.started} of ${progress.matched} were redriven`;
+    printResult(context, redriveView(progress), text);
   });
 }
 
@@ -153,17 +142,16 @@ async function resolveInBatches(
   }
 }
 
-function report(context: CliContext, result: BulkAnswer, verb: string, { dryRun, json }: BulkOptions): void {
-  if (json === true) {
-    print(context, prettyJson(result));
-    return;
-  }
+function report(context: CliContext, result: BulkAnswer, verb: string, { dryRun }: BulkOptions): void {
   const { matched, started, skipped } = result;
   const doneCount = dryRun === true ? matched - skipped.length : started;
-  print(context, `${doneCount} of ${plural(matched, 'call')} ${verb}, ${skipped.length} skipped`);
-  for (const { callId, code } of skipped.slice(0, MAX_LISTED_SKIPPED)) print(context, `  ${callId}  ${code}`);
+  const lines = [
+    `${doneCount} of ${plural(matched, 'call')} ${verb}, ${skipped.length} skipped`,
+    ...skipped.slice(0, MAX_LISTED_SKIPPED).map(({ callId, code }) => `  ${callId}  ${code}`),
+  ];
   if (skipped.length > MAX_LISTED_SKIPPED)
-    print(context, `  and ${skipped.length - MAX_LISTED_SKIPPED} more: --json lists them`);
+    lines.push(`  and ${skipped.length - MAX_LISTED_SKIPPED} more: --json lists them`);
+  printResult(context, result, lines.join('\n'));
 }
 
 /** A command without IDs and filter would select all dead letters, so it needs an explicit `--all`. */

@@ -22,10 +22,10 @@ import { loadOptional } from '../../shared/errors/optional-packages.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { McpConnections } from '../../workers/connectors/mcp/tools.ts';
-import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { prettyJson, table } from '../print.ts';
+import { table } from '../print.ts';
 
 const LIST_TIMEOUT_MS = 60_000;
 
@@ -167,7 +167,6 @@ export interface ImportMcpOptions {
   readonly only?: readonly string[];
   readonly trustAnnotations?: boolean;
   readonly accept?: boolean;
-  readonly json?: boolean;
 }
 
 export async function importMcp(
@@ -200,7 +199,7 @@ export async function importMcp(
         warnAboutRelativePath(context, command);
         throw error;
       });
-      print(context, options.json === true ? prettyJson(outcome) : summaryOf(outcome));
+      printResult(context, outcome, summaryOf(outcome));
       for (const { tool, why } of outcome.refused) say(context, `${tool} was left out: ${why}`);
       if (outcome.state === 'declared') return EXIT_CODES.success.code;
       say(

@@ -1,11 +1,11 @@
 /** `pawl plans`: lists, shows, runs and cancels plans. */
 import type { PlanSummary, PlanView } from '../../producer/groups/plan-view.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
+import { type CliContext, operatorName, printList, printResult, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
-import { type Column, moment, prettyJson, table } from '../print.ts';
+import { type Column, moment, table } from '../print.ts';
 
 const COLUMNS: readonly Column<PlanSummary>[] = [
   { title: 'PLAN', text: ({ planId }) => planId },
@@ -26,53 +26,38 @@ const NODE_COLUMNS: readonly Column<NamedNode>[] = [
   { title: 'CALL', text: ([, { calls }]) => (calls.length > 1 ? `${calls.length} calls` : (calls[0]?.callId ?? '')) },
 ];
 
-interface JsonOption {
-  readonly json?: boolean;
-}
-
 function resultOf({ skipped, error, calls }: NamedNode[1]): string {
   const failed = calls.find(({ errorCode }) => errorCode !== undefined)?.errorCode;
   return skipped ?? error?.message ?? failed ?? escapeLine(calls[0]?.summary ?? '');
 }
 
-export async function listPlans(
-  context: CliContext,
-  options: JsonOption & { readonly limit: number },
-): Promise<number> {
+export async function listPlans(context: CliContext, options: { readonly limit: number }): Promise<number> {
   return withPawl(context, async (pawl) => {
     const plans = await pawl.plans.list({ limit: options.limit });
-    if (options.json === true) print(context, prettyJson({ plans }));
-    else if (plans.length === 0) say(context, 'there are no plans');
-    else print(context, table(plans, COLUMNS));
+    printList(context, { plans }, { rows: plans, columns: COLUMNS, none: 'there are no plans' });
   });
 }
 
-export async function showPlan(context: CliContext, id: string, options: JsonOption): Promise<number> {
+export async function showPlan(context: CliContext, id: string): Promise<number> {
   return withPawl(context, async (pawl) => {
-    printPlan(context, await pawl.plans.show(id), options);
+    printPlan(context, await pawl.plans.show(id));
   });
 }
 
-function printPlan(context: CliContext, plan: PlanView, { json }: JsonOption): void {
-  if (json === true) {
-    print(context, prettyJson(plan));
-    return;
-  }
+function printPlan(context: CliContext, plan: PlanView): void {
   const because = plan.because === undefined ? '' : `, because of ${plan.because}`;
   const { approval } = plan;
   const refused = approval?.error === undefined ? '' : `: ${approval.error.message}`;
   const waits = approval?.state === 'pending' ? `, for ${approval.approvalId}` : '';
-  print(
-    context,
-    `${plan.planId}: ${plan.state}${because}${escapeLine(refused)}${waits}\n\n${table(Object.entries(plan.nodes), NODE_COLUMNS)}`,
-  );
+  const head = `${plan.planId}: ${plan.state}${because}${escapeLine(refused)}${waits}`;
+  printResult(context, plan, `${head}\n\n${table(Object.entries(plan.nodes), NODE_COLUMNS)}`);
 }
 
 /** The exit code is 0 when the plan is done, and 5 when it was not approved. */
 export async function planCommand(
   context: CliContext,
   file: string,
-  options: JsonOption & { readonly session: string; readonly key?: string; readonly dryRun?: boolean },
+  options: { readonly session: string; readonly key?: string; readonly dryRun?: boolean },
 ): Promise<number> {
   const read = await readParams(context, file === '-' ? '-' : `@${file}`);
   const plan = options.key === undefined ? read : { ...(read as object), idempotencyKey: options.key };
@@ -83,7 +68,7 @@ export async function planCommand(
       const orderLines = checked.order.map(
         (name) => `${name}${checked.needsApproval?.includes(name) ? ' (needs approval)' : ''}`,
       );
-      print(context, options.json === true ? prettyJson(checked) : orderLines.join('\n'));
+      printResult(context, checked, orderLines.join('\n'));
       return;
     }
     await requireTrustedKeys(context, pawl);
@@ -91,16 +76,16 @@ export async function planCommand(
     const status = approvalId === undefined ? 'has begun' : `waits for the approval ${approvalId}`;
     say(context, `the plan ${planId} ${status}; it continues when this command ends`);
     const finished = await pawl.plans.ended(planId);
-    printPlan(context, finished, options);
+    printPlan(context, finished);
     if (finished.state === 'done') return EXIT_CODES.success.code;
     return finished.approval?.state === 'refused' ? EXIT_CODES.denied.code : EXIT_CODES.failed.code;
   });
 }
 
-export async function cancelPlan(context: CliContext, id: string, options: JsonOption): Promise<number> {
+export async function cancelPlan(context: CliContext, id: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     await pawl.plans.cancel(id, operatorName());
     const plan = await pawl.plans.read(id);
-    print(context, options.json === true ? prettyJson(plan) : `${id} is ${plan.state}`);
+    printResult(context, plan, `${id} is ${plan.state}`);
   });
 }

@@ -8,9 +8,9 @@ import { taintOf } from '../../shared/policy/taint.ts';
 import { CHANNEL_ADVICE, OPEN_STATE } from '../../shared/sessions/session.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, printResult, say, usageError, withPawl } from '../context.ts';
 import { readParams } from '../params.ts';
-import { prettyJson, table } from '../print.ts';
+import { table } from '../print.ts';
 import { toolReference } from './call.ts';
 
 export interface ExplainOptions {
@@ -18,27 +18,21 @@ export interface ExplainOptions {
   readonly params?: string;
   readonly namespace?: string;
   readonly taint?: readonly string[];
-  readonly json?: boolean;
 }
 
 export async function explainPolicy(context: CliContext, tool: string, options: ExplainOptions): Promise<number> {
   const params = options.params === undefined ? undefined : await readParams(context, options.params);
   return withPawl(context, async (pawl) => {
     const { result, channel } = await evaluateCall(pawl, tool, params, options);
-    if (options.json === true) print(context, prettyJson({ tool, ...result, channel }));
-    else {
-      print(context, escapeLine(`${result.decision}: ${result.reason} (${result.rule})`));
-      print(
-        context,
-        table(result.rulings, [
-          { title: '', text: ({ rule }) => (rule === result.rule ? '*' : '') },
-          { title: 'DECISION', text: ({ decision }) => decision },
-          { title: 'RULE', text: ({ rule }) => rule },
-          { title: 'REASON', text: ({ reason }) => reason },
-        ]),
-      );
-      if (result.decision === 'ask' && channel === 'none') say(context, noChannelHint(options.session));
-    }
+    const rulings = table(result.rulings, [
+      { title: '', text: ({ rule }) => (rule === result.rule ? '*' : '') },
+      { title: 'DECISION', text: ({ decision }) => decision },
+      { title: 'RULE', text: ({ rule }) => rule },
+      { title: 'REASON', text: ({ reason }) => reason },
+    ]);
+    const text = escapeLine(`${result.decision}: ${result.reason} (${result.rule})`);
+    printResult(context, { tool, ...result, channel }, `${text}\n${rulings}`);
+    if (!context.json && result.decision === 'ask' && channel === 'none') say(context, noChannelHint(options.session));
   });
 }
 

@@ -7,19 +7,15 @@ import type { DeclaredTool, RegistryRecord } from '../../shared/connectors/decla
 import { importOpenApi } from '../../shared/connectors/openapi-import.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { type CliContext, operatorName, print, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, operatorName, print, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { plural, prettyJson, table } from '../print.ts';
+import { type Column, plural, prettyJson, table } from '../print.ts';
 
 const changeOptions = () => ({ by: operatorName() });
 
 /** Declares the tools of a file: one declaration, a list of named ones, or the output of `import-openapi --dry-run --json`. */
-export async function addTools(
-  context: CliContext,
-  file: string,
-  options: { name?: string; json?: boolean },
-): Promise<number> {
+export async function addTools(context: CliContext, file: string, options: { name?: string }): Promise<number> {
   const content = await readDocument(context, file);
   const declared = declarationsIn(content).map((entry, index) =>
     declarationOf(entry, `${file}: tool ${index + 1}`, options.name),
@@ -30,7 +26,7 @@ export async function addTools(
     const records: RegistryRecord[] = [];
     for (const { qualified, spec } of declared)
       records.push((await pawl.registry.put(qualified, spec, changeOptions())).record);
-    show(context, records, options.json);
+    show(context, records);
   });
 }
 
@@ -58,25 +54,20 @@ function declarationOf(
   return { qualified: qualified as string, spec: spec as DeclaredTool };
 }
 
-export async function removeTool(context: CliContext, name: string, options: { json?: boolean }): Promise<number> {
+export async function removeTool(context: CliContext, name: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     await pawl.registry.remove(name, changeOptions());
-    if (options.json === true) print(context, prettyJson({ removed: name }));
+    if (context.json) print(context, prettyJson({ removed: name }));
     else say(context, `${name} was removed`);
   });
 }
 
-export async function switchTool(
-  context: CliContext,
-  enabled: boolean,
-  name: string,
-  options: { json?: boolean },
-): Promise<number> {
+export async function switchTool(context: CliContext, enabled: boolean, name: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const record = await pawl.registry.patch(name, { enabled }, changeOptions());
-    if (options.json === true) print(context, prettyJson(record));
+    if (context.json) print(context, prettyJson(record));
     else say(context, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
   });
 }
@@ -91,7 +82,6 @@ export interface ImportOpenApiOptions {
   readonly concurrency?: number;
   readonly perSecond?: number;
   readonly dryRun?: boolean;
-  readonly json?: boolean;
 }
 
 export async function importOpenApiFile(
@@ -99,7 +89,7 @@ export async function importOpenApiFile(
   file: string,
   options: ImportOpenApiOptions,
 ): Promise<number> {
-  const { tag, operation, secret = [], dryRun, json: asJson, ...rest } = options;
+  const { tag, operation, secret = [], dryRun, ...rest } = options;
   const imported = await importOpenApi(await readDocument(context, file), {
     ...rest,
     ...(tag !== undefined && { tags: tag }),
@@ -115,15 +105,7 @@ export async function importOpenApiFile(
   if (imported.tools.length === 0) throw usageError(`${file}: no operation was selected that can be imported.`);
   if (dryRun === true) {
     const tools = imported.tools.map(({ name, spec }) => ({ name, ...spec }));
-    if (asJson === true) print(context, prettyJson({ tools, skipped: imported.skipped, changed }));
-    else
-      print(
-        context,
-        table(tools, [
-          { title: 'TOOL', text: ({ name }) => name },
-          { title: 'DESCRIPTION', text: ({ description }) => startOf(description.split('\n')[0] ?? '', 80) },
-        ]),
-      );
+    printResult(context, { tools, skipped: imported.skipped, changed }, table(tools, IMPORTED_COLUMNS));
     return EXIT_CODES.success.code;
   }
   return withPawl(context, async (pawl) => {
@@ -131,8 +113,7 @@ export async function importOpenApiFile(
     const records: RegistryRecord[] = [];
     for (const { name, spec } of imported.tools)
       records.push((await pawl.registry.put(name, spec, { ...changeOptions(), imported: true })).record);
-    if (asJson === true) print(context, prettyJson({ tools: records, skipped: imported.skipped, changed }));
-    else show(context, records);
+    show(context, records, { skipped: imported.skipped, changed });
     say(context, `${plural(records.length, 'tool')} in the namespace ${imported.namespace}`);
   });
 }
@@ -166,16 +147,18 @@ async function readDocument(context: CliContext, file: string): Promise<unknown>
   }
 }
 
-function show(context: CliContext, records: readonly RegistryRecord[], asJson = false): void {
-  if (asJson) print(context, prettyJson({ tools: records }));
-  else
-    print(
-      context,
-      table(records, [
-        { title: 'TOOL', text: ({ namespace, name }) => `${namespace}.${name}` },
-        { title: 'KIND', text: ({ kind }) => kind },
-        { title: 'TIER', text: (record) => ('tier' in record ? record.tier : '') },
-        { title: 'REVISION', align: 'right', text: ({ revision }) => String(revision) },
-      ]),
-    );
+const IMPORTED_COLUMNS: readonly Column<{ readonly name: string; readonly description: string }>[] = [
+  { title: 'TOOL', text: ({ name }) => name },
+  { title: 'DESCRIPTION', text: ({ description }) => startOf(description.split('\n')[0] ?? '', 80) },
+];
+
+const COLUMNS: readonly Column<RegistryRecord>[] = [
+  { title: 'TOOL', text: ({ namespace, name }) => `${namespace}.${name}` },
+  { title: 'KIND', text: ({ kind }) => kind },
+  { title: 'TIER', text: (record) => ('tier' in record ? record.tier : '') },
+  { title: 'REVISION', align: 'right', text: ({ revision }) => String(revision) },
+];
+
+function show(context: CliContext, records: readonly RegistryRecord[], more: object = {}): void {
+  printResult(context, { tools: records, ...more }, table(records, COLUMNS));
 }

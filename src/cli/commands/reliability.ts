@@ -2,7 +2,7 @@
 import type { Pawl } from '../../producer/client.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, print, printResult, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, moment, plural, prettyJson, table } from '../print.ts';
 
@@ -19,33 +19,27 @@ const COLUMNS: readonly Column<ToolModes>[] = [
   { title: 'CIRCUITS', text: ({ modes }) => modes.circuits },
 ];
 
-export async function listReliability(context: CliContext, options: { json?: boolean }): Promise<number> {
-  return withPawl(context, (pawl) => show(context, pawl, options.json ?? false));
+export async function listReliability(context: CliContext): Promise<number> {
+  return withPawl(context, (pawl) => show(context, pawl));
 }
 
 export async function setReliability(
   context: CliContext,
   enabled: boolean,
-  { tool, reason, json: asJson }: { tool?: string; reason?: string; json?: boolean },
+  { tool, reason }: { tool?: string; reason?: string },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     await pawl.reliability.set(enabled, {
       ...(tool !== undefined && { tool }),
       ...(reason !== undefined && { reason }),
     });
-    return show(context, pawl, asJson ?? false);
+    return show(context, pawl);
   });
 }
 
 export async function flushCalls(
   context: CliContext,
-  {
-    call,
-    session,
-    tool,
-    all,
-    json: asJson,
-  }: { call?: string; session?: string; tool?: string; all?: boolean; json?: boolean },
+  { call, session, tool, all }: { call?: string; session?: string; tool?: string; all?: boolean },
 ): Promise<number> {
   if (all !== true && call === undefined && session === undefined && tool === undefined)
     throw usageError('Give the calls to remove: --call ID, --session KEY, --tool NAME, or --all.');
@@ -57,8 +51,7 @@ export async function flushCalls(
     const flushed = await pawl.calls.flush({
       ...defined({ callId: call, sessionKey: session, tool }),
     });
-    if (asJson === true) print(context, prettyJson(flushed));
-    else print(context, `forgot ${plural(flushed.flushed, 'call')}`);
+    printResult(context, flushed, `forgot ${plural(flushed.flushed, 'call')}`);
     if (flushed.inflight > 0) say(context, `${plural(flushed.inflight, 'call')} in flight stayed`);
     if (flushed.unresolved > 0)
       say(
@@ -68,9 +61,9 @@ export async function flushCalls(
   });
 }
 
-async function show(context: CliContext, pawl: Pawl, asJson: boolean): Promise<number> {
+async function show(context: CliContext, pawl: Pawl): Promise<number> {
   const state = await pawl.reliability.read();
-  if (asJson) {
+  if (context.json) {
     const { enabled, words, shadow } = state;
     const tools = state.tools.map(({ tool, modes }) => ({ tool, ...modes }));
     print(context, prettyJson({ enabled, operator: words, tools, shadow }));

@@ -4,10 +4,10 @@ import type { OccurrenceView, ScheduleView } from '../../producer/schedules/sche
 import type { MissedRule, Overlap } from '../../shared/schedules/schedule-rules.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
+import { type CliContext, operatorName, printList, printResult, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { readParams } from '../params.ts';
-import { type Column, fieldLines, moment, prettyJson, table } from '../print.ts';
+import { type Column, fieldLines, moment, table } from '../print.ts';
 
 const changeOptions = () => ({ by: operatorName() });
 
@@ -26,18 +26,16 @@ function timesOf({ every, cron, timezone }: ScheduleView): string {
   return timezone === undefined ? cron : `${cron} ${timezone}`;
 }
 
-export async function listSchedules(context: CliContext, options: { json?: boolean }): Promise<number> {
+export async function listSchedules(context: CliContext): Promise<number> {
   return withPawl(context, async (pawl) => {
     const schedules = await pawl.schedules.list();
-    if (options.json === true) print(context, prettyJson({ schedules }));
-    else if (schedules.length === 0) say(context, 'there are no schedules');
-    else print(context, table(schedules, COLUMNS));
+    printList(context, { schedules }, { rows: schedules, columns: COLUMNS, none: 'there are no schedules' });
   });
 }
 
-export async function showSchedule(context: CliContext, id: string, options: { json?: boolean }): Promise<number> {
+export async function showSchedule(context: CliContext, id: string): Promise<number> {
   return withPawl(context, async (pawl) => {
-    show(context, await pawl.schedules.get(id), options);
+    show(context, await pawl.schedules.get(id));
   });
 }
 
@@ -53,19 +51,18 @@ export interface PutScheduleOptions {
   readonly limit?: number;
   readonly overlap?: Overlap;
   readonly missed?: MissedRule;
-  readonly json?: boolean;
 }
 
 export async function putSchedule(context: CliContext, id: string, options: PutScheduleOptions): Promise<number> {
-  const { params, json, every, ...fields } = options;
+  const { params, every, ...fields } = options;
   const parsedParams = await readParams(context, params);
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const interval = every !== undefined && /^\d+$/.test(every) ? Number(every) : every;
     const schedule = defined<PutSchedule>({ ...fields, id, params: parsedParams, every: interval });
     const view = await pawl.schedules.put(schedule, changeOptions());
-    if (json !== true) say(context, `${id} ${view.revision === 1 ? 'is new' : `was replaced (${view.revision})`}`);
-    show(context, view, { json: json === true });
+    if (!context.json) say(context, `${id} ${view.revision === 1 ? 'is new' : `was replaced (${view.revision})`}`);
+    show(context, view);
   });
 }
 
@@ -73,24 +70,21 @@ export async function changeSchedule(
   context: CliContext,
   action: 'pause' | 'resume' | 'run',
   id: string,
-  { reason, json }: { reason?: string; json?: boolean },
+  { reason }: { reason?: string },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const view = await pawl.schedules[action](id, { ...changeOptions(), ...(reason !== undefined && { reason }) });
-    if (json === true) print(context, prettyJson(view));
-    else if ('callId' in view) print(context, escapeLine(String(view.callId)));
-    else
-      print(context, escapeLine(`${id} is ${view.state}${view.next[0] === undefined ? '' : `, next ${view.next[0]}`}`));
+    const next = view.next[0] === undefined ? '' : `, next ${view.next[0]}`;
+    printResult(context, view, escapeLine('callId' in view ? String(view.callId) : `${id} is ${view.state}${next}`));
   });
 }
 
-export async function removeSchedule(context: CliContext, id: string, options: { json?: boolean }): Promise<number> {
+export async function removeSchedule(context: CliContext, id: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     await pawl.schedules.remove(id, changeOptions());
-    if (options.json === true) print(context, prettyJson({ removed: id }));
-    else print(context, escapeLine(`${id} is removed; its calls continue`));
+    printResult(context, { removed: id }, escapeLine(`${id} is removed; its calls continue`));
   });
 }
 
@@ -104,11 +98,7 @@ const EVENT_COLUMNS: readonly Column<OccurrenceView>[] = [
   { title: 'REASON', text: ({ code, reason = '' }) => (code === undefined ? reason : `${code}: ${reason}`) },
 ];
 
-function show(context: CliContext, view: ScheduleView, { json = false }: { json?: boolean }): void {
-  if (json) {
-    print(context, prettyJson(view));
-    return;
-  }
+function show(context: CliContext, view: ScheduleView): void {
   const { recent, next, counts, params, last: _, createdAtMs, updatedAtMs, pausedAtMs, ...fields } = view;
   const visibleFields = {
     ...fields,
@@ -122,6 +112,6 @@ function show(context: CliContext, view: ScheduleView, { json = false }: { json?
     updated: moment(updatedAtMs),
   };
   const lines = Object.entries(visibleFields).map(([name, value]) => [name, String(value ?? '')] as const);
-  print(context, fieldLines(lines).join('\n'));
-  if (recent.length > 0) print(context, `\n${table(recent, EVENT_COLUMNS)}`);
+  const recentLines = recent.length === 0 ? [] : ['', table(recent, EVENT_COLUMNS)];
+  printResult(context, view, [...fieldLines(lines), ...recentLines].join('\n'));
 }

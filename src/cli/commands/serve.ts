@@ -11,7 +11,6 @@ export interface ServeCommandOptions {
   readonly host?: string;
   /** Tools files: their hooks run around the calls of this process, and their toolsets limit what sessions see. */
   readonly tools?: readonly string[];
-  readonly json?: boolean;
 }
 
 export async function runServe(context: CliContext, options: ServeCommandOptions): Promise<number> {
@@ -34,10 +33,7 @@ export async function runServe(context: CliContext, options: ServeCommandOptions
     try {
       await Promise.race([api.ready(), stopRequested.promise]);
       const { addresses } = api;
-      print(
-        context,
-        options.json === true ? jsonLine({ event: 'ready', pid: process.pid, ...addresses }) : api.describe(),
-      );
+      print(context, context.json ? jsonLine({ event: 'ready', pid: process.pid, ...addresses }) : api.describe());
       await stopRequested.promise;
     } finally {
       await api.close();

@@ -13,9 +13,9 @@ import {
 } from '../../shared/sessions/session-kinds.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, print, say, withPawl } from '../context.ts';
+import { type CliContext, printList, printResult, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
-import { type Column, fieldLines, moment, prettyJson, table } from '../print.ts';
+import { type Column, fieldLines, moment, table } from '../print.ts';
 import { CALL_COLUMNS } from './calls.ts';
 
 const COLUMNS: readonly Column<SessionRecord>[] = [
@@ -44,7 +44,6 @@ export interface OpenSessionOptions extends Readonly<Partial<Record<RemoteChanne
   readonly skill?: readonly string[];
   /** Unchecked; `openSession` validates it. */
   readonly budget?: Budget;
-  readonly json?: boolean;
 }
 
 export async function openSession(context: CliContext, options: OpenSessionOptions): Promise<number> {
@@ -65,55 +64,44 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
       ...(skill !== undefined && { skills: [...skill] }),
       ...(budget !== undefined && { budget }),
     });
-    print(context, options.json === true ? prettyJson(record) : escapeLine(record.sessionKey));
+    printResult(context, record, escapeLine(record.sessionKey));
   });
 }
 
-export async function listSessions(context: CliContext, options: { limit: number; json?: boolean }): Promise<number> {
+export async function listSessions(context: CliContext, options: { limit: number }): Promise<number> {
   return withPawl(context, async (pawl) => {
     const sessions = await pawl.sessions.list(options.limit);
-    if (options.json === true) print(context, prettyJson({ sessions }));
-    else if (sessions.length === 0) say(context, 'there are no sessions');
-    else print(context, table(sessions, COLUMNS));
+    printList(context, { sessions }, { rows: sessions, columns: COLUMNS, none: 'there are no sessions' });
   });
 }
 
-export async function showSession(context: CliContext, key: string, options: { json?: boolean }): Promise<number> {
+export async function showSession(context: CliContext, key: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { record } = await pawl.session(key);
     const sessionView = { ...record, ...(await spentBy(pawl, record)) };
     const calls = await pawl.calls.list({ sessionKey: key, limit: CALLS_SHOWN });
-    if (options.json === true) {
-      print(context, prettyJson({ ...sessionView, calls: calls.map(callSummary) }));
-      return;
-    }
     const fields = Object.entries({ ...sessionView, createdAtMs: undefined, opened: moment(record.createdAtMs) });
     const texts = fields.map(
       ([name, value]) => [name, typeof value === 'string' ? value : (JSON.stringify(value) ?? '')] as const,
     );
-    print(context, fieldLines(texts).join('\n'));
-    print(context, calls.length === 0 ? '\nno calls' : `\n${table(calls, CALL_COLUMNS)}`);
+    const callLines = calls.length === 0 ? 'no calls' : table(calls, CALL_COLUMNS);
+    const json = { ...sessionView, calls: calls.map(callSummary) };
+    printResult(context, json, [...fieldLines(texts), '', callLines].join('\n'));
   });
 }
 
-export async function setSessionState(
-  context: CliContext,
-  key: string,
-  state: string,
-  options: { json?: boolean },
-): Promise<number> {
+export async function setSessionState(context: CliContext, key: string, state: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const record = await pawl.sessions.setState(key, state);
-    if (options.json === true) print(context, prettyJson(record));
-    else print(context, escapeLine(`${key} is ${record.state}`));
+    printResult(context, record, escapeLine(`${key} is ${record.state}`));
   });
 }
 
-export async function closeSession(context: CliContext, key: string, options: { json?: boolean }): Promise<number> {
+export async function closeSession(context: CliContext, key: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     await pawl.sessions.close(key);
-    if (options.json === true) print(context, prettyJson({ sessionKey: key, state: 'closed' }));
-    else print(context, `${escapeLine(key)} is closed; its calls in flight were cancelled`);
+    const text = `${escapeLine(key)} is closed; its calls in flight were cancelled`;
+    printResult(context, { sessionKey: key, state: 'closed' }, text);
   });
 }

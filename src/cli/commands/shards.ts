@@ -2,8 +2,8 @@
 import type { ShardView } from '../../producer/operations/fleet-services.ts';
 import { MAX_SHARDS, shardCountSchema } from '../../shared/queues/shards.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
-import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
-import { type Column, prettyJson, table } from '../print.ts';
+import { type CliContext, printResult, say, usageError, withPawl } from '../context.ts';
+import { type Column, table } from '../print.ts';
 
 const COLUMNS: readonly Column<ShardView>[] = [
   { title: 'TIER', text: ({ tier }) => tier },
@@ -18,18 +18,13 @@ const CLUSTER_COLUMNS: readonly Column<ShardView>[] = [
   { title: 'NODE', text: ({ node }) => node ?? '' },
 ];
 
-export async function listShards(context: CliContext, options: { json?: boolean }): Promise<number> {
+export async function listShards(context: CliContext): Promise<number> {
   return withPawl(context, async (pawl) => {
-    show(context, await pawl.shards.list(), options.json ?? false);
+    show(context, await pawl.shards.list());
   });
 }
 
-export async function setShards(
-  context: CliContext,
-  tierName: string,
-  count: string,
-  options: { json?: boolean },
-): Promise<number> {
+export async function setShards(context: CliContext, tierName: string, count: string): Promise<number> {
   const tier = TIERS.find((candidate) => candidate === tierName);
   if (tier === undefined)
     throw usageError(`There is no tier ${JSON.stringify(tierName)}; tiers are ${TIERS.join(', ')}.`);
@@ -37,17 +32,17 @@ export async function setShards(
   if (!shards.success) throw usageError(`A tier has 1 to ${MAX_SHARDS} shards; got ${JSON.stringify(count)}.`);
   return withPawl(context, async (pawl) => {
     await pawl.shards.set(tier, shards.data);
+    const listed = await pawl.shards.list();
     show(
       context,
-      (await pawl.shards.list()).filter((shard) => shard.tier === tier),
-      options.json ?? false,
+      listed.filter((shard) => shard.tier === tier),
     );
     say(context, 'this applies to new sessions; every other session stays in its shard');
   });
 }
 
-function show(context: CliContext, shards: readonly ShardView[], asJson: boolean): void {
+function show(context: CliContext, shards: readonly ShardView[]): void {
   const inCluster = shards.some(({ slot }) => slot !== undefined);
   const columns = inCluster ? [...COLUMNS, ...CLUSTER_COLUMNS] : COLUMNS;
-  print(context, asJson ? prettyJson({ shards }) : table(shards, columns));
+  printResult(context, { shards }, table(shards, columns));
 }

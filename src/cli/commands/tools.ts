@@ -5,8 +5,8 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { nearest } from '../../shared/schema/schema-issues.ts';
 import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { type CliContext, print, say, withPawl } from '../context.ts';
-import { block, type Column, prettyJson, table } from '../print.ts';
+import { type CliContext, printList, printResult, withPawl } from '../context.ts';
+import { block, type Column, prettyJson } from '../print.ts';
 
 const COLUMNS: readonly Column<SwitchedTool>[] = [
   { title: 'TOOL', text: shortName },
@@ -34,25 +34,23 @@ function firstSentence(text: string): string {
   return sentence.length <= 80 ? sentence : `${startOf(sentence, 79)}…`;
 }
 
-export async function listTools(context: CliContext, options: { session?: string; json?: boolean }): Promise<number> {
+export async function listTools(context: CliContext, options: { session?: string }): Promise<number> {
   return withPawl(context, async (pawl) => {
     const tools = await switchedTools(pawl, options.session);
-    const sorted = [...tools].sort((a, b) => (qualifiedName(a) < qualifiedName(b) ? -1 : 1));
-    if (options.json === true) print(context, prettyJson({ tools: sorted.map(switchedToolView) }));
-    else if (sorted.length === 0)
-      say(context, `no worker has published a tool: start one with 'pawl up' or 'pawl worker'`);
-    else print(context, table(sorted, COLUMNS));
+    const rows = [...tools].sort((a, b) => (qualifiedName(a) < qualifiedName(b) ? -1 : 1));
+    const none = `no worker has published a tool: start one with 'pawl up' or 'pawl worker'`;
+    printList(context, { tools: rows.map(switchedToolView) }, { rows, columns: COLUMNS, none });
   });
 }
 
-export async function showTool(context: CliContext, name: string, options: { json?: boolean }): Promise<number> {
+export async function showTool(context: CliContext, name: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     const tools = await switchedTools(pawl);
     const matches = tools.filter((tool) => tool.name === name || qualifiedName(tool) === name);
     if (matches.length === 0) throw unknownTool(name, tools);
     const [newest] = matches.sort((a, b) => b.workers - a.workers || b.seenAtMs - a.seenAtMs);
     if (newest === undefined) throw unknownTool(name, tools);
-    print(context, options.json === true ? prettyJson(switchedToolView(newest)) : describeTool(newest));
+    printResult(context, switchedToolView(newest), describeTool(newest));
   });
 }
 

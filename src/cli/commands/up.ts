@@ -17,7 +17,6 @@ export interface UpOptions {
   readonly tools?: readonly string[];
   /** Restarts the workers whenever a tools file is edited. */
   readonly watch?: boolean;
-  readonly json?: boolean;
 }
 
 export async function runUp(context: CliContext, options: UpOptions): Promise<number> {
@@ -47,7 +46,7 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
       // A start that is still in progress fails when the workers end.
       if (first === 'asked') started.catch(() => {});
       else {
-        printAddresses(context, options, workers, api);
+        printAddresses(context, workers, api);
         const watcher = options.watch === true ? watchTools(context, options.tools ?? [], workers) : undefined;
         await stopRequested.promise.finally(() => watcher?.close());
       }
@@ -103,9 +102,9 @@ function watchTools(context: CliContext, files: readonly string[], workers: Work
   return watcher;
 }
 
-function printAddresses(context: CliContext, options: UpOptions, workers: WorkerProcesses, api: ApiProcess): void {
+function printAddresses(context: CliContext, workers: WorkerProcesses, api: ApiProcess): void {
   const { ready } = workers;
-  if (options.json === true) {
+  if (context.json) {
     print(context, jsonLine({ event: 'ready', pid: process.pid, ...api.addresses, workers: ready }));
     return;
   }

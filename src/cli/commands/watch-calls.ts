@@ -13,7 +13,6 @@ import { CALL_COLUMNS, callStatus } from './calls.ts';
 export interface WatchCallsOptions {
   readonly session?: string;
   readonly limit: number;
-  readonly json?: boolean;
 }
 
 const POLL_MS = 500;
@@ -24,14 +23,14 @@ const SHOW_CURSOR = '\u001b[?25h';
 export async function watchCalls(context: CliContext, options: WatchCallsOptions): Promise<number> {
   const stop = new AbortController();
   const stopListening = context.onInterrupt(() => stop.abort());
-  const live = context.out.isTTY && options.json !== true;
+  const live = context.out.isTTY && !context.json;
   try {
     await withPawl(context, async (pawl) => {
       const { limit, session } = options;
       const newest = (limit: number) =>
         pawl.calls.list({ limit, ...(session !== undefined && { sessionKey: session }) });
       const changes = new CallChanges(newest, (callId) => pawl.read(callId), limit);
-      let show = live ? liveTable(context) : lines(context, options.json ?? false);
+      let show = live ? liveTable(context) : lines(context);
       let isAway = false;
       const poll = async () => {
         try {
@@ -49,7 +48,7 @@ export async function watchCalls(context: CliContext, options: WatchCallsOptions
         }
       };
       if (live) context.out.write(HIDE_CURSOR);
-      else if (options.json !== true) say(context, 'watching; Ctrl-C ends');
+      else if (!context.json) say(context, 'watching; Ctrl-C ends');
       while (!stop.signal.aborted) {
         await poll();
         await sleep(POLL_MS, undefined, { signal: stop.signal }).catch(() => {});
@@ -77,9 +76,9 @@ function liveTable(context: CliContext): (calls: readonly CallRecord[]) => void 
   };
 }
 
-function lines(context: CliContext, asJson: boolean): (calls: readonly CallRecord[]) => void {
+function lines(context: CliContext): (calls: readonly CallRecord[]) => void {
   return (calls) => {
-    for (const call of calls) print(context, asJson ? jsonLine(callSummary(call)) : lineOf(call));
+    for (const call of calls) print(context, context.json ? jsonLine(callSummary(call)) : lineOf(call));
   };
 }
 

@@ -1,8 +1,8 @@
 /** `pawl workers`: lists the worker processes of the fleet, and asks one of them to end. */
 import { nearest } from '../../shared/schema/schema-issues.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
-import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
-import { type Column, duration, moment, prettyJson, table } from '../print.ts';
+import { type CliContext, printList, printResult, usageError, withPawl } from '../context.ts';
+import { type Column, duration, moment } from '../print.ts';
 
 type Worker = CatalogueContent['workers'][number];
 
@@ -19,17 +19,16 @@ function columns(nowMs: number): readonly Column<Worker>[] {
   ];
 }
 
-export async function listWorkers(context: CliContext, options: { json?: boolean }): Promise<number> {
+export async function listWorkers(context: CliContext): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { workers } = await pawl.backend.catalogue.read();
-    const sorted = [...workers].sort((a, b) => (a.id < b.id ? -1 : 1));
-    if (options.json === true) print(context, prettyJson({ workers: sorted }));
-    else if (sorted.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
-    else print(context, table(sorted, columns(pawl.backend.clock.now())));
+    const rows = [...workers].sort((a, b) => (a.id < b.id ? -1 : 1));
+    const none = `no worker is running: start one with 'pawl up' or 'pawl worker'`;
+    printList(context, { workers: rows }, { rows, columns: columns(pawl.backend.clock.now()), none });
   });
 }
 
-export async function drainWorker(context: CliContext, id: string, options: { json?: boolean }): Promise<number> {
+export async function drainWorker(context: CliContext, id: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { workers } = await pawl.backend.catalogue.read();
     if (!workers.some((worker) => worker.id === id)) {
@@ -41,7 +40,7 @@ export async function drainWorker(context: CliContext, id: string, options: { js
       throw usageError(`There is no worker ${JSON.stringify(id)}. ${hint}`);
     }
     await pawl.workers.drain(id);
-    if (options.json === true) print(context, prettyJson({ id, asked: 'drain' }));
-    else print(context, `${id} was asked to accept no further calls, finish its running ones, and end`);
+    const text = `${id} was asked to accept no further calls, finish its running ones, and end`;
+    printResult(context, { id, asked: 'drain' }, text);
   });
 }

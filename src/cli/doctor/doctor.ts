@@ -35,11 +35,11 @@ const REQUEST_TIMEOUT_MS = 1_000;
 const MIN_NODE = [22, 22] as const;
 const MARKS: Readonly<Record<Finding['state'], string>> = { ok: 'ok  ', warn: 'note', fail: 'FAIL' };
 
-export async function runDoctor(context: CliContext, options: { json?: boolean }): Promise<number> {
+export async function runDoctor(context: CliContext): Promise<number> {
   const findings: Finding[] = [];
   const add = (...newFindings: readonly Finding[]) => {
     findings.push(...newFindings);
-    if (options.json !== true) for (const finding of newFindings) print(context, lineOf(finding));
+    if (!context.json) for (const finding of newFindings) print(context, lineOf(finding));
   };
   add(checkNode(process.versions.node));
   const settings = await checkConfiguration(add);
@@ -51,7 +51,7 @@ export async function runDoctor(context: CliContext, options: { json?: boolean }
   }
   add(await checkSandbox(), checkPackages(settings));
   const failed = findings.filter(({ state }) => state === 'fail');
-  if (options.json === true) print(context, prettyJson({ usable: failed.length === 0, checks: findings }));
+  if (context.json) print(context, prettyJson({ usable: failed.length === 0, checks: findings }));
   else print(context, failed.length === 0 ? '\nPawl can work here.' : `\n${plural(failed.length, 'thing')} to mend.`);
   if (failed.length === 0) return EXIT_CODES.success.code;
   return outOfReach ? EXIT_CODES.redisOutOfReach.code : EXIT_CODES.usage.code;

@@ -19,7 +19,6 @@ export interface WorkerCommandOptions {
   readonly tiers?: string;
   readonly concurrency?: number;
   readonly tools?: readonly string[];
-  readonly json?: boolean;
 }
 
 /** The message of a worker that takes calls: on standard output with `--json`, and to `pawl up` if that started it. */
@@ -80,7 +79,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
     });
     const ready = readyMessage(worker, tiers, files.sources, endpoint);
     context.supervisor?.send(ready);
-    print(context, options.json === true ? jsonLine(ready) : readyLine(ready));
+    print(context, context.json ? jsonLine(ready) : readyLine(ready));
     return await end.code;
   } finally {
     stopOutliving?.();

@@ -1,8 +1,8 @@
 /** `pawl callbacks`: lists callbacks, sends one again, and prints their secrets. */
 import type { CallbackView } from '../../../producer/callbacks/callback-service.ts';
 import type { CallbackState } from '../../../shared/callbacks/callback-state.ts';
-import { type CliContext, operatorName, print, say, withPawl } from '../../context.ts';
-import { type Column, moment, prettyJson, table } from '../../print.ts';
+import { type CliContext, operatorName, print, printList, printResult, say, withPawl } from '../../context.ts';
+import { type Column, moment, prettyJson } from '../../print.ts';
 
 const COLUMNS: readonly Column<CallbackView>[] = [
   { title: 'ID', text: ({ id }) => id },
@@ -19,31 +19,27 @@ const COLUMNS: readonly Column<CallbackView>[] = [
 
 export async function listCallbacks(
   context: CliContext,
-  options: { limit: number; state?: CallbackState; json?: boolean },
+  options: { limit: number; state?: CallbackState },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { limit, state } = options;
     const listed = await pawl.callbacks.list({ limit, state });
-    if (options.json === true) print(context, prettyJson(listed));
-    else if (listed.callbacks.length > 0) print(context, table(listed.callbacks, COLUMNS));
-    else say(context, state === undefined ? 'there are no callbacks' : `no callback is ${state}`);
+    const none = state === undefined ? 'there are no callbacks' : `no callback is ${state}`;
+    printList(context, listed, { rows: listed.callbacks, columns: COLUMNS, none });
   });
 }
 
-export async function replayCallback(context: CliContext, id: string, options: { json?: boolean }): Promise<number> {
+export async function replayCallback(context: CliContext, id: string): Promise<number> {
   return withPawl(context, async (pawl) => {
     const replayed = await pawl.callbacks.replay(id, { by: operatorName() });
-    if (options.json === true) print(context, prettyJson(replayed));
+    if (context.json) print(context, prettyJson(replayed));
     else say(context, `${id} is sent again, to ${replayed.url}`);
   });
 }
 
-export async function showCallbackSecret(
-  context: CliContext,
-  options: { tenant?: string; json?: boolean },
-): Promise<number> {
+export async function showCallbackSecret(context: CliContext, options: { tenant?: string }): Promise<number> {
   return withPawl(context, async (pawl) => {
     const secrets = await pawl.callbacks.secrets(options.tenant);
-    print(context, options.json === true ? prettyJson({ secrets }) : secrets.join('\n'));
+    printResult(context, { secrets }, secrets.join('\n'));
   });
 }
