@@ -198,7 +198,7 @@ export class AuditChainer {
       [writer, head, pending, this.#keys.chain(from.trail), sinks],
       [
         ...[this.#holder, LEASE_MS, from.trail, from.seq, from.seal, keptRecords, keptRecords * BEHIND_FACTOR],
-        ...[last.seq, last.seal, ...(await blockFields(records))],
+        ...[last.seq, last.seal, ...blockFields(records)],
         ...entries,
       ],
     );

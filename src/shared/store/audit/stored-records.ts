@@ -2,7 +2,6 @@
  * The stored format of audit records. In waiting records, one character replaces each common field name; chained records are compressed in
  * blocks. Both are lossless, byte for byte.
  */
-import { promisify } from 'node:util';
 // A named import would fail on a Node that lacks one of the functions, before the required version can be printed.
 import zlib from 'node:zlib';
 import type { ChainedRecord } from '../../audit/audit-chain.ts';
@@ -64,12 +63,13 @@ const MAX_COMPRESSED_SHARE = 0.8;
 /** Many times the size of a real block: limits the memory for a forged one. */
 const MAX_BLOCK_BYTES = 64 * 1_048_576;
 
-const compress = promisify(zlib.zstdCompress);
-
-/** The fields of a block of chained records: each line is a signature and a record. */
-export async function blockFields(records: readonly ChainedRecord[]): Promise<readonly [string, string | Buffer]> {
+/**
+ * The fields of a block of chained records: each line is a signature and a record. A block is so short that another thread would take
+ * longer to get and to return it than to compress it.
+ */
+export function blockFields(records: readonly ChainedRecord[]): readonly [string, string | Buffer] {
   const lines = records.map(({ seal, text }) => `${seal} ${text}`).join('\n');
-  const compressed = await compress(Buffer.from(lines));
+  const compressed = zlib.zstdCompressSync(lines);
   return compressed.length <= lines.length * MAX_COMPRESSED_SHARE ? ['zstd', compressed] : ['records', lines];
 }
 
