@@ -16,7 +16,7 @@ const SIZE_BUCKETS = 24;
 const FLUSH_BATCH = 200;
 /** Concurrent claims shift the index, so one pass may miss calls. Under load, calls end in every pass. */
 const FLUSH_PASSES = 3;
-const PRUNE_BATCH = 1_000;
+const PRUNE_BATCH = 1_024;
 /** Longer than any late attempt of a forgotten call can run. */
 const FENCE_TTL_MS = 600_000;
 
