@@ -9,13 +9,17 @@ const words = (text: string): readonly string[] => text.split(/\s+/);
 /** Behind each of these, sixteen letters and digits or more make a token. */
 export const PLAIN_PREFIXES =
   words(`AKCp cmVmd ABSK LTAI EZAK EZTK EAAC EAAM EAAA AGE-SECRET-KEY-1 AGE-PLUGIN- CLOJARS_ AKIA ASIA ABIA ACCA p8e-
-  ico- pul- pnu_ rdme_ rubygems_ pplx- PMAK- PMAT- doo_v1_ dop_v1_ dor_v1_ dp.pt. dp.st. dp.ct. dp.sa. dp.scim.
+  ico- pul- pnu_ rdme_ rubygems_ pplx- PMAK- PMAT- doo_v1_ dop_v1_ dor_v1_ dp.pt. dp.ct. dp.sa. dp.scim.
   dp.audit. dt0c01. dt0s01. ghp_ gho_ ghu_ ghs_ ghr_ npm_ hf_ api_org_ glc_ glsa_ glptt- lin_api_ lin_oauth_
   ntn_ shpat_ shpca_ shppa_ shpss_ sm_aat_ sm_pat_ sm_sat_ shippo_live_ shippo_test_ sntryu_ sntrys_ ATATT3
   ATCTT3 ATBB ATOA CCIPAT_ CCIPRJ_ bkua_ cflt dckr_pat_ dckr_oat_ figd_ figo_ figu_ gsk_ xai- r8_ csk- nvapi-
   tgp_v1_ fw_ llx- jina_ e2b_ fc- phc_ phx_ phs_ sbp_ nfp_ nfc_ napi_ rnd_ whsec_ NRAK- NRII- NRBR-
   cio sq0csp- wandb_v1_ vck_ vcp_ vca_ vci_ lsv2_pt_ lsv2_sk_ lsv2_ kagi_ rk_live_ rk_test_ pk_live_ HRKU-AA
-  mlsn. rpa_ crsr_ bb_live_ bb_test_ dtn_ ddp_ ddw_ squ_ sqp_ sqa_ AQVN AKLT CFPAT- AVNS_ ctx7sk-`);
+  mlsn. rpa_ crsr_ bb_live_ bb_test_ dtn_ ddp_ ddw_ squ_ sqp_ sqa_ AQVN AKLT CFPAT- AVNS_ ctx7sk- tfp_ sgp_ sgd_
+  slk_ n8n_api_ retool_01 retool_wk_ shptka_ alcht_ IQoJb3JpZ2lu FwoGZXIvYXdz STS.N IGQV IGAA hcaik_ hcamk_
+  hcalk_ unkey_ cal_live_ polar_oat_ polar_pat_ os_v2_app_ os_v2_org_ xau_ CCDB1_ essu_ dbtc_ dbtu_
+  dbts_ packagist_ora_ packagist_uut_ xprv nsec1 suiprivkey1 hf_oauth_ pnb_ bkaa_ bkct_ lin_wh_ ddo_ vtwn_ gb_api_ rca_
+  sktsec_ nyk_v0_ xnd_production_ xnd_development_ mka_ dG9rO apk_user_`);
 
 /** Behind each of these, a token may have other characters between its letters as well. */
 export const MIXED_PREFIXES: readonly string[] = [
@@ -26,6 +30,7 @@ export const MIXED_PREFIXES: readonly string[] = [
   hvs. hvb. hvr. sha256~ sq0atp- EAAAl SG. sb_secret_ sb_publishable_ GOCSPX- ya29. AIza AQ.Ab 1//0 xoxb- xoxa-
   xoxp- xoxe- xoxe. xoxo- xoxr- xoxs- xoxc- xoxd- xapp- HRKU- pat-na1- pat-eu1- vercel_blob_rw_ ory_st_ ory_pat_
   ory_at_ mdb_sa_sk_ cfut_ cfat_ cfk_ apify_api_ dd_pat_ ddapp_ ddpat_ ukey_
+  glwt- xaat- xapt- pdl_live_ pdl_sdbx_ pdl_ntfset_ xwfp- wk-1. WPL_AP1. dp.st. secret-live- secret-test- Mid-server-
   pcsk_ tvly- snyk_uat. signkey- t1.9euelZ bce-v3/ALTAK- tr_prod_ tr_dev_ tr_stg_`),
 ];
 
@@ -60,7 +65,10 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   ['/', atStart(/\d\/\d{10,20}(?:\/\d{10,20})?:[a-f0-9]{32}\b/)],
   [':', atStart(/[a-f0-9]{8}(?:-[a-f0-9]{4}){3}-[a-f0-9]{12}:[a-f0-9]{32}\b/)],
   ['access-', atStart(/access-(?:sandbox|development|production)-[a-f0-9-]{36}\b/)],
-  ['$', /\$(?:2[abxy]\$\d\d\$[\w./]{53}|(?:apr1|[156]|y|argon2(?:id?|d))\$[^\s:"'\\]{20,200})/g],
+  [
+    '$',
+    /\$(?:2[abxy]\$\d\d\$[\w./]{53}|(?:apr1|[156]|y|argon2(?:id?|d))\$[^\s:"'\\]{20,200})|pbkdf2_sha\d{1,3}\$[^\s:"'\\]{20,200}|SCRAM-SHA-\d{1,3}\$\d{3,7}:[\w+/=$:]{40,}|access_token\$production\$\w{16}\$[a-f0-9]{32}/g,
+  ],
   ['.atlasv1.', atStart(/[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}/)],
   ['v1.0-', atStart(/v1\.0-[a-f0-9]{24}-[a-f0-9]{146}/)],
   ['pa-', atStart(/pa-[A-Za-z0-9_-]{40,48}\b/)],
@@ -73,5 +81,21 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   ['hooks.zapier.com', /hooks\.zapier\.com\/hooks\/catch\/\d{1,12}\/\w{5,20}/g],
   ['/api/webhooks/', /\/api\/webhooks\/\d{16,20}\/[\w-]{40,}/g],
   ['webhookb2', /\.webhook\.office\.com\/webhookb2\/[\w@/-]{40,}/g],
+  ['.infura.io/v3/', /\.infura\.io\/v3\/[a-f0-9]{32}/g],
+  ['.alchemy.com/v2/', /\.alchemy\.com\/v2\/[\w-]{20,}/g],
+  ['/bot/v2/hook/', /\/bot\/v2\/hook\/[a-f0-9-]{36}/g],
+  ['!A', atStart(/00D[A-Za-z0-9]{12,15}!A[\w.]{60,}/)],
+  [':APA91b', atStart(/[\w-]{11,22}:APA91b[\w-]{100,}/)],
+  ['_secret_', atStart(/(?:pi|seti|src)_[A-Za-z0-9]{10,60}_secret_[A-Za-z0-9]{20,}/)],
+  ['sl.', atStart(/sl\.(?:u\.)?[\w-]{100,}/)],
+  ['st.', atStart(/st\.[a-f0-9]{24}\.[a-f0-9]{32}\.[a-f0-9]{32}\b/)],
+  ['==', atStart(/0\.[a-f0-9]{8}(?:-[a-f0-9]{4}){3}-[a-f0-9]{12}\.[A-Za-z0-9]{30}:[\w+/]{22}==/)],
+  ['ATTA', atStart(/ATTA[a-f0-9]{64,}/)],
+  ['eyJhIjoi', atStart(/eyJhIjoi[A-Za-z0-9+/]{80,}={0,2}/)],
+  // Azure's keys hold a mark of their service.
+  ['AZDO', atStart(/[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}\b/)],
+  ['JQQJ99', atStart(/[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}\b/)],
+  ['+ASt', atStart(/[A-Za-z0-9+/]{76}\+ASt[A-Za-z0-9+/]{6}==/)],
+  ['AzFu', atStart(/[A-Za-z0-9+/_-]{44}AzFu[A-Za-z0-9+/_-]{6}==/)],
   ['ZXlK', atStart(/ZXlK[A-Za-z0-9/_+-]{40,}={0,2}/)],
 ];
