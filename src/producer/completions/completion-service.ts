@@ -9,16 +9,17 @@ import {
   type ParsedCompletion,
   parseCompletion,
   type ReportedOutcome,
+  resultFromOutside,
+  textFromOutside,
 } from '../../shared/calls/completion.ts';
-import { type Outcome, outcomeText, resultError, retriedBy } from '../../shared/calls/outcome.ts';
+import { type Outcome, resultError, retriedBy } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { clip, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsOfCall } from '../../shared/errors/redaction.ts';
-import { fitToSchema, validatorOf } from '../../shared/schema/validator.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CompletionEnd, CompletionEntry, CompletionRefusal } from '../../shared/store/completions/completions.ts';
-import { normalizeResult, resultMetadata } from '../../shared/tools/tool-result.ts';
+import { resultMetadata } from '../../shared/tools/tool-result.ts';
 import type { LargeText } from '../../shared/util/json/large-json.ts';
 
 /** The answer to a completion. It only says whether the call is still pending. */
@@ -181,26 +182,15 @@ export class CompletionService {
       const outcome: Outcome = { ...base, status: 'error', error: resultError(failure, 'error') };
       return { outcome, text: JSON.stringify(outcome) };
     }
-    const output = await checkedOutput(terms, end.output);
-    const result = normalizeResult(envelope.toolName, {
-      output,
-      ...(end.display !== undefined && { display: end.display }),
-    });
-    if (typeof result === 'string') throw new PawlError('COMPLETION_INVALID', result);
-    const { shownBytes } = terms;
+    const result = await resultFromOutside(envelope.toolName, terms, { output: null, ...end });
+    const { shownBytes, maxResultBytes } = terms;
     const outcome: Outcome = {
       ...base,
       status: 'success',
       output: { content: result.output, metadata: resultMetadata(result, { outside: true, diff: '' }) },
       ...(shownBytes !== undefined && { shownBytes }),
     };
-    const text = await outcomeText(outcome, terms.maxResultBytes);
-    if (text === undefined)
-      throw new PawlError(
-        'COMPLETION_INVALID',
-        `The output is larger than the ${terms.maxResultBytes} bytes that are allowed.`,
-      );
-    return { outcome, text };
+    return { outcome, text: await textFromOutside(outcome, maxResultBytes) };
   }
 
   #record({ callId, request: { envelope } }: CompletableCall, outcome: Outcome): void {
@@ -217,18 +207,6 @@ export class CompletionService {
       ...(error === undefined ? { result: output?.content } : { code: error.code, reason: error.message }),
     });
   }
-}
-
-/** Validates the output; null for an optional field is accepted. Throws `COMPLETION_INVALID`. */
-async function checkedOutput({ outputSchema }: CompletionTerms, output: unknown): Promise<unknown> {
-  if (outputSchema === undefined) return output;
-  const { value, issues } = await fitToSchema(outputSchema, validatorOf(outputSchema), output);
-  if (issues.length === 0) return value;
-  const located = issues.map(({ path, message }) => ({ path: path === '' ? 'output' : `output.${path}`, message }));
-  const listed = located.map(({ path, message }) => `${path}: ${message}`).join('; ');
-  throw new PawlError('COMPLETION_INVALID', `The output does not match the tool’s schema: ${listed}.`, {
-    issues: located,
-  });
 }
 
 function resultOf(parsed: ParsedCompletion): CompletionResult {

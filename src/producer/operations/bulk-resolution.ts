@@ -1,7 +1,8 @@
 /** Resolves many calls in doubt at once, with one reason. */
 import { isUnresolved } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { checkObject } from '../../shared/schema/known-members.ts';
+import { checkMembers, invalidArgument } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import {
@@ -10,7 +11,7 @@ import {
   selectedIds,
 } from '../../shared/store/dead-letters/dead-letter-index.ts';
 import type { SkippedCall } from '../../shared/store/redrives/redrives.ts';
-import type { Resolution } from '../calls/resolution.ts';
+import { parseResolution, type Resolution } from '../calls/resolution.ts';
 
 /** The most calls of one request, because each resolution takes a few round trips. */
 const MAX_RESOLVED = 1_000;
@@ -28,6 +29,8 @@ export type BulkResolution = Resolution & {
 
 export interface BulkResolutionDeps {
   readonly backend: Pick<Backend, 'ledger' | 'shards'>;
+  /** Throws `COMPLETION_INVALID` for an output that does not fit the call's tool. */
+  check(record: CallRecord, resolution: Resolution): Promise<unknown>;
   resolve(callId: string, resolution: Resolution, by: string | undefined, reason: string): Promise<unknown>;
 }
 
@@ -36,8 +39,11 @@ export async function resolveMany(
   deps: BulkResolutionDeps,
   resolution: BulkResolution,
 ): Promise<{ readonly matched: number; readonly started: number; readonly skipped: readonly SkippedCall[] }> {
-  checkObject('resolution', resolution);
-  const { tenantId, dryRun, by, reason } = resolution;
+  checkMembers('resolution', resolution, ['ids', 'filter', 'tenantId', 'dryRun', 'by', 'reason', 'as', 'output']);
+  const { tenantId, dryRun, by, reason, as, output } = resolution as BulkResolution & { readonly output?: unknown };
+  const given = parseResolution(output === undefined ? { as } : { as, output });
+  if (typeof reason !== 'string' || reason === '')
+    throw invalidArgument('reason', `must be a text for the audit trail; got ${quoteValue(reason)}`);
   const { ledger } = deps.backend;
   const { filter } = resolution as { readonly filter: DeadLetterFilter };
   const callIds = selectedIds(resolution) ?? (await inDoubt(deps, filter, tenantId));
@@ -47,7 +53,8 @@ export async function resolveMany(
     const record = await ledger.readBrief(callId);
     if (record === undefined || !belongsTo(record, tenantId)) return 'UNKNOWN_CALL';
     if (record.state === 'inflight' || !isUnresolved(record.outcome)) return 'CALL_NOT_RESOLVABLE';
-    if (dryRun !== true) await deps.resolve(record.callId, resolution, by, reason);
+    if (dryRun === true) await deps.check(record, given);
+    else await deps.resolve(record.callId, given, by, reason);
     return undefined;
   };
   for (let offset = 0; offset < Math.min(callIds.length, MAX_RESOLVED); offset += RESOLVE_BATCH)

@@ -17,7 +17,7 @@ import { afterCall, hookedTool } from '../calls/call-hooks.ts';
 import { type Cancellation, cancelCall, requestCancellation } from '../calls/cancel.ts';
 import { type CallFilter, findCalls } from '../calls/find-calls.ts';
 import { readOutput, streamOutput } from '../calls/outputs.ts';
-import { type Resolution, resolveAs } from '../calls/resolution.ts';
+import { parseResolution, type Resolution, resolveAs, resolvedOutput } from '../calls/resolution.ts';
 import { type Results, withinMs } from '../calls/result-waiters.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { type BulkResolution, resolveMany } from './bulk-resolution.ts';
@@ -38,7 +38,7 @@ export interface CallServiceDeps {
   readonly inboxId: string;
   readonly approvals: Pick<ApprovalService, 'cancelled' | 'requestAgain' | 'requested'>;
   readonly hooks: Hooks;
-  readonly catalogue: Pick<ToolCatalogue, 'peek' | 'qualifiedNameOf'>;
+  readonly catalogue: Pick<ToolCatalogue, 'find' | 'peek' | 'qualifiedNameOf'>;
   readonly recordOverride: RecordOverride;
 }
 
@@ -148,23 +148,25 @@ export class CallService {
 
   resolveMany(resolution: BulkResolution): ReturnType<typeof resolveMany> {
     const { backend } = this.#deps;
+    const check = (record: CallRecord, given: Resolution) => resolvedOutput(this.#deps, record, given);
     return resolveMany(
-      { backend, resolve: (callId, as, by, reason) => this.resolve(callId, as, by, reason) },
+      { backend, check, resolve: (callId, as, by, reason) => this.resolve(callId, as, by, reason) },
       resolution,
     );
   }
 
   /**
-   * Sets the outcome of a call in doubt, or lets it run again. `reason` is recorded in the audit trail. Throws `UNKNOWN_CALL` and
-   * `CALL_NOT_RESOLVABLE`.
+   * Sets the outcome of a call in doubt, or lets it run again. `reason` is recorded in the audit trail. Throws `UNKNOWN_CALL`,
+   * `CALL_NOT_RESOLVABLE`, `CONTRACT_INVALID`, and `COMPLETION_INVALID` for an output that does not fit the tool.
    */
   async resolve(callId: string, resolution: Resolution, by?: string, reason?: string): Promise<CallRecord> {
-    const { backend, settings, recordOverride } = this.#deps;
+    const { backend, recordOverride } = this.#deps;
     const { ledger } = backend;
+    const parsed = parseResolution(resolution);
     const record = await ledger.read(callId);
     if (record === undefined) throw unknownCall(callId);
     const answer =
-      resolution.as === 'retry' ? await this.#retry(record) : await resolveAs({ ledger, settings }, record, resolution);
+      parsed.as === 'retry' ? await this.#retry(record) : await resolveAs({ ...this.#deps, ledger }, record, parsed);
     if (answer === 'gone') throw new PawlError('UNKNOWN_CALL');
     if (answer === 'refused') {
       throw new PawlError(
@@ -172,7 +174,7 @@ export class CallService {
         `Only a call in doubt can be resolved; ${callId} is ${record.state}${record.outcome?.error === undefined ? '' : ` (${record.outcome.error.code})`}.`,
       );
     }
-    await recordOverride({ what: 'resolution', action: resolution.as, by, reason, ...aboutCall(callId, record) });
+    await recordOverride({ what: 'resolution', action: parsed.as, by, reason, ...aboutCall(callId, record) });
     return (await ledger.read(callId)) ?? record;
   }
 

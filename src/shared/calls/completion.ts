@@ -4,13 +4,17 @@
  * A token names its partition, so that it can be found, and is 256 random bits otherwise. Only its digest is stored.
  */
 import { z } from 'zod';
-import { PawlError } from '../errors/failure.ts';
+import { type Issue, PawlError } from '../errors/failure.ts';
 import { digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { fitToSchema, validatorOf } from '../schema/validator.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { MAX_PENDING_MS } from '../tools/pending.ts';
 import type { Tier } from '../tools/tool.ts';
+import { normalizeResult, type ToolResult } from '../tools/tool-result.ts';
+import type { LargeText } from '../util/json/large-json.ts';
 import { partitionOf } from './call-id.ts';
+import { type Outcome, outcomeText } from './outcome.ts';
 
 /** Secret scanners recognise a token by its prefix. */
 const TOKEN_PREFIX = 'pawlc_';
@@ -118,4 +122,34 @@ function parseAs<Schema extends z.ZodType>(schema: Schema, value: unknown): z.ou
 function invalid(issues: readonly { readonly path: string; readonly message: string }[]): PawlError {
   const listed = issues.map(({ path, message }) => `${path === '' ? 'the completion' : path}: ${message}`).join('; ');
   return new PawlError('CONTRACT_INVALID', `The completion is not usable: ${listed}.`, { issues: [...issues] });
+}
+
+/**
+ * The result of a call whose output was given from outside, by an outside system or an operator. Null for an optional field is accepted.
+ * Throws `COMPLETION_INVALID`, with the path of each fault of the output.
+ */
+export async function resultFromOutside(
+  toolName: string,
+  { outputSchema }: Pick<CompletionTerms, 'outputSchema'>,
+  given: { readonly output: unknown; readonly display?: string | undefined },
+): Promise<ToolResult<unknown>> {
+  const result = normalizeResult(toolName, given);
+  if (typeof result === 'string') throw new PawlError('COMPLETION_INVALID', result);
+  if (outputSchema === undefined) return result;
+  const { value, issues } = await fitToSchema(outputSchema, validatorOf(outputSchema), result.output);
+  if (issues.length > 0) throw outputInvalid(issues);
+  return { ...result, output: value };
+}
+
+function outputInvalid(found: readonly Issue[]): PawlError {
+  const issues = found.map(({ path, message }) => ({ path: path === '' ? 'output' : `output.${path}`, message }));
+  const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
+  return new PawlError('COMPLETION_INVALID', `The output does not match the tool’s schema: ${listed}.`, { issues });
+}
+
+/** The text of an outcome from outside. Throws `COMPLETION_INVALID` when it is too large. */
+export async function textFromOutside(outcome: Outcome, maxBytes: number): Promise<string | LargeText> {
+  const text = await outcomeText(outcome, maxBytes);
+  if (text !== undefined) return text;
+  throw new PawlError('COMPLETION_INVALID', `The output is larger than the ${maxBytes} bytes that are allowed.`);
 }

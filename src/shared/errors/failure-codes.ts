@@ -143,8 +143,8 @@ export const FAILURES = {
   ),
   COMPLETION_INVALID: refused(
     'request',
-    'The completion does not fit the call’s tool.',
-    'An outside system sent an output that the tool’s output schema refuses, or that is too large. The token can be used again.',
+    'The output does not fit the call’s tool.',
+    'An outside system completed a call, or an operator resolved one, with an output that the tool’s output schema refuses, or that is too large. Nothing was stored: send another output.',
   ),
   COMPLETION_EXPIRED: kind(
     'timeout',

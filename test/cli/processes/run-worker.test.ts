@@ -137,19 +137,15 @@ test('a second signal interrupts running calls: a call in doubt ends as unknown,
   const inDoubt = async () => (await place.run(['calls', 'ls', '--state', 'unresolved'])).stdout;
   expect(await inDoubt()).toContain(`${callId}  linger  failed: OUTCOME_UNKNOWN`);
   expect((await place.run(['calls', 'show', callId])).stdout).toContain(`pawl calls resolve ${callId}`);
-  const resolved = await place.run([
-    'calls',
-    'resolve',
-    callId,
-    '--as',
-    'succeeded',
-    '--output',
-    '{"found":true}',
-    '--json',
-  ]);
-  expect(JSON.parse(resolved.stdout)).toMatchObject({
+  const resolve = (output: string) =>
+    place.run(['calls', 'resolve', callId, '--as', 'succeeded', '--output', output, '--json']);
+  expect(await resolve('{"lingeredMs":"long"}')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('output.lingeredMs'),
+  });
+  expect(JSON.parse((await resolve('{"lingeredMs":7}')).stdout)).toMatchObject({
     state: 'done',
-    result: { status: 'success', output: { content: { found: true } } },
+    result: { status: 'success', output: { content: { lingeredMs: 7 } } },
   });
   expect(await inDoubt()).not.toContain(callId);
 });

@@ -1,6 +1,7 @@
 /** Calls of mutating tools that failed: found, run again, discarded and resolved by operators. */
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import type { Resolution } from '../../../src/producer/calls/resolution.ts';
 import type { AuditEvent } from '../../../src/shared/audit/audit-event.ts';
 import type { SettingsInput } from '../../../src/shared/config/config.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
@@ -297,6 +298,69 @@ describe('a redrive', () => {
     const told = overrides(fleet.audited, as);
     expect(told).toHaveLength(3);
     for (const event of told) expect(event).toMatchObject({ what: 'resolution', reason: 'asked the bank' });
+  });
+
+  test('a call in doubt is resolved with an output that its tool accepts, and no other word or output changes it', async () => {
+    const pay = defineTool({
+      name: 'pay',
+      version: '1.0.0',
+      description: 'Pays until it is cancelled.',
+      tier: 'workspace',
+      effects: 'once',
+      input: z.object({}),
+      output: z.object({ receipt: z.string(), note: z.string().optional() }),
+      run: (_, { signal }) =>
+        new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+    });
+    const { pawl, session } = await startFleet({ tools: [pay], settings: NO_CIRCUIT });
+    const ids = await Promise.all(
+      ['a', 'b', 'c', 'd'].map(
+        async (key) => (await session.call(pay, {}, { idempotencyKey: key, timeoutMs: 300 })).callId ?? '',
+      ),
+    );
+    const [first = '', second = '', third = '', last = ''] = ids;
+    const loop: Record<string, unknown> = {};
+    loop['receipt'] = loop;
+    const wrong: [unknown, string, string | undefined][] = [
+      [{ as: 'succeeded', output: { receipt: 1 } }, 'COMPLETION_INVALID', 'output.receipt'],
+      [{ as: 'succeeded', output: {} }, 'COMPLETION_INVALID', 'output.receipt'],
+      [{ as: 'succeeded', output: null }, 'COMPLETION_INVALID', 'output'],
+      [{ as: 'succeeded', output: 1n }, 'COMPLETION_INVALID', undefined],
+      [{ as: 'succeeded', output: loop }, 'COMPLETION_INVALID', undefined],
+      [{ as: 'succeeded', output: { receipt: 'x'.repeat(17_000_000) } }, 'COMPLETION_INVALID', undefined],
+      [{ as: 'failed', output: {} }, 'CONTRACT_INVALID', ''],
+      [{ as: 'success' }, 'CONTRACT_INVALID', 'as'],
+      [undefined, 'CONTRACT_INVALID', ''],
+    ];
+    for (const [resolution, code, path] of wrong)
+      await expect(pawl.calls.resolve(first, resolution as Resolution), String(path)).rejects.toMatchObject({
+        code,
+        ...(path !== undefined && { issues: [{ path }] }),
+      });
+    const many = { ids, reason: 'asked the bank', as: 'succeeded', output: { receipt: 1 } } as const;
+    const skipped = expect.arrayContaining(ids.map((callId) => ({ callId, code: 'COMPLETION_INVALID' })));
+    for (const dryRun of [true, false])
+      expect(await pawl.calls.resolveMany({ ...many, dryRun })).toEqual({ matched: 4, started: 0, skipped });
+    for (const [change, path] of [
+      [{ as: 'success' }, 'as'],
+      [{ reason: undefined }, 'reason'],
+      [{ dryrun: true }, 'resolution'],
+    ] as const)
+      await expect(pawl.calls.resolveMany({ ...many, ...change } as never), path).rejects.toMatchObject({
+        code: 'CONTRACT_INVALID',
+        issues: [{ path }],
+      });
+    expect(await pawl.calls.list({ state: 'unresolved' })).toHaveLength(4);
+
+    const content = async (callId: string) => (await pawl.read(callId))?.outcome?.output?.content;
+    await pawl.calls.resolve(first, { as: 'succeeded', output: { receipt: 'R-1', note: null } });
+    expect(await content(first)).toEqual({ receipt: 'R-1' });
+    await pawl.calls.resolve(second, { as: 'succeeded' });
+    expect(await content(second)).toBeNull();
+    expect(await pawl.calls.resolveMany({ ...many, ids: [third, last], output: { receipt: 'R-2' } })).toMatchObject({
+      started: 2,
+    });
+    expect(await content(last)).toEqual({ receipt: 'R-2' });
   });
 
   test('is stopped by a discard: the call leaves the view, and its record stays', async () => {

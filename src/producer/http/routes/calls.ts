@@ -10,6 +10,7 @@ import { DEFAULT_NAMESPACE } from '../../../shared/tools/tool.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { type CallFilter, findCalls } from '../../calls/find-calls.ts';
+import { resolutionSchema } from '../../calls/resolution.ts';
 import type { Submission } from '../../calls/submission.ts';
 import type { Pawl } from '../../client.ts';
 import { type Caller, seesTenant } from '../core/access.ts';
@@ -24,12 +25,6 @@ import { sessionFor } from './sessions.ts';
 export const DEFAULT_WAIT_MS = 30_000;
 export const MAX_ANSWER_WAIT_MS = 5 * 60_000;
 const MAX_LISTED = 1_000;
-
-const resolutionSchema = z.discriminatedUnion('as', [
-  z.strictObject({ as: z.literal('succeeded'), output: z.unknown().optional() }),
-  z.strictObject({ as: z.literal('failed') }),
-  z.strictObject({ as: z.literal('retry') }),
-]);
 
 export type CallRouteDeps = Pick<ApiDeps, 'pawl' | 'longPolls' | 'checkAccepting'>;
 

@@ -1,8 +1,10 @@
 /** `/v1/dead-letters` and `/v1/resolutions`. */
 import { expect, test } from 'vitest';
+import { z } from 'zod';
 import { ToolError } from '../../../../src/shared/errors/failure.ts';
+import { defineTool } from '../../../../src/shared/tools/define-tool.ts';
 import { eventually } from '../../../helpers/signal.ts';
-import { gated, scripted } from '../../../helpers/tools.ts';
+import { scripted } from '../../../helpers/tools.ts';
 import { type Rig, startRig } from '../rig.ts';
 
 function payments() {
@@ -101,8 +103,18 @@ test('a slow redrive answers in time, is followed and stopped', async () => {
 });
 
 test('calls in doubt are resolved together, with a reason', async () => {
-  const gate = gated('pay', { effects: 'once' });
-  const rig = await startRig({ tools: [gate.tool] });
+  const pay = defineTool({
+    name: 'pay',
+    version: '1.0.0',
+    description: 'Pays until its time is over.',
+    tier: 'workspace',
+    effects: 'once',
+    input: z.object({}),
+    output: z.object({ paid: z.number() }),
+    run: (_, { signal: stopped }) =>
+      new Promise((_resolve, reject) => stopped.addEventListener('abort', () => reject(stopped.reason))),
+  });
+  const rig = await startRig({ tools: [pay] });
   const { ask, call } = rig;
   const answers = await Promise.all(
     [1, 2].map((number) => call({ tool: 'pay', session: 's', idempotencyKey: `k${number}`, timeoutMs: 400 })),
@@ -119,6 +131,17 @@ test('calls in doubt are resolved together, with a reason', async () => {
     body: { error: { code: 'CONTRACT_INVALID', issues: [{ path: 'reason' }] } },
   });
   const body = { filter: { tool: 'pay' }, as: 'succeeded', output: { paid: 1 }, reason: 'the bank has both' };
+  const unfit = { as: 'succeeded', output: { paid: 'yes' } };
+  const skipped = ids.map((callId) => ({ callId, code: 'COMPLETION_INVALID' }));
+  for (const dryRun of [true, false])
+    expect((await post({ ...body, ...unfit, dryRun })).body).toMatchObject({
+      started: 0,
+      skipped: expect.arrayContaining(skipped),
+    });
+  expect(await ask(`/v1/calls/${ids[0]}/resolution`, { method: 'POST', json: unfit })).toMatchObject({
+    status: 422,
+    body: { error: { code: 'COMPLETION_INVALID', issues: [{ path: 'output.paid' }] } },
+  });
   expect((await post({ ...body, dryRun: true })).body).toEqual({ matched: 2, started: 0, skipped: [] });
   expect((await post(body)).body).toEqual({ matched: 2, started: 2, skipped: [] });
   expect((await unresolved()).body.calls).toEqual([]);
@@ -133,6 +156,7 @@ test.each([
   [{ action: 'redrive', ids: ['a'], filter: {} }, 'filter'],
   [{ action: 'redrive', ids: [] }, 'ids'],
   [{ action: 'redrive', filter: { since: 'yesterday' } }, 'filter.since'],
+  [{ action: 'redrive', filter: { since: 2, until: 1 } }, 'filter.until'],
   [{ action: 'redrive', filter: { since: '2026-02-30' } }, 'filter.since'],
   [{ action: 'redrive', filter: { since: '-5' } }, 'filter.since'],
   [{ action: 'redrive', filter: { tol: 'pay' } }, 'filter'],
