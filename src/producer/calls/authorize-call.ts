@@ -37,10 +37,13 @@ export class CallAuthorizer {
     this.#deps = deps;
   }
 
-  /** Throws `UNKNOWN_TOOL`, `SESSION_CLOSED`, `PERMISSION_DENIED`, `DEDUPE_REQUIRED`, `INVALID_PARAMS` and `CONTRACT_INVALID`. */
-  async authorize(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<AuthorizedCall> {
+  /**
+   * `isDraft`: the session was not opened yet. Throws `UNKNOWN_TOOL`, `SESSION_CLOSED`, `PERMISSION_DENIED`, `DEDUPE_REQUIRED`,
+   * `INVALID_PARAMS` and `CONTRACT_INVALID`.
+   */
+  async authorize(envelope: ToolCallEnvelope, opened?: SessionRecord, isDraft = false): Promise<AuthorizedCall> {
     checkCompensationKey(envelope);
-    const session = await this.#deps.sessions.resolve(envelope, opened);
+    const session = isDraft && opened ? opened : await this.#deps.sessions.resolve(envelope, opened);
     const tool = await this.#toolOf(envelope);
     const channel = await this.#channelOf(session);
     // Policy comes before the schema: a session that may not call the tool learns nothing about its parameters.
@@ -53,8 +56,7 @@ export class CallAuthorizer {
   }
 
   /**
-   * The decision of policy on a call whose parameters are not known yet. `isDraft`: the session was not opened yet. Throws as `authorize`
-   * does, except for the parameters.
+   * The decision of policy on a call whose parameters are not known yet. Throws as `authorize` does, except for the parameters.
    */
   async permit(envelope: ToolCallEnvelope, session: SessionRecord, isDraft: boolean): Promise<PolicyResult> {
     const opened = isDraft ? session : await this.#deps.sessions.resolve(envelope, session);

@@ -75,11 +75,11 @@ export class CallSubmitter {
   }
 
   /**
-   * Checks whether a session may make a call, and submits nothing. Throws `UNKNOWN_TOOL`, `SESSION_CLOSED`, `PERMISSION_DENIED`,
+   * Checks whether a session, which `isDraft` says was not opened yet, may make a call, and submits nothing. Throws `UNKNOWN_TOOL`, `SESSION_CLOSED`, `PERMISSION_DENIED`,
    * `INVALID_PARAMS` and `CONTRACT_INVALID`.
    */
-  check(envelope: ToolCallEnvelope, session: SessionRecord): Promise<AuthorizedCall> {
-    return this.#steps.authorizer.authorize(resolveAlias(envelope, this.#context.catalogue), session);
+  check(envelope: ToolCallEnvelope, session: SessionRecord, isDraft = false): Promise<AuthorizedCall> {
+    return this.#steps.authorizer.authorize(resolveAlias(envelope, this.#context.catalogue), session, isDraft);
   }
 
   /** The decision of policy on a call whose parameters are not known yet. Throws as `check` does, except for the parameters. */

@@ -20,9 +20,9 @@ import {
   type ScheduleRequest,
   scheduleRecord,
 } from '../../shared/schedules/schedule.ts';
-import { checkObject } from '../../shared/schema/known-members.ts';
+import { checkMembers, checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
-import { sessionClosed } from '../../shared/sessions/session.ts';
+import { type SessionRecord, sessionClosed } from '../../shared/sessions/session.ts';
 import type { ScheduleChange, ScheduleRecords, StoredSchedule } from '../../shared/store/schedules/schedules.ts';
 import { type AnyTool, type InputOf, isTool, qualifiedName, splitName } from '../../shared/tools/tool.ts';
 import { type Clock, uuidv7 } from '../../shared/util/time.ts';
@@ -34,6 +34,7 @@ import { updateSchedule } from './update-schedule.ts';
 
 /** The most schedules of a fleet: all of them are read for a list. */
 const MAX_SCHEDULES = 10_000;
+const MAX_REASON = 1_000;
 
 /** The argument of `pawl.schedules.put`. `tool` is a tool or its name; `session` is a session or its key. */
 export type PutSchedule<T extends AnyTool | string = string> = Omit<ScheduleRequest, 'tool' | 'params' | 'session'> & {
@@ -81,16 +82,12 @@ export class ScheduleService {
     schedule: PutSchedule<T>,
     { by = 'local', submittedBy, seesTenant = () => true }: ScheduleOptions = {},
   ): Promise<ScheduleView> {
-    checkObject('schedule', schedule);
     const { records, clock } = this.#deps;
-    const tool = isTool(schedule.tool) ? qualifiedName(schedule.tool) : schedule.tool;
-    const { session: given } = schedule;
-    const key = typeof given === 'object' && given !== null ? given.key : given;
-    const checked = parseSchedule({ ...schedule, tool, session: key } as ScheduleRequest);
+    const checked = parsePut(schedule);
     const session = await this.#openSession(checked.session);
     const nowMs = clock.now();
     const authorship = { by, submittedBy, nowMs, tenantId: session.record.tenantId };
-    await this.#check(session, recordOf(checked, undefined, authorship));
+    await this.#check(session.record, recordOf(checked, undefined, authorship));
     let written: StoredSchedule | undefined;
     const isFull = (await records.count()) >= MAX_SCHEDULES;
     await updateSchedule(records, checked.id, (before) => {
@@ -104,6 +101,23 @@ export class ScheduleService {
     const { record, progress } = written as unknown as StoredSchedule;
     await this.#audit(record, record.revision === 1 ? 'created' : 'replaced', by);
     return scheduleView(record, progress, nowMs);
+  }
+
+  /** Checks a new schedule of a session that is not open yet, and stores nothing. Throws as `put` does. */
+  async check(
+    schedule: PutSchedule,
+    draft: () => Promise<SessionRecord>,
+    { seesTenant = () => true }: Pick<ScheduleOptions, 'seesTenant'> = {},
+  ): Promise<void> {
+    const checked = parsePut(schedule);
+    const { found } = await this.#deps.records.read(checked.id);
+    if (found !== undefined && !seesTenant(found.record.tenantId)) throw otherTenant(checked.id);
+    const nowMs = this.#deps.clock.now();
+    const session = await draft();
+    const authorship = { by: 'local', submittedBy: undefined, nowMs, tenantId: session.tenantId };
+    const record = recordOf(checked, undefined, authorship);
+    await this.#check(session, record, true);
+    progressOf(record, undefined, nowMs);
   }
 
   /** All schedules that the caller may see, by ID. */
@@ -124,6 +138,7 @@ export class ScheduleService {
 
   /** Starts no occurrence until `resume`. Running calls go on. Throws `NOT_FOUND`. */
   async pause(id: string, options: ScheduleOptions & { readonly reason?: string } = {}): Promise<ScheduleView> {
+    checkOptions(options);
     const { by = 'local', reason } = options;
     return this.#change(id, 'paused', options, ({ record, progress }, nowMs) => {
       if (record.paused !== undefined && record.paused.itself !== true) return undefined;
@@ -136,7 +151,8 @@ export class ScheduleService {
    * Resumes a paused schedule with its next time. Occurrences during the pause are not made up for. Throws `NOT_FOUND`, `UNKNOWN_SESSION`
    * and `SESSION_CLOSED`.
    */
-  async resume(id: string, options: ScheduleOptions = {}): Promise<ScheduleView> {
+  async resume(id: string, options: ScheduleOptions & { readonly reason?: string } = {}): Promise<ScheduleView> {
+    checkOptions(options);
     const { found } = await this.#deps.records.read(id);
     await this.#openSession(requireVisible(id, found, options.seesTenant).record.sessionKey);
     return this.#change(id, 'resumed', options, ({ record, progress }, nowMs) => {
@@ -149,9 +165,13 @@ export class ScheduleService {
    * Makes the schedule's call now, beside its own times: also while it is paused or its last call is in flight. Throws `NOT_FOUND`, and the
    * error of a call that is refused.
    */
-  async run(id: string, options: ScheduleOptions = {}): Promise<ScheduleView & { readonly callId: string }> {
+  async run(
+    id: string,
+    options: ScheduleOptions & { readonly reason?: string } = {},
+  ): Promise<ScheduleView & { readonly callId: string }> {
+    checkOptions(options);
     const { records, clock } = this.#deps;
-    const { by = 'local', submittedBy, seesTenant } = options;
+    const { by = 'local', submittedBy, seesTenant, reason } = options;
     const { record } = requireVisible(id, (await records.read(id)).found, seesTenant);
     const atMs = clock.now();
     // The person who runs it cannot approve it either.
@@ -167,7 +187,7 @@ export class ScheduleService {
       view = scheduleView(now.record, progress, atMs);
       return { progress, dueAtMs: dueAt(now.record, progress, atMs) };
     });
-    await this.#audit(record, 'run', by, { callId });
+    await this.#audit(record, 'run', by, { callId, reason });
     return { ...view, callId };
   }
 
@@ -213,9 +233,9 @@ export class ScheduleService {
   }
 
   /** Checks the call of a schedule: its tool, its parameters, and whether the session may make it. */
-  async #check(session: Session, record: ScheduleRecord): Promise<void> {
+  async #check(session: SessionRecord, record: ScheduleRecord, isDraft = false): Promise<void> {
     try {
-      await this.#deps.submitter.check(scheduledEnvelope(session, record, 'check', 0), session.record);
+      await this.#deps.submitter.check(scheduledEnvelope(session, record, 'check', 0), session, isDraft);
     } catch (error) {
       throw error instanceof PawlError && error.code === 'INVALID_PARAMS'
         ? belowPath(error, 'params')
@@ -232,6 +252,26 @@ export class ScheduleService {
     const subject = { scheduleId: id, tool: qualifiedName(tool), sessionKey, tenantId };
     await this.#deps.audit({ type: 'schedule-changed', action, by, ...subject, ...details });
   }
+}
+
+/** Throws `CONTRACT_INVALID` with the path of every fault. */
+function parsePut(schedule: PutSchedule<AnyTool | string>): CheckedSchedule {
+  checkObject('schedule', schedule);
+  const tool = isTool(schedule.tool) ? qualifiedName(schedule.tool) : schedule.tool;
+  const { session: given } = schedule;
+  const session = typeof given === 'object' && given !== null ? given.key : given;
+  return parseSchedule({ ...schedule, tool, session } as ScheduleRequest);
+}
+
+/** Throws `CONTRACT_INVALID` for an option that would have no effect, and for a reason that cannot be recorded. */
+function checkOptions(options: ScheduleOptions & { readonly reason?: string }): void {
+  checkMembers('options', options, ['by', 'submittedBy', 'seesTenant', 'reason']);
+  const { reason } = options;
+  if (reason !== undefined && (typeof reason !== 'string' || reason === '' || reason.length > MAX_REASON))
+    throw invalidArgument(
+      'options.reason',
+      `must be a text of 1 to ${MAX_REASON} characters; got ${quoteValue(reason)}`,
+    );
 }
 
 interface Authorship {

@@ -2,10 +2,12 @@
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { ScheduleRecord } from '../../shared/schedules/schedule.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { systemClock } from '../../shared/util/time.ts';
+import { callEnvelope, callTargetOf } from '../calls/call-envelope.ts';
 import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 import type { CallSubmitter } from '../calls/submit-call.ts';
-import type { Session } from '../sessions/session.ts';
 import type { SessionService } from '../sessions/session-service.ts';
 
 export interface StartDeps {
@@ -18,18 +20,16 @@ export type StartedOccurrence =
   | { readonly kind: 'started'; readonly callId: string; readonly pending?: PendingSubmission }
   | { readonly kind: 'refused'; readonly error: PawlError };
 
-/** The session's envelope of a schedule's call. The tool finds the schedule and the time in `ctx.values`. */
+/** The envelope of a schedule's call in its session. The tool finds the schedule and the time in `ctx.values`. */
 export function scheduledEnvelope(
-  session: Session,
-  record: ScheduleRecord,
+  session: SessionRecord,
+  { id, tool, params }: ScheduleRecord,
   key: string,
   atMs: number,
 ): ToolCallEnvelope {
-  return session.envelope(record.tool.name, record.params, {
-    namespace: record.tool.namespace,
-    idempotencyKey: key,
-    baggage: { schedule: record.id, scheduledAt: new Date(atMs).toISOString() },
-  });
+  const baggage = { schedule: id, scheduledAt: new Date(atMs).toISOString() };
+  const options = { namespace: tool.namespace, idempotencyKey: key, baggage };
+  return callEnvelope(callTargetOf(session), tool.name, params, options, systemClock);
 }
 
 /** Throws `BACKEND_UNAVAILABLE` when Redis did not answer: the call may exist, and is submitted again under the same key. */
@@ -42,7 +42,7 @@ export async function startOccurrence(
   try {
     const session = await deps.sessions.find(record.sessionKey);
     const options = defined<SubmitOptions>({ session: session.record, submittedBy: record.submittedBy });
-    return startedBy(await deps.submitter.submit(scheduledEnvelope(session, record, key, atMs), options));
+    return startedBy(await deps.submitter.submit(scheduledEnvelope(session.record, record, key, atMs), options));
   } catch (error) {
     if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
     return { kind: 'refused', error };

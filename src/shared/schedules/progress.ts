@@ -214,7 +214,8 @@ export function upcomingTimes(
 /** The time of the next check of the schedule; undefined when nothing more is due. */
 export function dueAt(record: ScheduleRecord, progress: ScheduleProgress, nowMs: number): number | undefined {
   if (progress.starting !== undefined) return nowMs + SCHEDULE_LEASE_MS;
-  if (record.paused !== undefined) return undefined;
+  // A person will resume it: its session must not expire until then.
+  if (record.paused !== undefined) return record.paused.itself === true ? undefined : nowMs + IDLE_RECHECK_MS;
   const next = nextTime(record, progress);
   const rechecks = progress.waiting === undefined ? [] : [nowMs + RECHECK_MS];
   if (next === undefined) return rechecks[0];

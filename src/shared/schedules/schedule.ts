@@ -1,6 +1,6 @@
 /** A schedule: a call that is made again and again, at times of an interval or of a cron expression. */
 import { z } from 'zod';
-import { laterParamsSchema } from '../calls/envelope.ts';
+import { identifierSchema, laterParamsSchema } from '../calls/envelope.ts';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { nearest, quoteValue } from '../schema/schema-issues.ts';
@@ -81,7 +81,7 @@ const scheduleFields = {
   /** `name` or `namespace.name`. */
   tool: z.string().min(1).max(256),
   params: laterParamsSchema(MAX_PARAMS_LENGTH).default({}),
-  session: z.string().min(1).max(256),
+  session: identifierSchema,
   every: intervalSchema.optional().meta({
     type: ['string', 'integer'],
     description: 'Such as `30s`, `5m`, `1h30m` or `1d`, or milliseconds; at least a second.',
@@ -117,6 +117,7 @@ export type CheckedSchedule = z.output<typeof scheduleSchema> & { readonly id: s
 function contradictions({
   every,
   cron,
+  timezone,
   from,
   until,
 }: Partial<z.output<z.ZodObject<typeof scheduleFields>>>): { readonly path: string[]; readonly message: string }[] {
@@ -125,6 +126,8 @@ function contradictions({
     faults.push({ path: ['cron'], message: 'must not stand beside every: give one of them' });
   if (every === undefined && cron === undefined)
     faults.push({ path: ['every'], message: 'must be given, or cron: when does the call occur?' });
+  if (every !== undefined && cron === undefined && timezone !== undefined)
+    faults.push({ path: ['timezone'], message: 'belongs to cron: an interval takes the same time in every zone' });
   if (from !== undefined && until !== undefined && from > until)
     faults.push({ path: ['until'], message: 'must not be before from' });
   return faults;

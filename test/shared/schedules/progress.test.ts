@@ -137,7 +137,10 @@ test('a pause drops what waits, and what would have occurred in it is not made u
   const paused = { ...simulation.record, paused: { atMs: simulation.nowMs, by: 'ada' } };
   const at = skipWaiting(simulation.progress, 'the schedule was paused');
   expect(at.waiting).toBeUndefined();
-  expect(dueAt(paused, at, simulation.nowMs)).toBeUndefined();
+  // It is looked at once a day, so that its session does not expire, unless it has none any more.
+  expect(dueAt(paused, at, simulation.nowMs)).toBe(simulation.nowMs + 24 * 3_600_000);
+  const lost = { ...paused, paused: { ...paused.paused, itself: true as const } };
+  expect(dueAt(lost, at, simulation.nowMs)).toBeUndefined();
   expect(nextStep(paused, at, simulation.nowMs + 1e6, false)).toEqual({ kind: 'none', progress: at });
   simulation.progress = resumed(at, START_MS + 600_000);
   expect(simulation.away(600).run(720).started).toEqual([60, 660]);

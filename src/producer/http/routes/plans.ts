@@ -1,13 +1,12 @@
 /** `/v1/plans`: graphs of calls that need each other's results. */
 import { z } from 'zod';
-import { PawlError } from '../../../shared/errors/failure.ts';
 import { planSchema } from '../../../shared/groups/plan.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { ApiDeps } from '../core/api-deps.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { callerName, submitterOf } from './approvals.ts';
 import { keyHeader, withIdempotencyKey } from './create-call.ts';
-import { findOrOpenSession, sessionFor } from './sessions.ts';
+import { findOrOpenSession, ignoreUnknownSession, sessionFor } from './sessions.ts';
 
 const MAX_LISTED = 200;
 const session = z.string().min(1).max(256);
@@ -88,8 +87,4 @@ function cancelPlan({ pawl }: PlanRouteDeps): Route {
       return pawl.plans.read(planId);
     },
   });
-}
-
-function ignoreUnknownSession(error: unknown): undefined {
-  if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_SESSION') throw error;
 }

@@ -8,7 +8,7 @@ import type { PutSchedule, ScheduleOptions } from '../../schedules/schedule-serv
 import { type Caller, seesTenant } from '../core/access.ts';
 import { type Route, route } from '../core/route.ts';
 import { callerName, submitterOf } from './approvals.ts';
-import { sessionFor } from './sessions.ts';
+import { findOrOpenSession, ignoreUnknownSession, sessionFor } from './sessions.ts';
 
 const actionSchema = z.strictObject({
   action: z.enum(['pause', 'resume', 'run']),
@@ -39,15 +39,24 @@ function putSchedule(pawl: Pawl): Route {
         throw contractInvalid([
           { path: 'id', message: `must be that of the path, ${JSON.stringify(id)}, or left out` },
         ]);
+      const request = { ...body, id } as unknown as PutSchedule;
       // Another tenant's session is refused before any other field is checked.
-      if (typeof session === 'string' && caller.tenantId !== undefined) await sessionFor(pawl, caller, session);
-      const schedule = await pawl.schedules.put({ ...body, id } as unknown as PutSchedule, optionsFor(caller));
+      if (typeof session === 'string') await openFor(pawl, caller, session, request);
+      const schedule = await pawl.schedules.put(request, optionsFor(caller));
       const location = `/v1/schedules/${encodeURIComponent(id)}`;
       return schedule.revision === 1
         ? { status: 201, headers: { Location: location }, body: schedule }
         : { status: 200, body: schedule };
     },
   });
+}
+
+/** Opens a session that is not there, as for a call. The schedule is checked first, so that an invalid one opens none. */
+async function openFor(pawl: Pawl, caller: Caller, sessionKey: string, schedule: PutSchedule): Promise<void> {
+  if ((await sessionFor(pawl, caller, sessionKey).catch(ignoreUnknownSession)) !== undefined) return;
+  const draft = () => pawl.sessions.draft(defined({ sessionKey, tenantId: caller.tenantId }));
+  await pawl.schedules.check(schedule, draft, optionsFor(caller));
+  await findOrOpenSession(pawl, caller, { sessionKey });
 }
 
 function listSchedules({ schedules }: Pawl): Route {
@@ -80,9 +89,7 @@ function changeSchedule({ schedules }: Pawl): Route {
     async answer({ path, body, caller }) {
       const id = path['id'] ?? '';
       const { action, reason } = body;
-      const options = optionsFor(caller);
-      if (action === 'pause') return schedules.pause(id, { ...options, ...defined({ reason }) });
-      return schedules[action](id, options);
+      return schedules[action](id, { ...optionsFor(caller), ...defined({ reason }) });
     },
   });
 }

@@ -170,6 +170,10 @@ export async function sessionFor(pawl: Pawl, caller: Caller, sessionKey: string)
   return session;
 }
 
+export function ignoreUnknownSession(error: unknown): undefined {
+  if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_SESSION') throw error;
+}
+
 /** The session of this key, opened as a main session of the caller's tenant when there is none. */
 export async function findOrOpenSession(
   pawl: Pawl,

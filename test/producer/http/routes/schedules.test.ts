@@ -84,6 +84,7 @@ test('/v1/schedules: an invalid schedule is refused with the path, and nothing i
   const cron = { ...good, every: undefined };
   const cases: readonly [number, string, string, object][] = [
     [400, 'CONTRACT_INVALID', 'timezone', { ...cron, cron: '0 2 * * *', timezone: 'Europe/Berln' }],
+    [400, 'CONTRACT_INVALID', 'timezone', { ...good, timezone: 'Europe/Berlin' }],
     [400, 'CONTRACT_INVALID', 'cron', { ...cron, cron: '61 * * * *' }],
     [400, 'CONTRACT_INVALID', 'cron', { ...cron, cron: '* * * *' }],
     [400, 'CONTRACT_INVALID', 'cron', { ...cron, cron: '0 0 31 2 *' }],
@@ -104,7 +105,11 @@ test('/v1/schedules: an invalid schedule is refused with the path, and nothing i
     [400, 'CONTRACT_INVALID', 'session', { ...good, session: undefined }],
     [400, 'INVALID_PARAMS', 'params.text', { ...good, params: { text: 7 } }],
     [404, 'UNKNOWN_TOOL', 'tool', { ...good, tool: 'ecco' }],
-    [404, 'UNKNOWN_SESSION', 'session', { ...good, session: 'nobody' }],
+    [400, 'CONTRACT_INVALID', 'session', { ...good, session: '\ud800' }],
+    [400, 'CONTRACT_INVALID', 'every', { ...cron, session: 'new' }],
+    [400, 'CONTRACT_INVALID', 'until', { ...good, session: 'new', until: '2020-01-01T00:00:00Z' }],
+    [400, 'INVALID_PARAMS', 'params.text', { ...good, session: 'new', params: { text: 7 } }],
+    [404, 'UNKNOWN_TOOL', 'tool', { ...good, session: 'new', tool: 'ecco' }],
     [409, 'SESSION_CLOSED', 'session', { ...good, session: 'over' }],
   ];
   for (const [status, code, path, json] of cases) {
@@ -123,6 +128,10 @@ test('/v1/schedules: an invalid schedule is refused with the path, and nothing i
   expect((await ask('/v1/schedules/a%20b', { method: 'PUT', json: good })).body.error.issues[0].path).toBe('id');
   expect((await ask('/v1/schedules')).body).toEqual({ schedules: [] });
   expect((await world.keys()).filter((key) => key.includes('{schedules}'))).toEqual([]);
+  expect((await ask('/v1/sessions/new')).status).toBe(404);
+
+  expect((await ask('/v1/schedules/x', { method: 'PUT', json: { ...good, session: 'new' } })).status).toBe(201);
+  expect((await ask('/v1/sessions/new')).body).toMatchObject({ kind: 'main', state: 'open' });
 });
 
 test('/v1/schedules: a token of a tenant sees only its own, and an approver none', async () => {
@@ -149,6 +158,8 @@ test('/v1/schedules: a token of a tenant sees only its own, and an approver none
   expect((await ask('/v1/schedules/umbrella', { method: 'POST', json: { action: 'run' }, token })).status).toBe(404);
   expect((await ask('/v1/schedules/umbrella', { method: 'DELETE', token })).status).toBe(404);
   expect((await put('umbrella', 'a', token)).status).toBe(403);
+  expect((await put('umbrella', 'new', token)).status).toBe(403);
+  expect((await ask('/v1/sessions/new', { token })).status).toBe(404);
   expect((await put('other', 'u', token)).status).toBe(403);
   expect((await ask('/v1/schedules', { token: 'the-approver-1' })).status).toBe(403);
   expect(await ids('the-umbrella-1')).toEqual(['umbrella']);
