@@ -12,7 +12,6 @@ export interface CheckpointRowOptions {
 const FULL_FAULTS = 12;
 const STEP_MS = 25;
 const STEPS_OF_FAULT = 100;
-const SETTLED_MS = 60_000;
 
 export function checkpointRow({ calls, faults }: CheckpointRowOptions): Row {
   return {
@@ -42,7 +41,8 @@ export function checkpointRow({ calls, faults }: CheckpointRowOptions): Row {
         await worker?.kill();
       }
       rig.healed();
-      await rig.settle(asked, rig.history.calls, SETTLED_MS);
+      // Calls that lost a worker run one at a time, and a step takes up to twice its own time.
+      await rig.settle(asked, rig.history.calls, 2 * calls * steps * STEP_MS);
       judgeSteps(rig, walks, { steps, faults });
     },
     ...(faults === FULL_FAULTS ? {} : { atFullSize: () => checkpointRow({ calls, faults: FULL_FAULTS }) }),
