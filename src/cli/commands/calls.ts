@@ -78,6 +78,9 @@ export interface ResolveCallOptions extends BulkOptions {
   readonly output?: string;
 }
 
+/** Without --all they would have no effect, and the call would be resolved. */
+const BULK_OPTIONS = ['dryRun', 'tool', 'code', 'session', 'circuit', 'since', 'until'] as const;
+
 export async function resolveCall(
   context: CliContext,
   callId: string | undefined,
@@ -91,6 +94,8 @@ export async function resolveCall(
     return resolveAll(context, resolution, { ...options, reason });
   }
   if (all === true) throw usageError('Give the ID of a call or --all, not both.');
+  const bulk = BULK_OPTIONS.find((name) => options[name] !== undefined);
+  if (bulk !== undefined) throw usageError(`--${bulk === 'dryRun' ? 'dry-run' : bulk} belongs to --all.`);
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const record = await pawl.calls.resolve(callId, resolution, undefined, reason);

@@ -1,7 +1,7 @@
 /** `pawl plans`: lists, shows, runs and cancels plans. */
 import type { PlanSummary, PlanView } from '../../producer/groups/plan-view.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, operatorName, printList, printResult, say, withPawl } from '../context.ts';
+import { type CliContext, operatorName, printList, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
@@ -60,7 +60,10 @@ export async function planCommand(
   options: { readonly session: string; readonly key?: string; readonly dryRun?: boolean },
 ): Promise<number> {
   const read = await readParams(context, file === '-' ? '-' : `@${file}`);
-  const plan = options.key === undefined ? read : { ...(read as object), idempotencyKey: options.key };
+  const { key } = options;
+  const { idempotencyKey: fileKey = key } = read as { readonly idempotencyKey?: unknown };
+  if (key !== undefined && fileKey !== key) throw usageError('The plan has another idempotencyKey than --key.');
+  const plan = key === undefined ? read : { ...(read as object), idempotencyKey: key };
   return withPawl(context, async (pawl) => {
     const { record: session } = await pawl.session(options.session);
     if (options.dryRun === true) {

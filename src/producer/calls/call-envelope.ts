@@ -67,11 +67,7 @@ export function callEnvelope(
   options: CallOptions,
   clock: Pick<Clock, 'now'>,
 ): ToolCallEnvelope {
-  // The signal is checked first: after the submission, a bad one would fail a call that runs.
-  if (!isSignal(options.signal))
-    throw contractInvalid([
-      { path: 'options.signal', message: `must be an AbortSignal; got ${typeof options.signal}` },
-    ]);
+  checkSignal(options.signal);
   checkCallbackUrl(options.callbackUrl);
   const deadlineAtMs = options.deadlineAtMs ?? deadlineOf(options, clock.now());
   return {
@@ -112,6 +108,12 @@ function checkCallbackUrl(url: string | undefined): void {
 }
 
 /** Accepts signals of other realms and of libraries as well. */
+/** Throws `CONTRACT_INVALID`. It comes first: after the submission, a wrong signal would fail what runs. */
+export function checkSignal(signal: AbortSignal | null | undefined): void {
+  if (!isSignal(signal))
+    throw contractInvalid([{ path: 'options.signal', message: `must be an AbortSignal; got ${typeof signal}` }]);
+}
+
 function isSignal(signal: AbortSignal | null | undefined): boolean {
   return signal === undefined || signal === null || typeof signal.addEventListener === 'function';
 }

@@ -1,7 +1,7 @@
 /** `pawl.deadLetters`: lists, redrives and discards calls of mutating tools that failed for good. */
 import { partitionOf } from '../../shared/calls/call-id.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { checkObject } from '../../shared/schema/known-members.ts';
+import { checkMembers } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -40,6 +40,8 @@ export type DeadLetterSelection = {
   /** Returns what would happen, and changes nothing. */
   readonly dryRun?: boolean | undefined;
 } & ({ readonly ids: readonly string[] } | { readonly filter: DeadLetterFilter });
+
+const SELECTION_MEMBERS = ['by', 'reason', 'tenantId', 'dryRun', 'ids', 'filter'];
 
 export interface DeadLetterQuery extends DeadLetterFilter {
   readonly tenantId?: string | undefined;
@@ -130,7 +132,7 @@ export class DeadLetterService {
   async redrive(
     selection: DeadLetterSelection & { readonly perSecond?: number | undefined; readonly waitMs?: number | undefined },
   ): Promise<BulkAnswer & { readonly redriveId?: string; readonly state?: RedriveRecord['state'] }> {
-    checkObject('selection', selection);
+    checkMembers('selection', selection, [...SELECTION_MEMBERS, 'perSecond', 'waitMs']);
     const { redrives } = this.#deps.backend;
     const { perSecond = DEFAULT_PER_SECOND, waitMs = DEFAULT_WAIT_MS, tenantId, reason, by } = selection;
     checkRate(perSecond);
@@ -182,7 +184,7 @@ export class DeadLetterService {
 
   /** Removes dead letters from the list, so that they cannot be redriven. Their records stay. Calls in doubt are skipped. */
   async discard(selection: DeadLetterSelection): Promise<BulkAnswer> {
-    checkObject('selection', selection);
+    checkMembers('selection', selection, SELECTION_MEMBERS);
     const calls = await this.#select(selection);
     if (selection.dryRun === true) return this.#checkDiscard(calls);
     const { deadLetters } = this.#deps.backend;

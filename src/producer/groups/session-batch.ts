@@ -6,7 +6,7 @@ import { checkMembers } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { AnyTool, InputOf, OutputOf } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { type CallOptions, FormCache } from '../calls/call-envelope.ts';
+import { type CallOptions, checkSignal, FormCache } from '../calls/call-envelope.ts';
 import type { AcceptedBatch, BatchEntry, BatchService } from './batches.ts';
 
 /** One call of a batch, with the options of `session.call`. */
@@ -57,6 +57,7 @@ export function runBatch<Results>(
   const { sessionKey, tenantId } = session.record;
   const accept = async () => {
     checkMembers('options', options, ['concurrency', 'idempotencyKey', 'signal']);
+    checkSignal(signal);
     return batches.create(
       { entries: entriesOf(session, calls), concurrency, idempotencyKey, sessionKey, tenantId },
       received,
@@ -87,6 +88,8 @@ function entriesOf(session: BatchSession, calls: readonly unknown[]): BatchEntry
       if (typeof call !== 'object' || call === null)
         throw contractInvalid([{ path: '', message: `must be { tool, params }; got ${typeof call}` }]);
       const { tool, params = {}, ...options } = call as AnyBatchCall;
+      if ('signal' in options)
+        throw contractInvalid([{ path: 'signal', message: 'must be given for the whole batch, among its options' }]);
       const start = startTimeOf(options, session.now());
       const envelope = session.envelope(tool, params, withStartTime(options, start));
       forms.check(envelope, options);

@@ -1,6 +1,8 @@
 /** `session.plan`: runs a graph of calls, and resolves with how each node ended. */
 import type { NewPlan } from '../../shared/groups/plan.ts';
+import { checkMembers } from '../../shared/schema/known-members.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
+import { checkSignal } from '../calls/call-envelope.ts';
 import type { PlanView } from './plan-view.ts';
 import type { AcceptedPlan, PlanService, SubmitPlan } from './plans.ts';
 
@@ -20,10 +22,16 @@ export function runPlan(
   plans: Pick<PlanService, 'create' | 'ended' | 'cancel'>,
   session: Pick<SubmitPlan, 'onApproval'> & { readonly record: SessionRecord },
   plan: NewPlan,
-  { signal }: PlanOptions,
+  options: PlanOptions,
 ): RunningPlan {
+  const { signal } = options;
   const { record, onApproval } = session;
-  const accepted = plans.create({ session: record, plan, ...(onApproval !== undefined && { onApproval }) });
+  const accept = async () => {
+    checkMembers('options', options, ['signal']);
+    checkSignal(signal);
+    return plans.create({ session: record, plan, ...(onApproval !== undefined && { onApproval }) });
+  };
+  const accepted = accept();
   const cancel = async () => plans.cancel((await accepted).planId);
   const onAbort = () => void cancel().catch(() => {});
   const run = async () => {

@@ -74,11 +74,42 @@ async function checkNode(nodes: PlanNodes, name: string, tools: ReadonlyMap<stri
       path: [nodePath, 'params', ...location].join('.'),
       message: 'must be { $from: "node.path" } and nothing else; { $literal: … } takes a value as it is',
     });
+  issues.push(...contradictions(nodes, name, references));
   issues.push(...checkForEach(nodes, name, tools, checkNodeExists));
   for (const reference of references)
     issues.push(...checkReference(nodes, name, reference, { tools, checkNodeExists }));
   const tool = tools.get(name);
   if (tool !== undefined) issues.push(...(await checkKnownParams(node, tool, references, nodePath)));
+  return issues;
+}
+
+/** Conditions of `when` that cannot hold together, or that rule out what the node needs: it would never run. */
+function contradictions(nodes: PlanNodes, name: string, references: readonly FoundReference[]): Issue[] {
+  const node = nodes[name] as PlanNode;
+  const { after = [], forEach } = node;
+  const nodePath = `nodes.${name}`;
+  const uses = references.map((reference) => ({ ...reference, at: ['params', ...reference.location] }));
+  if (forEach !== undefined) uses.push({ ...parseReference(forEach), location: [], at: ['forEach'] });
+  const issues: Issue[] = [];
+  for (const [other, conditions] of Map.groupBy(conditionsOf(node), (condition) => condition.node)) {
+    const ends = new Set(conditions.map(({ is }) => (is === 'unknown' ? 'error' : is)).filter((is) => is !== 'ended'));
+    if (ends.size > 1)
+      issues.push({
+        path: `${nodePath}.when`,
+        message: `can never be: ${other} has one of ${[...ends].join(' and ')}`,
+      });
+    if (after.includes(other) && !ends.has('success'))
+      issues.push({
+        path: `${nodePath}.after.${after.indexOf(other)}`,
+        message: `means that ${other} has succeeded, and when says otherwise: give one of them`,
+      });
+    const hasNoOutput = ends.has('skipped') || (ends.has('error') && nodes[other]?.forEach === undefined);
+    for (const { at } of hasNoOutput ? uses.filter((use) => use.node === other) : [])
+      issues.push({
+        path: [nodePath, ...at].join('.'),
+        message: `has no value: when says that ${other} has not succeeded`,
+      });
+  }
   return issues;
 }
 

@@ -79,6 +79,11 @@ test('pawl calls resolve --all takes a reason', async () => {
   expect(await run('--as', 'failed')).toMatchObject({ code: 2, stderr: expect.stringContaining('--all') });
   expect(await run('--all', '--as', 'failed')).toMatchObject({ code: 2, stderr: expect.stringContaining('--reason') });
   expect(await run('w0.x', '--all', '--as', 'failed', '--reason', 'x')).toMatchObject({ code: 2 });
+  for (const option of [['--dry-run'], ['--tool', 'pay'], ['--since', '2h']])
+    expect(await run('w0.x', '--as', 'failed', ...option)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(`${option[0]} belongs to --all`),
+    });
   const answer = await run('--all', '--as', 'failed', '--reason', 'none happened');
   expect(answer).toMatchObject({ code: 0, stdout: '0 of 0 calls resolved as failed, 0 skipped\n' });
 });

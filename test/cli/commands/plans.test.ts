@@ -27,6 +27,11 @@ test('pawl plans checks, runs, lists and shows a plan', async () => {
   const idOf = ({ stdout }: { readonly stdout: string }) => JSON.parse(stdout).planId;
   const keyed = async () => idOf(await run('run', file, '--session', 'trip', '--key', 'a', '--json'));
   expect(await keyed()).toBe(await keyed());
+  writeFileSync(file, JSON.stringify({ nodes, idempotencyKey: 'b' }));
+  expect(await run('run', file, '--session', 'trip', '--key', 'a')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('another idempotencyKey than --key'),
+  });
   const { plans } = JSON.parse((await run('--json')).stdout);
   expect(plans).toMatchObject(Array(2).fill({ state: 'done', session: 'trip', counts: { success: 2 } }));
   expect((await run('show', plans[0].planId)).stdout).toContain('second');

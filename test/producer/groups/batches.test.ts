@@ -128,6 +128,8 @@ test('an empty batch, one that is too large and a wrong concurrency are refused,
   const large = { tool, params: { n: 'x'.repeat(4_200_000) } as never };
   const [refused] = await session.batch([large]);
   expect(refused.error?.issues).toMatchObject([{ path: 'calls.0.params' }]);
+  const [signalled] = await session.batch([{ ...call, signal: new AbortController().signal } as never]);
+  expect(signalled?.error?.issues).toMatchObject([{ path: 'calls.0.signal' }]);
 });
 
 test('another process goes on with a batch whose process has left, and no call runs twice', async () => {

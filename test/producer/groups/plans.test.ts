@@ -141,7 +141,7 @@ test('a plan that is undone compensates what succeeded, the last one first', asy
 
 test('all faults of a plan are found before anything runs, each with its path, and nothing is stored', async () => {
   const { tools, log } = journeyTools();
-  const { session, world } = await startFleet({ tools });
+  const { pawl, session, world } = await startFleet({ tools });
   const paths = (nodes: object) =>
     session.plan({ nodes } as never).then(
       () => [],
@@ -178,6 +178,53 @@ test('all faults of a plan are found before anything runs, each with its path, a
   });
   expect(cycle).toBe('nodes.a');
   expect(await paths({})).toEqual(['nodes']);
+  // Fields that would have no effect beside others are named, and those that go together are not.
+  const ofList = { city: { $from: 'list.home' } };
+  const pairs: Record<string, [object, ...string[]]> = {
+    both: [
+      {
+        when: [
+          { node: 'list', is: 'success' },
+          { node: 'list', is: 'error' },
+        ],
+      },
+      'when',
+    ],
+    never: [
+      {
+        when: [
+          { node: 'list', is: 'unknown' },
+          { node: 'list', is: 'skipped' },
+        ],
+      },
+      'when',
+    ],
+    after: [{ after: ['list'], when: { node: 'list', is: 'ended' } }, 'after.0'],
+    failed: [{ params: ofList, when: { node: 'list', is: 'error' } }, 'params.city'],
+    list: [{ forEach: { $from: 'list.list' }, when: { node: 'list', is: 'skipped' } }, 'forEach'],
+    doubt: [
+      {
+        when: [
+          { node: 'list', is: 'error' },
+          { node: 'list', is: 'unknown' },
+        ],
+      },
+    ],
+    succeeded: [{ params: ofList, after: ['list'], when: { node: 'list', is: 'success' } }],
+    ended: [{ params: ofList, when: { node: 'list', is: 'ended' } }],
+    each: [{ params: { city: { $from: 'items.0.reservation' } }, when: { node: 'items', is: 'error' } }],
+  };
+  const items = { tool: 'book', forEach: { $from: 'list.list' }, params: { city: { $from: 'item.name' } } };
+  for (const [name, [node, ...paths_]] of Object.entries(pairs)) {
+    const nodes = { list: { tool: 'cities' }, items, x: { tool: 'book', params: city, ...node } };
+    const checked = await pawl.plans.check({ session: session.record, plan: { nodes } }).catch((error) => error);
+    const found = ((checked.issues ?? []) as { path: string }[]).map(({ path }) => path);
+    expect(found, name).toEqual(paths_.map((path) => `nodes.x.${path}`));
+  }
+  for (const options of [{ sgnal: 1 }, { signal: 'no' }])
+    await expect(session.plan({ nodes: { list: { tool: 'cities' } } }, options as never)).rejects.toMatchObject({
+      code: 'CONTRACT_INVALID',
+    });
   const cyclic: Record<string, unknown> = {};
   cyclic['self'] = cyclic;
   for (const wrong of [Number.NaN, 1n, () => 1, new Map(), cyclic])

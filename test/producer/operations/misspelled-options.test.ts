@@ -40,6 +40,18 @@ test('a misspelled filter or option is refused by name, and nothing is done', as
       () => session.batch([{ tool: echo, params: { text: 'a' } }], { concurency: 1 } as never),
       'did you mean concurrency?',
     ],
+    signal: [
+      () => session.batch([{ tool: echo, params: { text: 'a' } }], { signal: 'no' } as never),
+      'options.signal: must be an AbortSignal',
+    ],
+    times: [() => pawl.deadLetters.list({ sinceMs: 2, untilMs: 1 }), 'filter.untilMs: must not be before sinceMs'],
+    dry: [() => pawl.deadLetters.redrive({ filter: {}, dryrun: true } as never), 'did you mean dryRun?'],
+    discarded: [
+      () => pawl.deadLetters.discard({ filter: {}, perSecond: 5 } as never),
+      'selection: has no member "perSecond"',
+    ],
+    paused: [() => pawl.schedules.pause('a', { reson: 'x' } as never), 'did you mean reason?'],
+    reason: [() => pawl.schedules.run('a', { reason: 5 } as never), 'options.reason: must be a text of 1 to 1000'],
     calls: [() => session.batch({} as never), 'must be a list of { tool, params }; got {}'],
   };
   for (const [name, [ask, text]] of Object.entries(wrong)) {

@@ -1,5 +1,6 @@
 /** `/v1/dead-letters` and `/v1/resolutions`: redrive, discard and resolve many calls at once. */
 import { z } from 'zod';
+import { invalidArgument } from '../../../shared/schema/known-members.ts';
 import type { DeadLetterFilter } from '../../../shared/store/dead-letters/dead-letter-index.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { sinceSchema } from '../../calls/audit.ts';
@@ -97,7 +98,12 @@ function listDeadLetters(pawl: Pawl): Route {
     }),
     responses: { 200: ['Dead letters', 'DeadLetterList'] },
     async answer({ query: { limit, next, ...filter }, caller: { tenantId } }) {
-      const page = await pawl.deadLetters.list({ ...filterOf(filter), tenantId, limit: Math.max(1, limit), next });
+      const page = await pawl.deadLetters.list({
+        ...filterOf(filter, 'until'),
+        tenantId,
+        limit: Math.max(1, limit),
+        next,
+      });
       const { deadLetters, ...rest } = page;
       return { deadLetters: deadLetters.map(deadLetterView), ...rest };
     },
@@ -187,9 +193,12 @@ function resolveCalls(pawl: Pawl): Route {
 type Selection = { readonly [Name in keyof typeof selection]?: z.output<(typeof selection)[Name]> | undefined };
 
 function selectionOf({ ids, filter, dryRun, reason }: Selection) {
-  return { ...(ids === undefined ? { filter: filterOf(filter ?? {}) } : { ids }), dryRun, reason };
+  return { ...(ids === undefined ? { filter: filterOf(filter ?? {}, 'filter.until') } : { ids }), dryRun, reason };
 }
 
-function filterOf({ since, until, ...rest }: z.output<typeof filterSchema>): DeadLetterFilter {
+/** @param untilPath the path of `until` in the request */
+function filterOf({ since, until, ...rest }: z.output<typeof filterSchema>, untilPath: string): DeadLetterFilter {
+  if (since !== undefined && until !== undefined && until < since)
+    throw invalidArgument(untilPath, 'must not be before since: nothing can match');
   return defined<DeadLetterFilter>({ ...rest, sinceMs: since, untilMs: until });
 }

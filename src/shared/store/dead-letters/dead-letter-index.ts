@@ -45,6 +45,9 @@ export function checkFilter(filter: unknown): void {
     if (value !== undefined && !fits)
       throw invalidArgument(`filter.${name}`, `must be ${expected}; got ${quoteValue(value)}`);
   }
+  const { sinceMs, untilMs } = filter as DeadLetterFilter;
+  if (sinceMs !== undefined && untilMs !== undefined && untilMs < sinceMs)
+    throw invalidArgument('filter.untilMs', 'must not be before sinceMs: nothing can match');
 }
 
 /**
