@@ -160,6 +160,13 @@ function escaped(text: string): string {
   return isPlain && text.isWellFormed() ? text.replaceAll('\n', '\\n') : JSON.stringify(text).slice(1, -1);
 }
 
+/** The text that stands between the quotes. Without escapes other than line ends, `JSON.parse` would copy all of it twice. */
+function unescaped(json: string): string {
+  for (let index = json.indexOf('\\'); index >= 0; index = json.indexOf('\\', index + 2))
+    if (json[index + 1] !== 'n') return JSON.parse(`"${json}"`) as string;
+  return json.replaceAll('\\n', '\n');
+}
+
 function* numberPieces(numbers: Uint8Array): Generator<string, void, undefined> {
   const isListed = 'toJSON' in numbers;
   yield isListed ? '{"type":"Buffer","data":[' : '{';
@@ -238,7 +245,7 @@ export class JsonReader {
   #readText(open: Extract<OpenValue, { kind: 'text' }>): boolean {
     const end = endOfString(this.#text, 0);
     const to = end < 0 ? endOfEscapes(this.#text) : end;
-    open.value += JSON.parse(`"${this.#text.slice(0, to)}"`) as string;
+    open.value += unescaped(this.#text.slice(0, to));
     this.#text = this.#text.slice(end < 0 ? to : end + 1);
     if (end < 0) return false;
     this.#open.pop();
