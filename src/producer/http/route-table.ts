@@ -1,5 +1,4 @@
 /** All routes of the API, in the order in which the OpenAPI document lists them. */
-import type { ApiDeps } from './core/api-deps.ts';
 import { openApiRoute } from './core/openapi.ts';
 import type { Route } from './core/route.ts';
 import { agentRoutes } from './routes/agents.ts';
@@ -25,32 +24,28 @@ import { standingApprovalRoutes } from './routes/standing-approvals.ts';
 import { toolClientRoutes } from './routes/tool-clients.ts';
 import { toolRoutes } from './routes/tools.ts';
 
-export function apiRoutes(deps: ApiDeps): readonly Route[] {
-  const { pawl, fleet, version } = deps;
-  const routes: readonly Route[] = [
-    ...sessionRoutes(pawl),
-    ...agentRoutes(deps),
-    createCall(deps),
-    ...callRoutes(deps),
-    ...batchRoutes(deps),
-    ...completionRoutes(pawl),
-    ...planRoutes(deps),
-    ...eventRoutes(deps),
-    ...deadLetterRoutes(pawl),
-    ...scheduleRoutes(pawl),
-    ...approvalRoutes(deps),
-    ...standingApprovalRoutes(pawl),
-    ...questionRoutes(deps),
-    ...toolRoutes(pawl),
-    ...registryRoutes(pawl),
-    ...toolClientRoutes(deps),
-    ...skillRoutes(pawl),
-    ...circuitRoutes(pawl),
-    ...fleetRoutes(pawl),
-    ...callbackRoutes(pawl),
-    ...auditRoutes(pawl),
-    metricsRoute(fleet),
-    openApiRoute(() => routes, version),
-  ];
-  return routes;
-}
+export const ROUTES: readonly Route[] = [
+  ...sessionRoutes,
+  ...agentRoutes,
+  createCall,
+  ...callRoutes,
+  ...batchRoutes,
+  ...completionRoutes,
+  ...planRoutes,
+  ...eventRoutes,
+  ...deadLetterRoutes,
+  ...scheduleRoutes,
+  ...approvalRoutes,
+  ...standingApprovalRoutes,
+  ...questionRoutes,
+  ...toolRoutes,
+  ...registryRoutes,
+  ...toolClientRoutes,
+  ...skillRoutes,
+  ...circuitRoutes,
+  ...fleetRoutes,
+  ...callbackRoutes,
+  ...auditRoutes,
+  metricsRoute,
+  openApiRoute(() => ROUTES),
+];

@@ -19,7 +19,7 @@ import { LongPolls } from './core/long-poll.ts';
 import { Backlog, limitRequests, RateLimiter } from './core/rate-limit.ts';
 import { callerOf, errorHandler, mountRoutes, permissionCheck, refuseMethod } from './core/route.ts';
 import { OpenStreams } from './core/stream-response.ts';
-import { apiRoutes } from './route-table.ts';
+import { ROUTES } from './route-table.ts';
 import { mountButtons } from './routes/approval-buttons.ts';
 import { mountCompletions } from './routes/completions.ts';
 import { mountHealth } from './routes/health.ts';
@@ -145,7 +145,8 @@ function createApp(options: HttpServerOptions, deps: AppDeps): Express {
   mountPage(app);
   mountButtons(app, pawl);
   const limits = new RateLimiter(settings.http);
-  mountCompletions(app, pawl, limitRequests(limits));
+  const apiDeps = { pawl, longPolls, streams, fleet, version, checkAccepting };
+  mountCompletions(app, apiDeps, limitRequests(limits));
   const authenticate = createAuthenticator(settings.apiTokens);
   app.use((request, response, next) => {
     const isBrowser = request.path === BOARD_PATH || request.path.startsWith(`${BOARD_PATH}/`);
@@ -160,10 +161,10 @@ function createApp(options: HttpServerOptions, deps: AppDeps): Express {
     .post(mcpHandlers)
     .delete(mcpHandlers)
     .all(refuseMethod(['POST', 'GET', 'DELETE']));
-  const routes = apiRoutes({ pawl, longPolls, streams, fleet, version, checkAccepting });
   mountRoutes(
     app,
-    routes.filter(({ isOpen }) => isOpen !== true),
+    ROUTES.filter(({ isOpen }) => isOpen !== true),
+    apiDeps,
   );
   if (board !== undefined) app.use(BOARD_PATH, readOnlyBoard(), board);
   app.use((request) => {

@@ -5,28 +5,24 @@ import { REQUEST_ERROR_CODES } from './errors.ts';
 import { responseSchemas } from './response-schemas.ts';
 import { type Route, route } from './route.ts';
 
-export function openApiRoute(listRoutes: () => readonly Route[], version: string): Route {
-  let cached: object | undefined;
+/** `listRoutes` gives all routes, this one included. */
+export function openApiRoute(listRoutes: () => readonly Route[]): Route {
+  let described: object | undefined;
   return route('get /openapi.json', {
     operationId: 'getDescription',
     permission: 'read',
     summary: 'This description.',
     responses: { 200: ['An OpenAPI document', 'Description'] },
-    handle: () => {
-      cached ??= openApi(listRoutes(), version);
-      return { status: 200, body: cached };
+    answer({ version }) {
+      described ??= describe(listRoutes());
+      const description = "Runs an AI agent's tool calls on a fleet of workers, each call once.";
+      return { openapi: '3.1.0', info: { title: 'Pawl', version, description }, ...described };
     },
   });
 }
 
-function openApi(routes: readonly Route[], version: string): object {
+function describe(routes: readonly Route[]): object {
   return {
-    openapi: '3.1.0',
-    info: {
-      title: 'Pawl',
-      version,
-      description: "Runs an AI agent's tool calls on a fleet of workers, each call once.",
-    },
     security: [{ token: [] }],
     paths: Object.fromEntries(
       [...Map.groupBy(routes, ({ path }) => path)].map(([path, pathRoutes]) => [

@@ -11,6 +11,7 @@ import type { Logger } from '../../../shared/telemetry/log.ts';
 import { readExactJson } from '../../../shared/util/json/exact-json.ts';
 import { isLong } from '../../../shared/util/json/json-stream.ts';
 import { type Caller, checkPermission, type Permission } from './access.ts';
+import type { ApiDeps } from './api-deps.ts';
 import { HttpError, invalidBody, toHttpRefusal } from './errors.ts';
 import type { ResponseName } from './response-schemas.ts';
 import { longJsonPieces, sendPieces } from './stream-response.ts';
@@ -22,10 +23,11 @@ const MAX_DEPTH = 140;
 
 export type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
 
-/** A request whose query, headers and body have been checked. */
-export interface RouteRequest<Query = unknown, Body = unknown, Headers = unknown> {
+/** A request whose query, headers and body have been checked, and what the server has for its routes. */
+export interface RouteRequest<Query = unknown, Body = unknown, Headers = unknown, PathName extends string = string>
+  extends ApiDeps {
   /** Named parts of the path, decoded. */
-  readonly path: Readonly<Record<string, string>>;
+  readonly path: Readonly<Record<PathName, string>>;
   readonly query: Query;
   /** The headers that the route declares, by their names in lower case. */
   readonly headers: Headers;
@@ -80,18 +82,24 @@ type Handler<Checked> =
   | { handle(request: Checked): Promise<RouteResponse> | RouteResponse; readonly answer?: never }
   | { readonly answer: Answer<Checked>; readonly handle?: never };
 
-/** Defines a route, such as `get /v1/calls`, whose handler is typed by the route's schemas. */
+/** The names in the path of a route: `id` for `get /v1/plans/{id}`. */
+type PathNames<Address extends string> = Address extends `${string}{${infer Name}}${infer Rest}`
+  ? Name | PathNames<Rest>
+  : never;
+
+/** Defines a route, such as `get /v1/calls`, whose handler is typed by the route's path and schemas. */
 export function route<
+  const Address extends `${Method} /${string}`,
   Query extends z.ZodType = typeof NO_QUERY,
   Body extends z.ZodType = z.ZodType,
   Headers extends z.ZodType = typeof NO_HEADERS,
 >(
-  address: `${Method} /${string}`,
+  address: Address,
   spec: Omit<Route, 'method' | 'path' | 'query' | 'headers' | 'body' | 'handle'> & {
     readonly query?: Query;
     readonly headers?: Headers;
     readonly body?: Body;
-  } & Handler<RouteRequest<z.output<Query>, z.output<Body>, z.output<Headers>>>,
+  } & Handler<RouteRequest<z.output<Query>, z.output<Body>, z.output<Headers>, PathNames<Address>>>,
 ): Route {
   const [method, path] = address.split(' ') as [Method, string];
   const { handle, answer } = spec as Partial<{ handle: Route['handle']; answer: Answer<RouteRequest> }>;
@@ -135,14 +143,14 @@ const numberMeta = ({ max, unit, fallback }: QueryBounds & { readonly fallback: 
 });
 
 /** Mounts routes, and refuses the other methods of their paths. */
-export function mountRoutes(app: Express, routes: readonly Route[]): void {
+export function mountRoutes(app: Express, routes: readonly Route[], deps: ApiDeps): void {
   const readBody = bodyReader();
   for (const [path, pathRoutes] of Map.groupBy(routes, (each) => each.path)) {
     const endpoint = app.route(path.replaceAll(/\{(\w+)\}/g, ':$1'));
     for (const each of pathRoutes) {
       const steps: RequestHandler[] = [permissionCheck(each.permission)];
       if (each.body !== undefined) steps.push(...readBody);
-      endpoint[each.method](...steps, requestHandler(each));
+      endpoint[each.method](...steps, requestHandler(each, deps));
     }
     endpoint.all(
       refuseMethod(pathRoutes.flatMap(({ method }) => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()]))),
@@ -198,9 +206,10 @@ export function jsonBody(limit: number | string): RequestHandler[] {
   return [express.raw({ type, limit }), parse];
 }
 
-function requestHandler(each: Route): RequestHandler {
+function requestHandler(each: Route, deps: ApiDeps): RequestHandler {
   return async (request, response) => {
     const checkedRequest: RouteRequest = {
+      ...deps,
       path: request.params as Record<string, string>,
       query: validate(each.query, request.query, 'query'),
       headers: validate(each.headers, request.headers, 'headers'),

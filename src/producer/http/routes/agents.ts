@@ -3,29 +3,22 @@ import { z } from 'zod';
 import { sessionClosed } from '../../../shared/sessions/session.ts';
 import { AGENT_ENDINGS } from '../../../shared/tools/sub-agent.ts';
 import type { AgentEvent } from '../../sessions/session.ts';
-import type { ApiDeps } from '../core/api-deps.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { sessionFor } from './sessions.ts';
 
 const MAX_WAIT_MS = 300_000;
 const MAX_OUTPUT_LENGTH = 1_000_000;
 
-type AgentRouteDeps = Pick<ApiDeps, 'pawl' | 'longPolls'>;
-
-export function agentRoutes(deps: AgentRouteDeps): readonly Route[] {
-  return [nextAgentOrder(deps), replyAsAgent(deps)];
-}
-
-function nextAgentOrder({ pawl, longPolls }: AgentRouteDeps): Route {
-  return route('post /v1/sessions/{key}/agents/next', {
+export const agentRoutes: readonly Route[] = [
+  route('post /v1/sessions/{key}/agents/next', {
     operationId: 'nextAgentOrder',
     permission: 'use',
     summary:
       'The next message to a sub-agent of the session; waits for one up to `?wait=MS`. Each message is delivered once.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
     responses: { 200: ['A message, or none', 'AgentNews'] },
-    async answer({ path, query, caller, onDisconnect }) {
-      const session = await sessionFor(pawl, caller, path['key'] ?? '');
+    async answer({ pawl, longPolls, path, query, caller, onDisconnect }) {
+      const session = await sessionFor(pawl, caller, path.key);
       // Otherwise a client would poll a closed session forever.
       if (session.record.state === 'closed') throw sessionClosed(session.key);
       const arrival = Promise.withResolvers<void>();
@@ -47,11 +40,8 @@ function nextAgentOrder({ pawl, longPolls }: AgentRouteDeps): Route {
       const { session: agent, ...order } = event;
       return { order: { ...order, sessionKey: agent.key } };
     },
-  });
-}
-
-function replyAsAgent({ pawl }: AgentRouteDeps): Route {
-  return route('post /v1/sessions/{key}/agents/{agentId}/reply', {
+  }),
+  route('post /v1/sessions/{key}/agents/{agentId}/reply', {
     operationId: 'replyAsAgent',
     permission: 'use',
     summary:
@@ -62,13 +52,13 @@ function replyAsAgent({ pawl }: AgentRouteDeps): Route {
       output: z.string().max(MAX_OUTPUT_LENGTH).optional(),
     }),
     responses: { 200: ['Whether it was accepted', 'AgentReplied'] },
-    async answer({ path, body: { turn, state, output }, caller }) {
-      const session = await sessionFor(pawl, caller, path['key'] ?? '');
+    async answer({ pawl, path, body: { turn, state, output }, caller }) {
+      const session = await sessionFor(pawl, caller, path.key);
       const reply = { state, ...(output !== undefined && { output }) };
-      const agentId = path['agentId'] ?? '';
+      const agentId = path.agentId;
       // The session needs only the agent and the turn of the order; its type has no effect here.
       const replied = await session.reply({ agentId, turn, type: 'input' }, reply);
       return { replied };
     },
-  });
-}
+  }),
+];

@@ -23,14 +23,8 @@ const decisionSchema = z.strictObject({
   remember: z.boolean().optional(),
 });
 
-type ApprovalRouteDeps = { readonly pawl: Pawl };
-
-export function approvalRoutes(deps: ApprovalRouteDeps): readonly Route[] {
-  return [listApprovals(deps), getApproval(deps), decideApproval(deps)];
-}
-
-function listApprovals({ pawl: { approvals } }: ApprovalRouteDeps): Route {
-  return route('get /v1/approvals', {
+export const approvalRoutes: readonly Route[] = [
+  route('get /v1/approvals', {
     operationId: 'listApprovals',
     permission: 'decide',
     summary: 'Approvals, the newest first; with `state`, only those in that state. Large parameters are truncated.',
@@ -39,42 +33,34 @@ function listApprovals({ pawl: { approvals } }: ApprovalRouteDeps): Route {
       limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
     }),
     responses: { 200: ['Approvals', 'ApprovalList'] },
-    async answer({ query, caller }) {
+    async answer({ pawl, query, caller }) {
       const { state, limit } = query;
       const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
-      const listed = await approvals.listBrief({ limit, isSeen, ...(state !== undefined && { state }) });
+      const listed = await pawl.approvals.listBrief({ limit, isSeen, ...(state !== undefined && { state }) });
       return { approvals: listed.map(listedApprovalView) };
     },
-  });
-}
-
-function getApproval({ pawl }: ApprovalRouteDeps): Route {
-  const { approvals } = pawl;
-  return route('get /v1/approvals/{id}', {
+  }),
+  route('get /v1/approvals/{id}', {
     operationId: 'getApproval',
     permission: 'decide',
     summary: 'One approval, with earlier decisions on the same tool.',
     responses: { 200: ['The approval', 'ApprovalWithSimilar'] },
-    async answer({ path, caller }) {
-      const approval = await approvalFor(pawl, caller, path['id'] ?? '');
-      const similar = await approvals.similarTo(approval.record);
+    async answer({ pawl, path, caller }) {
+      const approval = await approvalFor(pawl, caller, path.id);
+      const similar = await pawl.approvals.similarTo(approval.record);
       return { ...approvalView(approval), similar: similar.map(decisionView) };
     },
-  });
-}
-
-function decideApproval({ pawl }: ApprovalRouteDeps): Route {
-  const { approvals } = pawl;
-  return route('post /v1/approvals/{id}', {
+  }),
+  route('post /v1/approvals/{id}', {
     operationId: 'decideApproval',
     permission: 'decide',
     summary: 'Approves or denies a call, once, exactly as it was shown.',
     body: decisionSchema,
     responses: { 200: ['The approval, decided', 'Approval'] },
-    async answer({ path, body, caller }) {
-      const { record } = await approvalFor(pawl, caller, path['id'] ?? '');
+    async answer({ pawl, path, body, caller }) {
+      const { record } = await approvalFor(pawl, caller, path.id);
       const { decision, digest, reason, params, remember } = body;
-      const decided = await approvals.decide(record.request.id, {
+      const decided = await pawl.approvals.decide(record.request.id, {
         decision,
         digest,
         by: callerName(caller),
@@ -82,8 +68,8 @@ function decideApproval({ pawl }: ApprovalRouteDeps): Route {
       });
       return approvalView(decided);
     },
-  });
-}
+  }),
+];
 
 /** The name under which a caller's calls and decisions are recorded: the role and ID of the token, where there are tokens. */
 export function callerName({ id, role }: Caller): string {

@@ -2,7 +2,6 @@
 import { z } from 'zod';
 import { AUDIT_TYPES } from '../../../shared/audit/audit-event.ts';
 import { sinceSchema } from '../../calls/audit.ts';
-import type { Pawl } from '../../client.ts';
 import { seesTenant } from '../core/access.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { auditView } from '../core/views.ts';
@@ -10,34 +9,32 @@ import { auditView } from '../core/views.ts';
 const MAX_LISTED = 1_000;
 const name = z.string().min(1).max(512);
 
-export function auditRoutes(pawl: Pawl): readonly Route[] {
-  return [
-    route('get /v1/audit', {
-      operationId: 'listAuditRecords',
-      permission: 'operate',
-      summary: 'Records of the audit trail, the newest first; a tenant’s token sees only its own.',
-      query: z.strictObject({
-        session: name.optional(),
-        tool: name.optional(),
-        call: name.optional(),
-        type: z.enum(AUDIT_TYPES).optional(),
-        since: sinceSchema.optional(),
-        limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'records' }),
-      }),
-      responses: { 200: ['Records', 'AuditRecords'] },
-      async handle({ query, caller }) {
-        const { session, tool, call, type, since, limit } = query;
-        const records = await pawl.audit({
-          sessionKey: session,
-          tool,
-          callId: call,
-          type,
-          sinceMs: since,
-          limit,
-          seesTenant: (tenantId) => seesTenant(caller, tenantId),
-        });
-        return { status: 200, body: { records: records.map(auditView) } };
-      },
+export const auditRoutes: readonly Route[] = [
+  route('get /v1/audit', {
+    operationId: 'listAuditRecords',
+    permission: 'operate',
+    summary: 'Records of the audit trail, the newest first; a tenant’s token sees only its own.',
+    query: z.strictObject({
+      session: name.optional(),
+      tool: name.optional(),
+      call: name.optional(),
+      type: z.enum(AUDIT_TYPES).optional(),
+      since: sinceSchema.optional(),
+      limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'records' }),
     }),
-  ];
-}
+    responses: { 200: ['Records', 'AuditRecords'] },
+    async handle({ pawl, query, caller }) {
+      const { session, tool, call, type, since, limit } = query;
+      const records = await pawl.audit({
+        sessionKey: session,
+        tool,
+        callId: call,
+        type,
+        sinceMs: since,
+        limit,
+        seesTenant: (tenantId) => seesTenant(caller, tenantId),
+      });
+      return { status: 200, body: { records: records.map(auditView) } };
+    },
+  }),
+];

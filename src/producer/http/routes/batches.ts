@@ -6,7 +6,6 @@ import { MAX_MEMBERS } from '../../../shared/groups/group.ts';
 import type { Pawl } from '../../client.ts';
 import type { BatchEntry } from '../../groups/batches.ts';
 import type { Caller } from '../core/access.ts';
-import type { ApiDeps } from '../core/api-deps.ts';
 import { type Route, route } from '../core/route.ts';
 import { callerName, submitterOf } from './approvals.ts';
 import { batchEntry, documentedCallSchema, keyHeader, withIdempotencyKey } from './create-call.ts';
@@ -18,14 +17,8 @@ const newBatchSchema = z.strictObject({
   idempotencyKey: idempotencyKeySchema.optional(),
 });
 
-type BatchRouteDeps = Pick<ApiDeps, 'pawl' | 'checkAccepting'>;
-
-export function batchRoutes(deps: BatchRouteDeps): readonly Route[] {
-  return [createBatch(deps), getBatch(deps), cancelBatch(deps)];
-}
-
-function createBatch({ pawl, checkAccepting }: BatchRouteDeps): Route {
-  return route('post /v1/batches', {
+export const batchRoutes: readonly Route[] = [
+  route('post /v1/batches', {
     operationId: 'createBatch',
     permission: 'use',
     summary: 'Submits many calls in their short form. An invalid call does not refuse the others.',
@@ -52,7 +45,7 @@ function createBatch({ pawl, checkAccepting }: BatchRouteDeps): Route {
       additionalProperties: false,
     },
     responses: { 202: ['The batch, and the ID or the error of each call', 'AcceptedBatch'] },
-    async handle({ headers, body, caller }) {
+    async handle({ pawl, checkAccepting, headers, body, caller }) {
       await checkAccepting();
       const { concurrency, idempotencyKey } = withIdempotencyKey(body, headers['idempotency-key']);
       const entries = await entriesOf(pawl, caller, body.calls);
@@ -66,8 +59,26 @@ function createBatch({ pawl, checkAccepting }: BatchRouteDeps): Route {
       });
       return { status: 202, headers: { Location: `/v1/batches/${accepted.batchId}` }, body: accepted };
     },
-  });
-}
+  }),
+  route('get /v1/batches/{id}', {
+    operationId: 'getBatch',
+    permission: 'use',
+    summary: 'A batch, with the current states of its calls. `GET /v1/calls/{callId}` has the result of each.',
+    responses: { 200: ['The batch', 'Batch'] },
+    answer: ({ pawl, path, caller: { tenantId } }) => pawl.batches.read(path.id, { tenantId }),
+  }),
+  route('delete /v1/batches/{id}', {
+    operationId: 'cancelBatch',
+    permission: 'use',
+    summary: 'Starts no further call of a batch, and cancels the unfinished ones.',
+    responses: { 200: ['The current batch', 'Batch'] },
+    async answer({ pawl, path, caller }) {
+      const { batchId } = await pawl.batches.read(path.id, { tenantId: caller.tenantId });
+      await pawl.batches.cancel(batchId, callerName(caller));
+      return pawl.batches.read(batchId);
+    },
+  }),
+];
 
 /** One after the other: several entries may open the same session. */
 async function entriesOf(pawl: Pawl, caller: Caller, calls: readonly object[]): Promise<BatchEntry[]> {
@@ -81,28 +92,4 @@ async function entriesOf(pawl: Pawl, caller: Caller, calls: readonly object[]): 
     }
   }
   return entries;
-}
-
-function getBatch({ pawl }: BatchRouteDeps): Route {
-  return route('get /v1/batches/{id}', {
-    operationId: 'getBatch',
-    permission: 'use',
-    summary: 'A batch, with the current states of its calls. `GET /v1/calls/{callId}` has the result of each.',
-    responses: { 200: ['The batch', 'Batch'] },
-    answer: ({ path, caller: { tenantId } }) => pawl.batches.read(path['id'] ?? '', { tenantId }),
-  });
-}
-
-function cancelBatch({ pawl }: BatchRouteDeps): Route {
-  return route('delete /v1/batches/{id}', {
-    operationId: 'cancelBatch',
-    permission: 'use',
-    summary: 'Starts no further call of a batch, and cancels the unfinished ones.',
-    responses: { 200: ['The current batch', 'Batch'] },
-    async answer({ path, caller }) {
-      const { batchId } = await pawl.batches.read(path['id'] ?? '', { tenantId: caller.tenantId });
-      await pawl.batches.cancel(batchId, callerName(caller));
-      return pawl.batches.read(batchId);
-    },
-  });
 }

@@ -1,18 +1,13 @@
 /** `/v1/callbacks`: lists the callbacks of finished calls, and sends one again. */
 import { z } from 'zod';
 import { CALLBACK_STATES } from '../../../shared/callbacks/callback-state.ts';
-import type { Pawl } from '../../client.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { callerName } from './approvals.ts';
 
 const MAX_LISTED = 1_000;
 
-export function callbackRoutes(pawl: Pawl): readonly Route[] {
-  return [listCallbacks(pawl), replayCallback(pawl)];
-}
-
-function listCallbacks(pawl: Pawl): Route {
-  return route('get /v1/callbacks', {
+export const callbackRoutes: readonly Route[] = [
+  route('get /v1/callbacks', {
     operationId: 'listCallbacks',
     permission: 'use',
     summary: 'Callbacks of finished calls, the newest first; `truncated` when older ones were not searched.',
@@ -21,18 +16,15 @@ function listCallbacks(pawl: Pawl): Route {
       limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'callbacks' }),
     }),
     responses: { 200: ['Callbacks', 'CallbackList'] },
-    answer: ({ query, caller }) => pawl.callbacks.list({ ...query, tenantId: caller.tenantId }),
-  });
-}
-
-function replayCallback(pawl: Pawl): Route {
-  return route('post /v1/callbacks/{id}', {
+    answer: ({ pawl, query, caller }) => pawl.callbacks.list({ ...query, tenantId: caller.tenantId }),
+  }),
+  route('post /v1/callbacks/{id}', {
     operationId: 'replayCallback',
     permission: 'operate',
     summary: 'Sends a callback again, at once and for another day, under the same ID.',
     body: z.strictObject({ action: z.literal('replay') }),
     responses: { 200: ['The callback', 'Callback'] },
-    answer: ({ path, caller }) =>
-      pawl.callbacks.replay(path['id'] ?? '', { by: callerName(caller), tenantId: caller.tenantId }),
-  });
-}
+    answer: ({ pawl, path, caller }) =>
+      pawl.callbacks.replay(path.id, { by: callerName(caller), tenantId: caller.tenantId }),
+  }),
+];

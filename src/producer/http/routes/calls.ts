@@ -14,7 +14,6 @@ import { resolutionSchema } from '../../calls/resolution.ts';
 import type { Submission } from '../../calls/submission.ts';
 import type { Pawl } from '../../client.ts';
 import { type Caller, seesTenant } from '../core/access.ts';
-import type { ApiDeps } from '../core/api-deps.ts';
 import { type ErrorCode, HttpError } from '../core/errors.ts';
 import { queryNumber, type Route, type RouteRequest, type RouteResponse, route } from '../core/route.ts';
 import { sendPieces, wrapAsContent } from '../core/stream-response.ts';
@@ -26,21 +25,8 @@ export const DEFAULT_WAIT_MS = 30_000;
 export const MAX_ANSWER_WAIT_MS = 5 * 60_000;
 const MAX_LISTED = 1_000;
 
-export type CallRouteDeps = Pick<ApiDeps, 'pawl' | 'longPolls' | 'checkAccepting'>;
-
-export function callRoutes(deps: CallRouteDeps): readonly Route[] {
-  return [
-    listCalls(deps),
-    getCall(deps),
-    getCallOutput(deps),
-    cancelCall(deps),
-    compensateCall(deps),
-    resolveCall(deps),
-  ];
-}
-
-function listCalls({ pawl }: CallRouteDeps): Route {
-  return route('get /v1/calls', {
+export const callRoutes: readonly Route[] = [
+  route('get /v1/calls', {
     operationId: 'listCalls',
     permission: 'use',
     summary:
@@ -54,19 +40,16 @@ function listCalls({ pawl }: CallRouteDeps): Route {
       limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
     }),
     responses: { 200: ['Calls, without their results', 'CallList'] },
-    handle: (request) => list(pawl, request),
-  });
-}
-
-function getCall({ pawl, longPolls }: CallRouteDeps): Route {
-  return route('get /v1/calls/{callId}', {
+    handle: list,
+  }),
+  route('get /v1/calls/{callId}', {
     operationId: 'getCall',
     permission: 'use',
     summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for the end.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_ANSWER_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
     responses: { 200: ['The call', 'Call'] },
-    async answer({ path, query, caller, onDisconnect }) {
-      const record = await callFor(pawl, caller, path['callId'] ?? '');
+    async answer({ pawl, longPolls, path, query, caller, onDisconnect }) {
+      const record = await callFor(pawl, caller, path.callId);
       const { callId } = record;
       if (query.wait > 0 && record.state === 'inflight')
         await longPolls.waitFor(pawl.result(callId, { waitMs: query.wait }), query.wait, onDisconnect);
@@ -77,18 +60,15 @@ function getCall({ pawl, longPolls }: CallRouteDeps): Route {
           : undefined;
       return { ...callView(current), ...(progress !== undefined && { progress }) };
     },
-  });
-}
-
-function getCallOutput({ pawl }: CallRouteDeps): Route {
-  return route('get /v1/calls/{callId}/output', {
+  }),
+  route('get /v1/calls/{callId}/output', {
     operationId: 'getCallOutput',
     permission: 'use',
     summary:
       'The full output of a call whose result has only a part of it (`output.metadata.whole`), streamed from the store.',
     responses: { 200: ['The output, as the tool returned it', 'WholeOutput'] },
-    async handle({ path, caller }) {
-      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
+    async handle({ pawl, path, caller }) {
+      const { callId } = await callFor(pawl, caller, path.callId, 'readBrief');
       const content = wrapAsContent(await pawl.outputStream(callId));
       return {
         status: 200,
@@ -96,24 +76,18 @@ function getCallOutput({ pawl }: CallRouteDeps): Route {
         stream: (response) => sendPieces(response, content),
       };
     },
-  });
-}
-
-function cancelCall({ pawl }: CallRouteDeps): Route {
-  return route('delete /v1/calls/{callId}', {
+  }),
+  route('delete /v1/calls/{callId}', {
     operationId: 'cancelCall',
     permission: 'use',
     summary: 'Cancels a call in any state, and returns the settlement.',
     responses: { 200: ['The settlement, and the result if there is one', 'Cancellation'] },
-    async answer({ path, caller }) {
-      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
+    async answer({ pawl, path, caller }) {
+      const { callId } = await callFor(pawl, caller, path.callId, 'readBrief');
       return pawl.cancel(callId, callerName(caller));
     },
-  });
-}
-
-function compensateCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
-  return route('post /v1/calls/{callId}/compensation', {
+  }),
+  route('post /v1/calls/{callId}/compensation', {
     operationId: 'compensateCall',
     permission: 'use',
     summary: 'Undoes a successful call, once, with its tool’s `compensate`. The compensation is a call of its own.',
@@ -124,31 +98,28 @@ function compensateCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Rou
       200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
       202: ['The compensation goes on: its ID, state and phase', 'CallUnderWay'],
     },
-    async handle({ path, query, caller, onDisconnect }) {
+    async handle({ pawl, longPolls, checkAccepting, path, query, caller, onDisconnect }) {
       await checkAccepting();
-      const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
+      const { callId, request } = await callFor(pawl, caller, path.callId, 'readBrief');
       const session = await sessionFor(pawl, caller, request.envelope.target.sessionKey);
       const submission = await pawl.submit(await session.compensation(callId), submitterOf(caller));
       if (submission.kind === 'answered') return answeredResponse(pawl, submission, {});
       const result = await longPolls.waitForResult(submission, query.wait, onDisconnect);
       return result === undefined ? pendingResponse(pawl, submission) : { status: 200, body: result };
     },
-  });
-}
-
-function resolveCall({ pawl }: CallRouteDeps): Route {
-  return route('post /v1/calls/{callId}/resolution', {
+  }),
+  route('post /v1/calls/{callId}/resolution', {
     operationId: 'resolveCall',
     permission: 'operate',
     summary: 'Sets the outcome of a call in doubt, or lets it run again.',
     body: resolutionSchema,
     responses: { 200: ['The call', 'Call'] },
-    async answer({ path, body, caller }) {
-      const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'readBrief');
+    async answer({ pawl, path, body, caller }) {
+      const { callId } = await callFor(pawl, caller, path.callId, 'readBrief');
       return callView(await pawl.resolve(callId, body, callerName(caller)));
     },
-  });
-}
+  }),
+];
 
 /** The result of a call is 200, that of an open circuit included. A refusal before the call existed is an error status. */
 export async function answeredResponse(
@@ -218,10 +189,13 @@ export async function callFor(
   return record;
 }
 
-async function list(
-  pawl: Pawl,
-  { query, caller }: RouteRequest<{ readonly session?: string | undefined; readonly limit: number } & CallFilter>,
-): Promise<RouteResponse> {
+async function list({
+  pawl,
+  query,
+  caller,
+}: RouteRequest<
+  { readonly session?: string | undefined; readonly limit: number } & CallFilter
+>): Promise<RouteResponse> {
   const { session, tool, state, limit } = query;
   if (session !== undefined) await sessionFor(pawl, caller, session);
   const { records, complete } = await findCalls(pawl.backend.shards.partitions(), pawl.backend.ledger, {

@@ -31,42 +31,32 @@ const actionSchema = z.strictObject({
   reason: z.string().min(1).max(500).optional(),
 });
 
-export function circuitRoutes(pawl: Pawl): readonly Route[] {
-  return [getReliability(pawl), listCircuitChanges(pawl), changeReliability(pawl)];
-}
-
-function getReliability(pawl: Pawl): Route {
-  return route('get /debug/tool-reliability', {
+export const circuitRoutes: readonly Route[] = [
+  route('get /debug/tool-reliability', {
     operationId: 'getReliability',
     permission: 'oversee',
     summary: 'Circuits, ledger counts and switches.',
     responses: { 200: ['The state of reliability', 'Reliability'] },
-    answer: () => reliability(pawl),
-  });
-}
-
-function listCircuitChanges(pawl: Pawl): Route {
-  return route('get /v1/circuits/history', {
+    answer: ({ pawl }) => reliability(pawl),
+  }),
+  route('get /v1/circuits/history', {
     operationId: 'listCircuitChanges',
     permission: 'oversee',
     summary: 'Changes of circuits in the last week, the newest first.',
     query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'changes' }) }),
     responses: { 200: ['Changes', 'CircuitHistory'] },
-    answer: async ({ query }) => ({ changes: await pawl.circuits.history(query.limit) }),
-  });
-}
-
-function changeReliability(pawl: Pawl): Route {
-  return route('post /debug/tool-reliability', {
+    answer: async ({ pawl, query }) => ({ changes: await pawl.circuits.history(query.limit) }),
+  }),
+  route('post /debug/tool-reliability', {
     operationId: 'changeReliability',
     permission: 'oversee',
     summary:
       'Forces a circuit open, resets circuits to closed, removes finished calls, or switches the reliability layer off and on for the fleet.',
     body: actionSchema,
     responses: { 200: ['The state of reliability, with the circuits that were changed', 'ReliabilityChange'] },
-    answer: ({ body, caller }) => change(pawl, body, callerName(caller)),
-  });
-}
+    answer: ({ pawl, body, caller }) => change(pawl, body, callerName(caller)),
+  }),
+];
 
 type Action = z.output<typeof actionSchema>;
 

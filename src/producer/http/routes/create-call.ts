@@ -29,9 +29,9 @@ import type { Pawl } from '../../client.ts';
 import type { BatchSubmission } from '../../groups/batches.ts';
 import { type Caller, checkTenant } from '../core/access.ts';
 import { invalidBody } from '../core/errors.ts';
-import { optionalQueryNumber, type Route, route } from '../core/route.ts';
+import { optionalQueryNumber, route } from '../core/route.ts';
 import { submitterOf } from './approvals.ts';
-import { answeredResponse, type CallRouteDeps, DEFAULT_WAIT_MS, MAX_ANSWER_WAIT_MS, pendingResponse } from './calls.ts';
+import { answeredResponse, DEFAULT_WAIT_MS, MAX_ANSWER_WAIT_MS, pendingResponse } from './calls.ts';
 import { findOrOpenSession } from './sessions.ts';
 
 /** The short form of a call. The session fills in the other fields. */
@@ -90,43 +90,41 @@ export const keyHeader = {
   'idempotency-key': z.string().transform(parseKeyHeader).pipe(idempotencyKeySchema).optional(),
 };
 
-export function createCall({ pawl, longPolls, checkAccepting }: CallRouteDeps): Route {
-  return route('post /v1/calls', {
-    operationId: 'createCall',
-    permission: 'use',
-    summary: 'Submits a call, as an envelope or in the short form, and waits for its end.',
-    query: z.strictObject({
-      wait: optionalQueryNumber({
-        max: MAX_ANSWER_WAIT_MS,
-        fallback: `${DEFAULT_WAIT_MS}, or 0 for a delayed call`,
-        unit: 'milliseconds',
-      }),
-      ...startQuery,
+export const createCall = route('post /v1/calls', {
+  operationId: 'createCall',
+  permission: 'use',
+  summary: 'Submits a call, as an envelope or in the short form, and waits for its end.',
+  query: z.strictObject({
+    wait: optionalQueryNumber({
+      max: MAX_ANSWER_WAIT_MS,
+      fallback: `${DEFAULT_WAIT_MS}, or 0 for a delayed call`,
+      unit: 'milliseconds',
     }),
-    headers: z.object({ ...keyHeader, traceparent: z.string().optional() }),
-    body: jsonObjectSchema,
-    bodySchema: {
-      oneOf: [z.toJSONSchema(documentedCallSchema, { io: 'input' }), documentedEnvelope()],
-    },
-    responses: {
-      200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
-      202: ['The call goes on: its ID, state and phase', 'CallUnderWay'],
-    },
-    async handle({ query, headers, body: requestBody, caller, onDisconnect }) {
-      await checkAccepting();
-      const { start, ...withoutStart } = extractStart(requestBody, query);
-      const { callback, ...withoutCallback } = extractCallback(withoutStart.body);
-      const body = withTrace(withHeaderKey(withoutCallback.body, headers['idempotency-key']), headers.traceparent);
-      const options = { ...submitterOf(caller), start: parseStart(pawl, start, body), ...callback };
-      const submission = await submit(pawl, caller, body, options);
-      if (submission.kind === 'answered') return answeredResponse(pawl, submission, body);
-      // A caller that delays a call seldom waits for its end.
-      const waitMs = query.wait ?? (isDelayed(start) ? 0 : DEFAULT_WAIT_MS);
-      const result = await longPolls.waitForResult(submission, waitMs, onDisconnect);
-      return result === undefined ? pendingResponse(pawl, submission) : { status: 200, body: result };
-    },
-  });
-}
+    ...startQuery,
+  }),
+  headers: z.object({ ...keyHeader, traceparent: z.string().optional() }),
+  body: jsonObjectSchema,
+  bodySchema: {
+    oneOf: [z.toJSONSchema(documentedCallSchema, { io: 'input' }), documentedEnvelope()],
+  },
+  responses: {
+    200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
+    202: ['The call goes on: its ID, state and phase', 'CallUnderWay'],
+  },
+  async handle({ pawl, longPolls, checkAccepting, query, headers, body: requestBody, caller, onDisconnect }) {
+    await checkAccepting();
+    const { start, ...withoutStart } = extractStart(requestBody, query);
+    const { callback, ...withoutCallback } = extractCallback(withoutStart.body);
+    const body = withTrace(withHeaderKey(withoutCallback.body, headers['idempotency-key']), headers.traceparent);
+    const options = { ...submitterOf(caller), start: parseStart(pawl, start, body), ...callback };
+    const submission = await submit(pawl, caller, body, options);
+    if (submission.kind === 'answered') return answeredResponse(pawl, submission, body);
+    // A caller that delays a call seldom waits for its end.
+    const waitMs = query.wait ?? (isDelayed(start) ? 0 : DEFAULT_WAIT_MS);
+    const result = await longPolls.waitForResult(submission, waitMs, onDisconnect);
+    return result === undefined ? pendingResponse(pawl, submission) : { status: 200, body: result };
+  },
+});
 
 /** Copies the header's key into the contract's field for it. Throws `CONTRACT_INVALID` when the body has another key. */
 function withHeaderKey(

@@ -5,7 +5,6 @@ import type { DeadLetterFilter } from '../../../shared/store/dead-letters/dead-l
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { sinceSchema } from '../../calls/audit.ts';
 import type { Resolution } from '../../calls/resolution.ts';
-import type { Pawl } from '../../client.ts';
 import { MAX_PER_SECOND } from '../../dead-letters/redrive-runner.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { deadLetterView, redriveView } from '../core/views.ts';
@@ -68,19 +67,8 @@ const resolutionsSchema = z
     message: 'belongs to as: succeeded',
   });
 
-export function deadLetterRoutes(pawl: Pawl): readonly Route[] {
-  return [
-    listDeadLetters(pawl),
-    changeDeadLetters(pawl),
-    listRedrives(pawl),
-    getRedrive(pawl),
-    stopRedrive(pawl),
-    resolveCalls(pawl),
-  ];
-}
-
-function listDeadLetters(pawl: Pawl): Route {
-  return route('get /v1/dead-letters', {
+export const deadLetterRoutes: readonly Route[] = [
+  route('get /v1/dead-letters', {
     operationId: 'listDeadLetters',
     permission: 'operate',
     summary:
@@ -97,7 +85,7 @@ function listDeadLetters(pawl: Pawl): Route {
       next: name.optional(),
     }),
     responses: { 200: ['Dead letters', 'DeadLetterList'] },
-    async answer({ query: { limit, next, ...filter }, caller: { tenantId } }) {
+    async answer({ pawl, query: { limit, next, ...filter }, caller: { tenantId } }) {
       const page = await pawl.deadLetters.list({
         ...filterOf(filter, 'until'),
         tenantId,
@@ -107,11 +95,8 @@ function listDeadLetters(pawl: Pawl): Route {
       const { deadLetters, ...rest } = page;
       return { deadLetters: deadLetters.map(deadLetterView), ...rest };
     },
-  });
-}
-
-function changeDeadLetters(pawl: Pawl): Route {
-  return route('post /v1/dead-letters', {
+  }),
+  route('post /v1/dead-letters', {
     operationId: 'changeDeadLetters',
     permission: 'operate',
     summary:
@@ -119,7 +104,7 @@ function changeDeadLetters(pawl: Pawl): Route {
     query: z.strictObject({ wait }),
     body: actionSchema,
     responses: { 200: ['The progress so far', 'BulkAnswer'] },
-    async answer({ body, query, caller }) {
+    async answer({ pawl, body, query, caller }) {
       const { action, perSecond } = body;
       const request = { ...selectionOf(body), by: callerName(caller), tenantId: caller.tenantId };
       const result =
@@ -128,67 +113,55 @@ function changeDeadLetters(pawl: Pawl): Route {
           : await pawl.deadLetters.discard(request);
       return result;
     },
-  });
-}
-
-function listRedrives(pawl: Pawl): Route {
-  return route('get /v1/dead-letters/redrives', {
+  }),
+  route('get /v1/dead-letters/redrives', {
     operationId: 'listRedrives',
     permission: 'operate',
     summary: 'Redrives of the last week, the newest first.',
     query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'redrives' }) }),
     responses: { 200: ['Redrives', 'RedriveList'] },
-    async answer({ query: { limit }, caller: { tenantId } }) {
+    async answer({ pawl, query: { limit }, caller: { tenantId } }) {
       const redrives = await pawl.deadLetters.redrives(defined({ limit, tenantId }));
       return { redrives: redrives.map(redriveView) };
     },
-  });
-}
-
-function getRedrive(pawl: Pawl): Route {
-  return route('get /v1/dead-letters/redrives/{id}', {
+  }),
+  route('get /v1/dead-letters/redrives/{id}', {
     operationId: 'getRedrive',
     permission: 'operate',
     summary: 'The progress of a redrive; `wait` waits for its end.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
     responses: { 200: ['The redrive', 'Redrive'] },
-    async answer({ path, query, caller: { tenantId } }) {
-      const progress = await pawl.deadLetters.progress(path['id'] ?? '', { waitMs: query.wait, tenantId });
+    async answer({ pawl, path, query, caller: { tenantId } }) {
+      const progress = await pawl.deadLetters.progress(path.id, { waitMs: query.wait, tenantId });
       return redriveView(progress);
     },
-  });
-}
-
-function stopRedrive(pawl: Pawl): Route {
-  return route('delete /v1/dead-letters/redrives/{id}', {
+  }),
+  route('delete /v1/dead-letters/redrives/{id}', {
     operationId: 'stopRedrive',
     permission: 'operate',
     summary: 'Stops a redrive. The calls that it has not reached stay dead letters.',
     responses: { 200: ['The redrive', 'Redrive'] },
-    async answer({ path, caller }) {
+    async answer({ pawl, path, caller }) {
       const options = { by: callerName(caller), tenantId: caller.tenantId };
-      return redriveView(await pawl.deadLetters.stop(path['id'] ?? '', options));
+      return redriveView(await pawl.deadLetters.stop(path.id, options));
     },
-  });
-}
-
-function resolveCalls(pawl: Pawl): Route {
-  return route('post /v1/resolutions', {
+  }),
+  route('post /v1/resolutions', {
     operationId: 'resolveCalls',
     permission: 'operate',
     summary:
       'Resolves calls in doubt, at most 1,000 in one request. Repeat the request for calls that are neither started nor skipped.',
     body: resolutionsSchema,
     responses: { 200: ['The result', 'BulkAnswer'] },
-    async answer({ body, caller }) {
+    async answer({ pawl, body, caller }) {
       const { as, output, reason } = body;
       const resolution: Resolution = as === 'succeeded' ? { as, output } : { as };
       const by = callerName(caller);
       const request = { ...selectionOf(body), ...resolution, reason, by, tenantId: caller.tenantId };
       return pawl.calls.resolveMany(request);
     },
-  });
-}
+  }),
+];
 
 type Selection = { readonly [Name in keyof typeof selection]?: z.output<(typeof selection)[Name]> | undefined };
 

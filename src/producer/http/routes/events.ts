@@ -28,31 +28,29 @@ const lastEventIdSchema = z
 
 type EventRouteDeps = Pick<ApiDeps, 'pawl' | 'streams'>;
 
-export function eventRoutes(deps: EventRouteDeps): readonly Route[] {
-  return [
-    route('get /v1/calls/{callId}/events', {
-      operationId: 'streamCallEvents',
-      permission: 'use',
-      summary: `The events of a call, as server-sent events (${CALL_EVENT_TYPES.join(', ')}). Ends with the call.`,
-      headers: z.object({ 'last-event-id': lastEventIdSchema.optional() }),
-      responses: {
-        200: ['A stream of events', 'text/event-stream'],
-        204: 'The last event was the call’s end: nothing follows',
-      },
-      async handle({ path, headers, caller }) {
-        const record = await callFor(deps.pawl, caller, path['callId'] ?? '', 'readBrief');
-        const lastPosition = headers['last-event-id'];
-        const isComplete = lastPosition !== undefined && compare(lastPosition, [record.fence, 3, record.version]) >= 0;
-        if (record.state !== 'inflight' && isComplete) return { status: 204 };
-        return {
-          status: 200,
-          headers: { 'Content-Type': 'text/event-stream; charset=utf-8', 'X-Accel-Buffering': 'no' },
-          stream: (response) => send(deps, response, record.callId, lastPosition),
-        };
-      },
-    }),
-  ];
-}
+export const eventRoutes: readonly Route[] = [
+  route('get /v1/calls/{callId}/events', {
+    operationId: 'streamCallEvents',
+    permission: 'use',
+    summary: `The events of a call, as server-sent events (${CALL_EVENT_TYPES.join(', ')}). Ends with the call.`,
+    headers: z.object({ 'last-event-id': lastEventIdSchema.optional() }),
+    responses: {
+      200: ['A stream of events', 'text/event-stream'],
+      204: 'The last event was the call’s end: nothing follows',
+    },
+    async handle({ pawl, streams, path, headers, caller }) {
+      const record = await callFor(pawl, caller, path.callId, 'readBrief');
+      const lastPosition = headers['last-event-id'];
+      const isComplete = lastPosition !== undefined && compare(lastPosition, [record.fence, 3, record.version]) >= 0;
+      if (record.state !== 'inflight' && isComplete) return { status: 204 };
+      return {
+        status: 200,
+        headers: { 'Content-Type': 'text/event-stream; charset=utf-8', 'X-Accel-Buffering': 'no' },
+        stream: (response) => send({ pawl, streams }, response, record.callId, lastPosition),
+      };
+    },
+  }),
+];
 
 function send(
   { pawl, streams }: EventRouteDeps,

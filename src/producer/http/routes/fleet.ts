@@ -4,22 +4,17 @@ import { PawlError } from '../../../shared/errors/failure.ts';
 import { shardCountSchema } from '../../../shared/queues/shards.ts';
 import { readTierStates } from '../../../shared/store/queues/shard-state.ts';
 import { TIERS } from '../../../shared/tools/tool.ts';
-import type { Pawl } from '../../client.ts';
 import { permissionsOf } from '../core/access.ts';
 import { type Route, route } from '../core/route.ts';
 import { callerName } from './approvals.ts';
 
-export function fleetRoutes(pawl: Pawl): readonly Route[] {
-  return [getCaller(pawl), getFleet(pawl), listShards(pawl), setShards(pawl), drainWorker(pawl)];
-}
-
-function getCaller(pawl: Pawl): Route {
-  return route('get /v1/me', {
+export const fleetRoutes: readonly Route[] = [
+  route('get /v1/me', {
     operationId: 'getCaller',
     permission: 'read',
     summary: 'The caller: the role of its token, and its permissions.',
     responses: { 200: ['The role, the tenant if the token has one, and the permissions', 'Caller'] },
-    handle({ caller }) {
+    handle({ pawl, caller }) {
       const { role, tenantId } = caller;
       const { traceUrl } = pawl.settings;
       return {
@@ -32,16 +27,13 @@ function getCaller(pawl: Pawl): Route {
         },
       };
     },
-  });
-}
-
-function getFleet(pawl: Pawl): Route {
-  return route('get /v1/workers', {
+  }),
+  route('get /v1/workers', {
     operationId: 'getFleet',
     permission: 'oversee',
     summary: 'Live workers, and the load of each tier.',
     responses: { 200: ['Workers and tiers', 'Fleet'] },
-    async handle() {
+    async handle({ pawl }) {
       const { backend } = pawl;
       const [{ workers }, states] = await Promise.all([
         backend.catalogue.read(),
@@ -58,46 +50,37 @@ function getFleet(pawl: Pawl): Route {
       });
       return { status: 200, body: { workers, tiers } };
     },
-  });
-}
-
-function listShards(pawl: Pawl): Route {
-  return route('get /v1/shards', {
+  }),
+  route('get /v1/shards', {
     operationId: 'listShards',
     permission: 'oversee',
     summary: 'The shards of each tier, and their state.',
     responses: { 200: ['Shards', 'ShardList'] },
-    answer: async () => ({ shards: await pawl.shards.list() }),
-  });
-}
-
-function setShards(pawl: Pawl): Route {
-  return route('put /v1/shards/{tier}', {
+    answer: async ({ pawl }) => ({ shards: await pawl.shards.list() }),
+  }),
+  route('put /v1/shards/{tier}', {
     operationId: 'setShards',
     permission: 'administer',
     summary: 'Sets the number of shards for sessions that are opened from now on. Other sessions stay in their shards.',
     body: z.strictObject({ shards: shardCountSchema }),
     responses: { 200: ['The shards of the tier', 'ShardList'] },
-    async answer({ path, body, caller }) {
-      const tier = TIERS.find((each) => each === path['tier']);
+    async answer({ pawl, path, body, caller }) {
+      const tier = TIERS.find((each) => each === path.tier);
       if (tier === undefined)
         throw new PawlError('NOT_FOUND', `There is no tier of that name; tiers are ${TIERS.join(', ')}.`);
       await pawl.shards.set(tier, body.shards, callerName(caller));
       return { shards: (await pawl.shards.list()).filter((shard) => shard.tier === tier) };
     },
-  });
-}
-
-function drainWorker(pawl: Pawl): Route {
-  return route('post /v1/workers/{id}/drain', {
+  }),
+  route('post /v1/workers/{id}/drain', {
     operationId: 'drainWorker',
     permission: 'oversee',
     summary: 'Asks a worker to accept no further calls, finish its running ones, and end.',
     responses: { 202: ['The worker was asked', 'Drain'] },
-    async handle({ path, caller }) {
-      const id = path['id'] ?? '';
+    async handle({ pawl, path, caller }) {
+      const id = path.id;
       await pawl.workers.drain(id, callerName(caller));
       return { status: 202, body: { id, asked: 'drain' } };
     },
-  });
-}
+  }),
+];

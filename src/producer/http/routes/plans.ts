@@ -2,7 +2,6 @@
 import { z } from 'zod';
 import { planSchema } from '../../../shared/groups/plan.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
-import type { ApiDeps } from '../core/api-deps.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { callerName, submitterOf } from './approvals.ts';
 import { keyHeader, withIdempotencyKey } from './create-call.ts';
@@ -13,14 +12,8 @@ const session = z.string().min(1).max(256);
 /** The other fields are checked against the tools, so that all issues are reported together. */
 const newPlanSchema = z.looseObject({ session });
 
-type PlanRouteDeps = Pick<ApiDeps, 'pawl' | 'checkAccepting'>;
-
-export function planRoutes(deps: PlanRouteDeps): readonly Route[] {
-  return [createPlan(deps), listPlans(deps), getPlan(deps), cancelPlan(deps)];
-}
-
-function createPlan({ pawl, checkAccepting }: PlanRouteDeps): Route {
-  return route('post /v1/plans', {
+export const planRoutes: readonly Route[] = [
+  route('post /v1/plans', {
     operationId: 'createPlan',
     permission: 'use',
     summary: 'Checks a plan and starts it; with `dryRun=true`, only checks it.',
@@ -32,7 +25,7 @@ function createPlan({ pawl, checkAccepting }: PlanRouteDeps): Route {
       200: ['The order of its nodes, with `dryRun=true`', 'PlanOrder'],
       202: ['The plan has started', 'AcceptedPlan'],
     },
-    async handle({ query, headers, body, caller }) {
+    async handle({ pawl, checkAccepting, query, headers, body, caller }) {
       const { session: sessionKey, ...plan } = withIdempotencyKey(body, headers['idempotency-key']);
       const dryRun = query.dryRun === 'true';
       if (!dryRun) await checkAccepting();
@@ -48,43 +41,34 @@ function createPlan({ pawl, checkAccepting }: PlanRouteDeps): Route {
       const accepted = await pawl.plans.create({ session: record, plan, ...submitterOf(caller) });
       return { status: 202, headers: { Location: `/v1/plans/${accepted.planId}` }, body: accepted };
     },
-  });
-}
-
-function listPlans({ pawl }: PlanRouteDeps): Route {
-  return route('get /v1/plans', {
+  }),
+  route('get /v1/plans', {
     operationId: 'listPlans',
     permission: 'use',
     summary: 'Plans, the newest first, without their nodes.',
     query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'plans' }) }),
     responses: { 200: ['The plans', 'PlanList'] },
-    async answer({ query, caller }) {
+    async answer({ pawl, query, caller }) {
       const plans = await pawl.plans.list({ limit: query.limit, tenantId: caller.tenantId });
       return { plans };
     },
-  });
-}
-
-function getPlan({ pawl }: PlanRouteDeps): Route {
-  return route('get /v1/plans/{id}', {
+  }),
+  route('get /v1/plans/{id}', {
     operationId: 'getPlan',
     permission: 'use',
     summary: 'A plan, with the current states of its nodes. `GET /v1/calls/{callId}` has the result of each call.',
     responses: { 200: ['The plan', 'Plan'] },
-    answer: ({ path, caller: { tenantId } }) => pawl.plans.show(path['id'] ?? '', { tenantId }),
-  });
-}
-
-function cancelPlan({ pawl }: PlanRouteDeps): Route {
-  return route('delete /v1/plans/{id}', {
+    answer: ({ pawl, path, caller: { tenantId } }) => pawl.plans.show(path.id, { tenantId }),
+  }),
+  route('delete /v1/plans/{id}', {
     operationId: 'cancelPlan',
     permission: 'use',
     summary: 'Starts no further call of a plan, and cancels the unfinished ones. Finished calls are not undone.',
     responses: { 200: ['The current plan', 'Plan'] },
-    async answer({ path, caller }) {
-      const { planId } = await pawl.plans.read(path['id'] ?? '', { tenantId: caller.tenantId });
+    async answer({ pawl, path, caller }) {
+      const { planId } = await pawl.plans.read(path.id, { tenantId: caller.tenantId });
       await pawl.plans.cancel(planId, callerName(caller));
       return pawl.plans.read(planId);
     },
-  });
-}
+  }),
+];

@@ -14,42 +14,32 @@ const replySchema = z.union([
   z.strictObject({ dismiss: z.literal(true) }),
 ]);
 
-type QuestionRouteDeps = { readonly pawl: Pawl };
-
-export function questionRoutes(deps: QuestionRouteDeps): readonly Route[] {
-  return [listQuestions(deps), answerQuestion(deps)];
-}
-
-function listQuestions({ pawl: { questions } }: QuestionRouteDeps): Route {
-  return route('get /v1/questions', {
+export const questionRoutes: readonly Route[] = [
+  route('get /v1/questions', {
     operationId: 'listQuestions',
     permission: 'decide',
     summary: 'Questions of tools that wait for a person, the most urgent first.',
     query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'questions' }) }),
     responses: { 200: ['Questions', 'QuestionList'] },
-    async answer({ query, caller }) {
-      const listed = await questions.list(query.limit, ({ tenantId }) => seesTenant(caller, tenantId));
+    async answer({ pawl, query, caller }) {
+      const listed = await pawl.questions.list(query.limit, ({ tenantId }) => seesTenant(caller, tenantId));
       return { questions: listed };
     },
-  });
-}
-
-function answerQuestion({ pawl }: QuestionRouteDeps): Route {
-  const { questions } = pawl;
-  return route('post /v1/questions/{id}', {
+  }),
+  route('post /v1/questions/{id}', {
     operationId: 'answerQuestion',
     permission: 'decide',
     summary: 'Answers a question, once, or dismisses it.',
     body: replySchema,
     responses: { 200: ['The question, with its answer', 'AnsweredQuestion'] },
-    async answer({ path, body, caller }) {
-      const record = await questionFor(pawl, caller, path['id'] ?? '');
+    async answer({ pawl, path, body, caller }) {
+      const record = await questionFor(pawl, caller, path.id);
       const by = callerName(caller);
-      await questions.reply(record.id, body, by);
+      await pawl.questions.reply(record.id, body, by);
       return { ...record, ...body, by };
     },
-  });
-}
+  }),
+];
 
 async function questionFor(pawl: Pawl, caller: Caller, id: string): Promise<QuestionRecord> {
   const record = await pawl.questions.show(id);

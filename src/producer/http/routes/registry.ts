@@ -8,7 +8,6 @@ import {
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { toolNamed } from '../../../shared/tools/tool.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
-import type { Pawl } from '../../client.ts';
 import { requireTrustedKeysFor } from '../../operations/signing-check.ts';
 import type { ChangeOptions } from '../../tools/registry.ts';
 import type { Caller } from '../core/access.ts';
@@ -21,29 +20,19 @@ type Conditions = z.output<typeof conditionHeaders>;
 
 const NAME_FORMAT = '`{name}` is `name` or `namespace.name`.';
 
-export function registryRoutes(pawl: Pawl): readonly Route[] {
-  return [
-    getTool(pawl),
-    declareTool(pawl),
-    switchTool(pawl),
-    removeTool(pawl),
-    listToolRevisions(pawl),
-    rollBackTool(pawl),
-  ];
-}
-
-function getTool(pawl: Pawl): Route {
-  const { registry } = pawl;
-  return route('get /v1/tools/{name}', {
+export const registryRoutes: readonly Route[] = [
+  route('get /v1/tools/{name}', {
     operationId: 'getTool',
     permission: 'use',
     summary: `One tool; for an admin with its declaration. ${NAME_FORMAT}`,
     responses: { 200: ['The tool', 'ToolStanding'] },
-    async handle({ path, caller }) {
-      const name = path['name'] ?? '';
+    async handle({ pawl, path, caller }) {
+      const name = path.name;
       const { tools } = await pawl.catalogue();
       const published = toolNamed(tools, name);
-      const spec = await registry.read(published === undefined ? name : `${published.namespace}.${published.name}`);
+      const spec = await pawl.registry.read(
+        published === undefined ? name : `${published.namespace}.${published.name}`,
+      );
       if (published === undefined && spec === undefined)
         throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
       return {
@@ -57,12 +46,8 @@ function getTool(pawl: Pawl): Route {
         },
       };
     },
-  });
-}
-
-function declareTool(pawl: Pawl): Route {
-  const { registry } = pawl;
-  return route('put /v1/tools/{name}', {
+  }),
+  route('put /v1/tools/{name}', {
     operationId: 'declareTool',
     permission: 'administer',
     summary: `Declares a tool, or replaces its declaration (If-Match: its revision; If-None-Match: * for a new one). ${NAME_FORMAT}`,
@@ -70,23 +55,19 @@ function declareTool(pawl: Pawl): Route {
     body: z.looseObject({}),
     bodySchema: z.toJSONSchema(declaredToolSchema, { io: 'input' }),
     responses: { 200: ['Replaced', 'RegistryRecord'], 201: ['Declared', 'RegistryRecord'] },
-    async handle({ path, headers, body, caller }) {
+    async handle({ pawl, path, headers, body, caller }) {
       const { name, namespace, ...fields } = body;
-      checkName(path['name'] ?? '', name, namespace);
+      checkName(path.name, name, namespace);
       await requireTrustedKeysFor(pawl);
-      const result = await registry.put(
-        path['name'] ?? '',
+      const result = await pawl.registry.put(
+        path.name,
         withoutRevision(fields) as DeclaredTool,
         changeOptions(headers, caller),
       );
       return recordResponse(result.created ? 201 : 200, result.record, { changes: result.changes });
     },
-  });
-}
-
-function switchTool(pawl: Pawl): Route {
-  const { registry } = pawl;
-  return route('patch /v1/tools/{name}', {
+  }),
+  route('patch /v1/tools/{name}', {
     operationId: 'switchTool',
     permission: 'administer',
     summary: `Switches a tool off or on for the whole fleet, the workers' own tools included. ${NAME_FORMAT}`,
@@ -95,61 +76,50 @@ function switchTool(pawl: Pawl): Route {
       .strictObject({ enabled: z.boolean().optional(), mutable: z.boolean().optional() })
       .refine(({ enabled, mutable }) => enabled !== undefined || mutable !== undefined, 'needs enabled or mutable'),
     responses: { 200: ['The record', 'RegistryRecord'] },
-    async handle({ path, headers, body: { enabled, mutable }, caller }) {
+    async handle({ pawl, path, headers, body: { enabled, mutable }, caller }) {
       await requireTrustedKeysFor(pawl);
       const switches = {
         ...(enabled !== undefined && { enabled }),
         ...(mutable !== undefined && { mutable }),
       };
-      return recordResponse(200, await registry.patch(path['name'] ?? '', switches, changeOptions(headers, caller)));
+      return recordResponse(200, await pawl.registry.patch(path.name, switches, changeOptions(headers, caller)));
     },
-  });
-}
-
-function removeTool(pawl: Pawl): Route {
-  const { registry } = pawl;
-  return route('delete /v1/tools/{name}', {
+  }),
+  route('delete /v1/tools/{name}', {
     operationId: 'removeTool',
     permission: 'administer',
     summary: `Removes a declaration. ${NAME_FORMAT}`,
     headers: conditionHeaders,
     responses: { 204: 'Removed' },
-    async handle({ path, headers, caller }) {
+    async handle({ pawl, path, headers, caller }) {
       await requireTrustedKeysFor(pawl);
-      await registry.remove(path['name'] ?? '', changeOptions(headers, caller));
+      await pawl.registry.remove(path.name, changeOptions(headers, caller));
       return { status: 204 };
     },
-  });
-}
-
-function listToolRevisions({ registry }: Pawl): Route {
-  return route('get /v1/tools/{name}/revisions', {
+  }),
+  route('get /v1/tools/{name}/revisions', {
     operationId: 'listToolRevisions',
     permission: 'administer',
     summary: `Its revisions, the newest first. ${NAME_FORMAT}`,
     responses: { 200: ['Revisions', 'RevisionList'] },
-    answer: async ({ path }) => ({ revisions: await registry.history(path['name'] ?? '') }),
-  });
-}
-
-function rollBackTool(pawl: Pawl): Route {
-  const { registry } = pawl;
-  return route('post /v1/tools/{name}/rollback', {
+    answer: async ({ pawl, path }) => ({ revisions: await pawl.registry.history(path.name) }),
+  }),
+  route('post /v1/tools/{name}/rollback', {
     operationId: 'rollBackTool',
     permission: 'administer',
     summary: `Makes an earlier revision the newest again. ${NAME_FORMAT}`,
     headers: conditionHeaders,
     body: z.strictObject({ revision: z.number().int().min(1) }),
     responses: { 200: ['The record', 'RegistryRecord'] },
-    async handle({ path, headers, body, caller }) {
+    async handle({ pawl, path, headers, body, caller }) {
       await requireTrustedKeysFor(pawl);
       return recordResponse(
         200,
-        await registry.rollback(path['name'] ?? '', body.revision, changeOptions(headers, caller)),
+        await pawl.registry.rollback(path.name, body.revision, changeOptions(headers, caller)),
       );
     },
-  });
-}
+  }),
+];
 
 function recordResponse(status: number, record: RegistryRecord, extraFields: object = {}): RouteResponse {
   return { status, headers: etagHeader(record), body: { ...record, ...extraFields } };

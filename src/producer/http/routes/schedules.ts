@@ -15,16 +15,8 @@ const actionSchema = z.strictObject({
   reason: z.string().min(1).max(1_000).optional(),
 });
 
-export function scheduleRoutes(pawl: Pawl): readonly Route[] {
-  return [putSchedule(pawl), listSchedules(pawl), getSchedule(pawl), changeSchedule(pawl), removeSchedule(pawl)];
-}
-
-function optionsFor(caller: Caller): ScheduleOptions {
-  return { by: callerName(caller), ...submitterOf(caller), seesTenant: (tenantId) => seesTenant(caller, tenantId) };
-}
-
-function putSchedule(pawl: Pawl): Route {
-  return route('put /v1/schedules/{id}', {
+export const scheduleRoutes: readonly Route[] = [
+  route('put /v1/schedules/{id}', {
     operationId: 'putSchedule',
     permission: 'use',
     summary: 'Writes or replaces a schedule: a call that is repeated at an interval or by a cron expression.',
@@ -32,8 +24,8 @@ function putSchedule(pawl: Pawl): Route {
     body: jsonObjectSchema,
     bodySchema: z.toJSONSchema(scheduleSchema, { io: 'input', unrepresentable: 'any' }),
     responses: { 200: ['The schedule was replaced', 'Schedule'], 201: ['The schedule is new', 'Schedule'] },
-    async handle({ path, body, caller }) {
-      const id = path['id'] ?? '';
+    async handle({ pawl, path, body, caller }) {
+      const id = path.id;
       const { session, id: bodyId = id } = body;
       if (bodyId !== id)
         throw contractInvalid([
@@ -48,7 +40,47 @@ function putSchedule(pawl: Pawl): Route {
         ? { status: 201, headers: { Location: location }, body: schedule }
         : { status: 200, body: schedule };
     },
-  });
+  }),
+  route('get /v1/schedules', {
+    operationId: 'listSchedules',
+    permission: 'use',
+    summary: 'Schedules, by ID.',
+    responses: { 200: ['Schedules', 'ScheduleList'] },
+    answer: async ({ pawl, caller }) => ({ schedules: await pawl.schedules.list(optionsFor(caller)) }),
+  }),
+  route('get /v1/schedules/{id}', {
+    operationId: 'getSchedule',
+    permission: 'use',
+    summary: 'One schedule, with its next five times and its latest occurrences.',
+    responses: { 200: ['The schedule', 'Schedule'] },
+    answer: ({ pawl, path, caller }) => pawl.schedules.get(path.id, optionsFor(caller)),
+  }),
+  route('post /v1/schedules/{id}', {
+    operationId: 'changeSchedule',
+    permission: 'use',
+    summary: 'Pauses or resumes a schedule, or makes its call now.',
+    body: actionSchema,
+    responses: { 200: ['The schedule', 'ScheduleAction'] },
+    async answer({ pawl, path, body, caller }) {
+      const id = path.id;
+      const { action, reason } = body;
+      return pawl.schedules[action](id, { ...optionsFor(caller), ...defined({ reason }) });
+    },
+  }),
+  route('delete /v1/schedules/{id}', {
+    operationId: 'removeSchedule',
+    permission: 'use',
+    summary: 'Removes a schedule. Calls that it made go on.',
+    responses: { 204: 'Removed' },
+    async handle({ pawl, path, caller }) {
+      await pawl.schedules.remove(path.id, optionsFor(caller));
+      return { status: 204 };
+    },
+  }),
+];
+
+function optionsFor(caller: Caller): ScheduleOptions {
+  return { by: callerName(caller), ...submitterOf(caller), seesTenant: (tenantId) => seesTenant(caller, tenantId) };
 }
 
 /** Opens a session that is not there, as for a call. The schedule is checked first, so that an invalid one opens none. */
@@ -57,52 +89,4 @@ async function openFor(pawl: Pawl, caller: Caller, sessionKey: string, schedule:
   const draft = () => pawl.sessions.draft(defined({ sessionKey, tenantId: caller.tenantId }));
   await pawl.schedules.check(schedule, draft, optionsFor(caller));
   await findOrOpenSession(pawl, caller, { sessionKey });
-}
-
-function listSchedules({ schedules }: Pawl): Route {
-  return route('get /v1/schedules', {
-    operationId: 'listSchedules',
-    permission: 'use',
-    summary: 'Schedules, by ID.',
-    responses: { 200: ['Schedules', 'ScheduleList'] },
-    answer: async ({ caller }) => ({ schedules: await schedules.list(optionsFor(caller)) }),
-  });
-}
-
-function getSchedule({ schedules }: Pawl): Route {
-  return route('get /v1/schedules/{id}', {
-    operationId: 'getSchedule',
-    permission: 'use',
-    summary: 'One schedule, with its next five times and its latest occurrences.',
-    responses: { 200: ['The schedule', 'Schedule'] },
-    answer: ({ path, caller }) => schedules.get(path['id'] ?? '', optionsFor(caller)),
-  });
-}
-
-function changeSchedule({ schedules }: Pawl): Route {
-  return route('post /v1/schedules/{id}', {
-    operationId: 'changeSchedule',
-    permission: 'use',
-    summary: 'Pauses or resumes a schedule, or makes its call now.',
-    body: actionSchema,
-    responses: { 200: ['The schedule', 'ScheduleAction'] },
-    async answer({ path, body, caller }) {
-      const id = path['id'] ?? '';
-      const { action, reason } = body;
-      return schedules[action](id, { ...optionsFor(caller), ...defined({ reason }) });
-    },
-  });
-}
-
-function removeSchedule({ schedules }: Pawl): Route {
-  return route('delete /v1/schedules/{id}', {
-    operationId: 'removeSchedule',
-    permission: 'use',
-    summary: 'Removes a schedule. Calls that it made go on.',
-    responses: { 204: 'Removed' },
-    async handle({ path, caller }) {
-      await schedules.remove(path['id'] ?? '', optionsFor(caller));
-      return { status: 204 };
-    },
-  });
 }

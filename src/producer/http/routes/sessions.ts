@@ -22,25 +22,14 @@ import { callerName } from './approvals.ts';
 
 const MAX_LISTED = 1_000;
 
-export function sessionRoutes(pawl: Pawl): readonly Route[] {
-  return [
-    openSession(pawl),
-    listSessions(pawl),
-    getSession(pawl),
-    listMessages(pawl),
-    changeSession(pawl),
-    closeSession(pawl),
-  ];
-}
-
-function openSession(pawl: Pawl): Route {
-  return route('post /v1/sessions', {
+export const sessionRoutes: readonly Route[] = [
+  route('post /v1/sessions', {
     operationId: 'openSession',
     permission: 'use',
     summary: 'Opens a session.',
     body: openSessionSchema,
     responses: { 201: ['The session', 'Session'] },
-    async handle({ body, caller }) {
+    async handle({ pawl, body, caller }) {
       if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
       checkChannelTarget(caller, body.channel, pawl.settings);
       const parent = body.parent === undefined ? undefined : await sessionFor(pawl, caller, body.parent);
@@ -53,73 +42,58 @@ function openSession(pawl: Pawl): Route {
         body: session.record,
       };
     },
-  });
-}
-
-function listSessions(pawl: Pawl): Route {
-  return route('get /v1/sessions', {
+  }),
+  route('get /v1/sessions', {
     operationId: 'listSessions',
     permission: 'use',
     summary: 'Sessions, the newest first.',
     query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
     responses: { 200: ['Sessions', 'SessionList'] },
-    answer: async ({ query, caller }) => ({ sessions: await pawl.sessions.list(query.limit, caller.tenantId) }),
-  });
-}
-
-function getSession(pawl: Pawl): Route {
-  return route('get /v1/sessions/{key}', {
+    answer: async ({ pawl, query, caller }) => ({ sessions: await pawl.sessions.list(query.limit, caller.tenantId) }),
+  }),
+  route('get /v1/sessions/{key}', {
     operationId: 'getSession',
     permission: 'use',
     summary: 'One session.',
     responses: { 200: ['The session', 'Session'] },
-    async answer({ path, caller }) {
-      const { record } = await sessionFor(pawl, caller, path['key'] ?? '');
+    async answer({ pawl, path, caller }) {
+      const { record } = await sessionFor(pawl, caller, path.key);
       return { ...record, ...(await spentBy(pawl, record)) };
     },
-  });
-}
-
-function listMessages(pawl: Pawl): Route {
-  return route('get /v1/sessions/{key}/messages', {
+  }),
+  route('get /v1/sessions/{key}/messages', {
     operationId: 'listMessages',
     permission: 'use',
     summary: 'Messages of tools to the people of a session, whose channel is console or operator.',
     responses: { 200: ['Messages, the oldest first', 'MessageList'] },
-    async answer({ path, caller }) {
-      const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
+    async answer({ pawl, path, caller }) {
+      const { key } = await sessionFor(pawl, caller, path.key);
       return { messages: await pawl.backend.messages.list(key) };
     },
-  });
-}
-
-function changeSession(pawl: Pawl): Route {
-  return route('patch /v1/sessions/{key}', {
+  }),
+  route('patch /v1/sessions/{key}', {
     operationId: 'changeSession',
     permission: 'use',
     summary: 'Sets the state of a session and its descendants. Policy may allow a tool only in some states.',
     body: changeSessionSchema,
     responses: { 200: ['The session', 'Session'] },
-    async answer({ path, body, caller }) {
-      const session = await sessionFor(pawl, caller, path['key'] ?? '');
+    async answer({ pawl, path, body, caller }) {
+      const session = await sessionFor(pawl, caller, path.key);
       return pawl.sessions.setState(session.key, body.state, callerName(caller));
     },
-  });
-}
-
-function closeSession(pawl: Pawl): Route {
-  return route('delete /v1/sessions/{key}', {
+  }),
+  route('delete /v1/sessions/{key}', {
     operationId: 'closeSession',
     permission: 'use',
     summary: 'Closes a session and its descendants, and cancels their calls.',
     responses: { 204: 'Closed' },
-    async handle({ path, caller }) {
-      const session = await sessionFor(pawl, caller, path['key'] ?? '');
+    async handle({ pawl, path, caller }) {
+      const session = await sessionFor(pawl, caller, path.key);
       await pawl.sessions.close(session.key, callerName(caller));
       return { status: 204 };
     },
-  });
-}
+  }),
+];
 
 /** A remote channel receives the approval's buttons, so an agent may only name a target of the settings. Throws `PERMISSION_DENIED`. */
 function checkChannelTarget(caller: Caller, channel: OpenSession['channel'], settings: Settings): void {

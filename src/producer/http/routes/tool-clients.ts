@@ -1,7 +1,6 @@
 /** `/v1/tool-clients`: programs of any language that run tools themselves. */
 import { z } from 'zod';
 import { CLIENT_LEASE, clientAnswerSchema, MAX_CLIENT_TOOLS } from '../../../shared/connectors/client-tool.ts';
-import type { ApiDeps } from '../core/api-deps.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 
 const MAX_WAIT_MS = 300_000;
@@ -9,21 +8,8 @@ const MAX_RUNNING = 10_000;
 
 const runningSchema = z.array(z.string().regex(/^[\w.:-]{1,256}$/, 'must be call IDs')).max(MAX_RUNNING);
 
-type ToolClientRouteDeps = Pick<ApiDeps, 'pawl' | 'longPolls'>;
-
-export function toolClientRoutes(deps: ToolClientRouteDeps): readonly Route[] {
-  return [
-    registerToolClient(deps),
-    nextToolClientCall(deps),
-    renewToolClient(deps),
-    reportToolClientProgress(deps),
-    reportToolClientResult(deps),
-    removeToolClient(deps),
-  ];
-}
-
-function registerToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
-  return route('post /v1/tool-clients', {
+export const toolClientRoutes: readonly Route[] = [
+  route('post /v1/tool-clients', {
     operationId: 'registerToolClient',
     permission: 'oversee',
     summary: 'Registers a client that runs calls of declared dynamic tools, until its lease expires.',
@@ -32,24 +18,21 @@ function registerToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Rou
       leaseMs: z.number().default(CLIENT_LEASE.defaultMs),
     }),
     responses: { 201: ['The client. Its ID is its credential', 'ToolClient'] },
-    handle: async ({ body, caller }) => ({
+    handle: async ({ pawl, body, caller }) => ({
       status: 201,
-      body: await toolClients.join(body.tools, { leaseMs: body.leaseMs, by: caller.id }),
+      body: await pawl.toolClients.join(body.tools, { leaseMs: body.leaseMs, by: caller.id }),
     }),
-  });
-}
-
-function nextToolClientCall({ pawl: { toolClients }, longPolls }: ToolClientRouteDeps): Route {
-  return route('post /v1/tool-clients/{clientId}/next', {
+  }),
+  route('post /v1/tool-clients/{clientId}/next', {
     operationId: 'nextToolClientCall',
     permission: 'oversee',
     summary: 'The next call for the client; waits for one up to `?wait=MS`, and renews the lease.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
     body: z.strictObject({ running: runningSchema }),
     responses: { 200: ['A call, or none; and calls to stop', 'ToolClientNews'] },
-    async answer({ path, query, body, onDisconnect }) {
+    async answer({ pawl, longPolls, path, query, body, onDisconnect }) {
       const waitEnd = new AbortController();
-      const nextCall = toolClients.next(path['clientId'] ?? '', {
+      const nextCall = pawl.toolClients.next(path.clientId, {
         running: body.running,
         waitMs: query.wait,
         signal: waitEnd.signal,
@@ -58,22 +41,16 @@ function nextToolClientCall({ pawl: { toolClients }, longPolls }: ToolClientRout
       await longPolls.waitFor(nextCall, query.wait, onDisconnect).finally(() => waitEnd.abort());
       return nextCall;
     },
-  });
-}
-
-function renewToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
-  return route('post /v1/tool-clients/{clientId}/heartbeat', {
+  }),
+  route('post /v1/tool-clients/{clientId}/heartbeat', {
     operationId: 'renewToolClient',
     permission: 'oversee',
     summary: 'Renews the lease of the client, and returns the calls that it must stop.',
     body: z.strictObject({ running: runningSchema }),
     responses: { 200: ['Calls to stop', 'ToolClientNews'] },
-    answer: ({ path, body }) => toolClients.heartbeat(path['clientId'] ?? '', body.running),
-  });
-}
-
-function reportToolClientProgress({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
-  return route('post /v1/tool-clients/{clientId}/calls/{callId}/progress', {
+    answer: ({ pawl, path, body }) => pawl.toolClients.heartbeat(path.clientId, body.running),
+  }),
+  route('post /v1/tool-clients/{clientId}/calls/{callId}/progress', {
     operationId: 'reportToolClientProgress',
     permission: 'oversee',
     summary: 'Reports the progress of a call.',
@@ -84,42 +61,36 @@ function reportToolClientProgress({ pawl: { toolClients } }: ToolClientRouteDeps
       message: z.string().max(2_000).optional(),
     }),
     responses: { 200: ['Whether a caller still waits for the call', 'ProgressWanted'] },
-    async answer({ path, body: { fence, progress, total, message } }) {
+    async answer({ pawl, path, body: { fence, progress, total, message } }) {
       const report = {
         progress,
         ...(total !== undefined && { total }),
         ...(message !== undefined && { message }),
       };
-      const isWanted = await toolClients.progress(path['clientId'] ?? '', path['callId'] ?? '', fence, report);
+      const isWanted = await pawl.toolClients.progress(path.clientId, path.callId, fence, report);
       return { wanted: isWanted };
     },
-  });
-}
-
-function reportToolClientResult({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
-  return route('post /v1/tool-clients/{clientId}/calls/{callId}/result', {
+  }),
+  route('post /v1/tool-clients/{clientId}/calls/{callId}/result', {
     operationId: 'reportToolClientResult',
     permission: 'oversee',
     summary:
       'The result of a call, once: `output`, `contentItems` with `success`, or `error`. 409 when it is too late.',
     body: clientAnswerSchema,
     responses: { 204: 'Accepted' },
-    async handle({ path, body }) {
-      await toolClients.answer(path['clientId'] ?? '', path['callId'] ?? '', body);
+    async handle({ pawl, path, body }) {
+      await pawl.toolClients.answer(path.clientId, path.callId, body);
       return { status: 204 };
     },
-  });
-}
-
-function removeToolClient({ pawl: { toolClients } }: ToolClientRouteDeps): Route {
-  return route('delete /v1/tool-clients/{clientId}', {
+  }),
+  route('delete /v1/tool-clients/{clientId}', {
     operationId: 'removeToolClient',
     permission: 'oversee',
     summary: 'Removes the client. Its running calls end at once.',
     responses: { 204: 'Removed' },
-    async handle({ path, caller }) {
-      await toolClients.leave(path['clientId'] ?? '', caller.id);
+    async handle({ pawl, path, caller }) {
+      await pawl.toolClients.leave(path.clientId, caller.id);
       return { status: 204 };
     },
-  });
-}
+  }),
+];
