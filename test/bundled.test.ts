@@ -1,26 +1,17 @@
-import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
-import { expect, onTestFinished, test } from 'vitest';
-import { builtPackage } from './helpers/built-package.ts';
+import { expect, inject, onTestFinished, test } from 'vitest';
 import { startScript } from './helpers/process.ts';
-
-const PACK = fileURLToPath(new URL('../scripts/pack.mjs', import.meta.url));
-
-const packageFolder = builtPackage();
 
 /** A program's folder, in which Pawl is installed as it is published. */
 function programFolder(): string {
-  const built = packageFolder();
-  writeFileSync(join(built, 'package.json'), execFileSync(process.execPath, [PACK, 'manifest']));
   const folder = mkdtempSync(join(tmpdir(), 'pawl-bundled-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   writeFileSync(join(folder, 'package.json'), '{"name":"program","version":"9.9.9"}');
   mkdirSync(join(folder, 'node_modules'));
-  symlinkSync(built, join(folder, 'node_modules/pawl'));
+  symlinkSync(inject('builtPackage'), join(folder, 'node_modules/pawl'));
   return folder;
 }
 
@@ -78,7 +69,7 @@ console.log((await runTool(tool, {})).output.content);
 });
 
 test('no place of a module is written in a form in which webpack looks for a file', () => {
-  const folder = join(packageFolder(), 'dist');
+  const folder = join(inject('builtPackage'), 'dist');
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.js'));
   const code = files.map((file) => readFileSync(join(folder, file), 'utf8')).join('\n');
   expect(code).toContain('import.meta.url');

@@ -2,8 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { expect, test } from 'vitest';
-import { builtPackage } from './helpers/built-package.ts';
+import { expect, inject, test } from 'vitest';
 import { startProgram } from './helpers/process.ts';
 
 const { exports } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
@@ -13,8 +12,6 @@ const { exports } = JSON.parse(readFileSync(new URL('../package.json', import.me
 const entries = Object.values(exports)
   .flatMap((target) => /^\.\/src\/(.+)\.ts$/.exec(target)?.[1] ?? [])
   .filter((entry) => entry !== 'types');
-
-const packageFolder = builtPackage();
 
 /** What the modules of Node 18 lack, as far as Pawl may use it. */
 const LATER =
@@ -51,7 +48,7 @@ async function importedWith(node: string, folder: string, entry: string, options
 }
 
 test('each entry says which Node is needed, on one that is too old', async () => {
-  const folder = packageFolder();
+  const folder = inject('builtPackage');
   expect(entries).toContain('index');
   const pretend = 'data:text/javascript,Object.defineProperty(process.versions, "node", { value: "22.21.0" })';
   for (const entry of entries) {
@@ -65,7 +62,7 @@ test('each entry says which Node is needed, on one that is too old', async () =>
 });
 
 test.skipIf(oldNode === undefined)('each entry says so on an old Node itself, whatever that lacks', async () => {
-  const folder = packageFolder();
+  const folder = inject('builtPackage');
   for (const entry of [...entries, 'cli'])
     expect(await importedWith(oldNode ?? '', folder, entry), entry).toMatch(
       /^\["CONFIGURATION","Pawl needs Node 22\.22 or later/,

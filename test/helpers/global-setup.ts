@@ -4,17 +4,21 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { startEmbeddedRedis } from '../../src/shared/store/redis/embedded-redis.ts';
+import { buildPackage } from './built-package.ts';
 import { eventually } from './signal.ts';
 
 declare module 'vitest' {
   export interface ProvidedContext {
     /** The Redis that all tests share; see `createWorld`. */
     redisUrl: string;
+    /** The folder of the built package; see `inBuiltPackage`. */
+    builtPackage: string;
   }
 }
 
 /** One real Redis for the whole run: the one that `REDIS_URL` names, or a private one in a folder of its own. */
 export default async function setup(project: TestProject): Promise<(() => Promise<void>) | undefined> {
+  project.provide('builtPackage', buildPackage());
   const given = process.env['REDIS_URL'];
   if (given !== undefined && given !== '') {
     project.provide('redisUrl', given);

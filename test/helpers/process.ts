@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
+import { inBuiltPackage } from './built-package.ts';
 import { within } from './signal.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -59,18 +60,22 @@ process.once('SIGTERM', () => {
   process.kill(process.pid, 'SIGTERM');
 });
 
-/** Runs a TypeScript or JavaScript file. Inside a test it is killed when the test ends; elsewhere, dispose of it. */
+/**
+ * Runs a TypeScript or JavaScript file: an example, and a program of the journeys, with the built package, any other as it stands. Inside a
+ * test it is killed when the test ends; elsewhere, dispose of it.
+ */
 export function startScript(
   file: string | URL,
   args: readonly string[] = [],
   options: ProcessOptions = {},
 ): TestProcess {
-  return start(process.execPath, [typeof file === 'string' ? file : fileURLToPath(file), ...args], options);
+  const path = typeof file === 'string' ? file : fileURLToPath(file);
+  return start(process.execPath, [inBuiltPackage(path), ...args], options);
 }
 
-/** Runs `pawl …`. */
+/** Runs `pawl …` of the built package. */
 export function startPawl(args: readonly string[], options: ProcessOptions = {}): TestProcess {
-  return start(process.execPath, [LAUNCHER, ...args], options);
+  return start(process.execPath, [inBuiltPackage(LAUNCHER), ...args], options);
 }
 
 /** Runs a program that is no script of Node's. */

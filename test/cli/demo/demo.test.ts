@@ -1,9 +1,7 @@
 import { mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
 import { processesWith } from '../../../examples/demo/processes.ts';
-import { builtPackage } from '../../helpers/built-package.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { startPawl, startScript, type TestProcess } from '../../helpers/process.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -100,15 +98,4 @@ test('a call with an unexpected end is shown with the expected and the actual re
   expect(demo.stdout()).toMatch(/expected +a success\n +came +error \(/);
   expect(demo.stdout()).not.toContain('ended as it should:');
   await expectNothingLeft();
-});
-
-const packageFolder = builtPackage();
-
-test('an installed package has the demo', { tags: 'slow' }, async () => {
-  const launcher = pathToFileURL(join(packageFolder(), 'bin/pawl.mjs'));
-  const demo = startScript(launcher, ['demo', '--json'], { cwd: temporaryFolder() });
-  await demo.line('"type":"call"');
-  demo.signal('SIGINT');
-  expect(await demo.ended).toEqual({ code: 130, signal: null });
-  expect(linesOfJson(demo)[0]).toMatchObject({ type: 'call', tool: 'write', asExpected: true });
 });
