@@ -1,8 +1,10 @@
 /**
- * Approvals without a fleet. A function of the program decides instead of a person, before a call's first attempt. As in a fleet, the
- * decision covers the call's retries.
+ * Approvals without a fleet. A function of the program decides instead of a person, before a call's first attempt, or before a plan runs.
+ * As in a fleet, the decision covers the call's retries, and all calls of the plan.
  */
 import type { ApprovalService } from '../producer/approvals/approvals.ts';
+import type { ApprovalRequest } from '../shared/approvals/approval.ts';
+import { planPreview } from '../shared/approvals/plan-approval.ts';
 import { denied } from '../shared/policy/policy.ts';
 import type { PolicyResult } from '../shared/policy/policy-request.ts';
 import type { SessionRecord } from '../shared/sessions/session.ts';
@@ -12,8 +14,9 @@ import type { ApprovalGate } from '../workers/approvals/approval-gate.ts';
 import { previewCall } from '../workers/approvals/preview.ts';
 import type { Attempt } from '../workers/attempt/attempt-state.ts';
 import type { JobOutcome } from '../workers/attempt/job-outcome.ts';
+import { LocalPlanApprovals, type LocalPlanApprovalsDeps } from './plan-approvals.ts';
 
-/** The call as an approver sees it. */
+/** The call, or the plan, as an approver sees it. A plan's tool is `pawl.plan`, and its nodes are the parameters. */
 export interface LocalApprovalRequest {
   readonly callId: string;
   readonly tool: { readonly namespace: string; readonly name: string; readonly version: string; readonly tier: Tier };
@@ -37,14 +40,19 @@ export type Approve = (request: LocalApprovalRequest) => LocalDecision | Promise
 type Service = Pick<ApprovalService, 'routeOf' | 'isGranted' | 'requestFor' | 'requested' | 'cancelled'>;
 type Gate = Pick<ApprovalGate, 'handlePending' | 'reportEnded' | 'requireApproval' | 'release'>;
 
+export interface LocalApprovalsDeps extends Pick<LocalPlanApprovalsDeps, 'clock' | 'callOf'> {
+  readonly approve: Approve;
+  readonly schedule: Schedule;
+}
+
 export class LocalApprovals implements Service, Gate {
-  readonly #approve: Approve;
-  readonly #schedule: Schedule;
+  readonly plans: LocalPlanApprovals;
+  readonly #deps: LocalApprovalsDeps;
   readonly #approved = new Set<string>();
 
-  constructor(approve: Approve, schedule: Schedule) {
-    this.#approve = approve;
-    this.#schedule = schedule;
+  constructor(deps: LocalApprovalsDeps) {
+    this.#deps = deps;
+    this.plans = new LocalPlanApprovals({ ...deps, decide: (request) => this.#decideOnPlan(request) });
   }
 
   // The decision is made before the attempt, so a submitted call is never parked.
@@ -73,34 +81,57 @@ export class LocalApprovals implements Service, Gate {
 
   /** Throws `PERMISSION_DENIED` when the call is denied. */
   async requireApproval(
-    { callId, envelope, registered: { tool } }: Attempt,
+    attempt: Attempt,
     session: SessionRecord,
-    { rule, reason }: PolicyResult,
+    policy: PolicyResult,
   ): Promise<Readonly<Record<string, unknown>>> {
+    const { callId, envelope, registered } = attempt;
+    const { tool } = registered;
     const { params } = envelope.payload;
-    if (this.#approved.has(callId)) return params;
+    if (this.#approved.has(callId) || (await this.plans.covers(attempt, session, policy))) return params;
     const { namespace, name, version, tier } = tool;
     const request: LocalApprovalRequest = {
       callId,
       tool: { namespace, name, version, tier },
       params,
-      preview: await previewCall(tool, params, session, this.#schedule),
+      preview: await previewCall(tool, params, session, this.#deps.schedule),
       sessionKey: session.sessionKey,
       actorId: envelope.target.actorId,
-      rule,
-      reason,
+      rule: policy.rule,
+      reason: policy.reason,
     };
-    const decision = await this.#decide(request).catch((error: unknown) => {
-      // The function may throw, such as a failed expectation of a test. The call is denied then.
-      throw denied(tool, `\`approve\` failed: ${error instanceof Error ? error.message : String(error)}`, rule);
-    });
-    if (decision.decision !== 'approve') throw denied(tool, decision.reason ?? 'it was not approved', rule);
+    await this.#decide(request);
     this.#approved.add(callId);
     return params;
   }
 
-  async #decide(request: LocalApprovalRequest): Promise<LocalDecision> {
-    const answer: unknown = await this.#approve(request);
+  #decideOnPlan(request: ApprovalRequest): Promise<void> {
+    const { callId, params, session, actorId, rule, reason } = request;
+    const { namespace, name, version, tier } = request.tool;
+    const tool = { namespace, name, version, tier };
+    return this.#decide({
+      callId,
+      tool,
+      params,
+      preview: planPreview(request),
+      sessionKey: session.key,
+      actorId,
+      rule,
+      reason,
+    });
+  }
+
+  /** Throws `PERMISSION_DENIED` when the function does not approve, also when it throws, such as a failed expectation of a test. */
+  async #decide(request: LocalApprovalRequest): Promise<void> {
+    const { tool, rule } = request;
+    const decision = await this.#ask(request).catch((error: unknown) => {
+      throw denied(tool, `\`approve\` failed: ${error instanceof Error ? error.message : String(error)}`, rule);
+    });
+    if (decision.decision !== 'approve') throw denied(tool, decision.reason ?? 'it was not approved', rule);
+  }
+
+  async #ask(request: LocalApprovalRequest): Promise<LocalDecision> {
+    const answer: unknown = await this.#deps.approve(request);
     const { decision } = (answer ?? {}) as Partial<LocalDecision>;
     if (decision === 'approve' || decision === 'deny') return answer as LocalDecision;
     throw new Error(

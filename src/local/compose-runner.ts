@@ -124,7 +124,7 @@ export function composeRunner(
   const onEvent: LocalLedgerDeps['onEvent'] = (event) => results.deliver(event);
   const ledger = new LocalLedger({ store, circuits: breakers, schedule, retentionMs, ...callbacks, onEvent, onError });
   const results = new Results(ledger, LOCAL_INBOX, onError);
-  const core = coreOf(parts, { tools, ledger, breakers, sessions });
+  const core = coreOf(parts, { tools, ledger, breakers, sessions, callOf: (callId) => groups.callOf(callId) });
   const submitter = submitterOf(core, circuitView, results);
   const cancel = (callId: string) => cancelCall({ ledger, results, inboxId: LOCAL_INBOX, settings, schedule }, callId);
   const groups = new LocalGroups({
@@ -135,6 +135,7 @@ export function composeRunner(
     clock,
     keptMs: retentionMs,
     cancel,
+    ...(core.approvals !== undefined && { approvals: core.approvals.plans }),
     onError: (error) => log.warn({ error: error.message }, 'a batch or plan has stopped'),
   });
   return {
@@ -167,8 +168,11 @@ interface Core {
   readonly terminals: TerminalHost;
 }
 
-function coreOf(parts: RunnerDeps, ownParts: Pick<Core, 'tools' | 'ledger' | 'breakers' | 'sessions'>): Core {
-  const { settings, schedule, log, environment, approve } = parts;
+function coreOf(
+  parts: RunnerDeps,
+  { callOf, ...ownParts }: Pick<Core, 'tools' | 'ledger' | 'breakers' | 'sessions'> & Pick<LocalGroups, 'callOf'>,
+): Core {
+  const { settings, schedule, log, environment, approve, clock } = parts;
   return {
     parts,
     ...ownParts,
@@ -178,7 +182,7 @@ function coreOf(parts: RunnerDeps, ownParts: Pick<Core, 'tools' | 'ledger' | 'br
       onFailure: (hook, kind, message) =>
         log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
     }),
-    approvals: approve === undefined ? undefined : new LocalApprovals(approve, schedule),
+    approvals: approve === undefined ? undefined : new LocalApprovals({ approve, schedule, clock, callOf }),
     terminals: new TerminalHost({
       env: environment,
       sandbox: settings.sandbox,

@@ -4,16 +4,16 @@ import type { CallSubmitter } from '../producer/calls/submit-call.ts';
 import { BATCH_RULES, BatchService } from '../producer/groups/batches.ts';
 import type { GroupCalls } from '../producer/groups/group-driver.ts';
 import { GroupRunner } from '../producer/groups/group-runner.ts';
-import { askReasonOf, planRules } from '../producer/groups/plan-rules.ts';
+import { approvalOf } from '../producer/groups/plan-approvals.ts';
+import { askReasonOf, planRules, type UndoneCall } from '../producer/groups/plan-rules.ts';
 import { PlanService } from '../producer/groups/plans.ts';
 import type { ToolCatalogue } from '../producer/tools/tool-catalogue.ts';
-import type { CompensatedCall } from '../shared/calls/compensation.ts';
-import type { ToolCallEnvelope } from '../shared/calls/envelope.ts';
 import { envelopeOf } from '../shared/calls/outcome.ts';
-import { decodeMembers, type GroupFields, type GroupHead } from '../shared/groups/group.ts';
+import { decodeMembers, type GroupFields, type GroupHead, type NextCall } from '../shared/groups/group.ts';
 import type { Advance, GroupRecord, LeasedGroup } from '../shared/store/groups/groups.ts';
 import type { CallLedger, GroupStore } from '../shared/store/ports.ts';
 import type { Clock } from '../shared/util/time.ts';
+import type { LocalPlanApprovals } from './plan-approvals.ts';
 
 export interface LocalGroupsDeps {
   readonly submitter: Pick<CallSubmitter, 'identify' | 'submit' | 'permit'>;
@@ -22,6 +22,8 @@ export interface LocalGroupsDeps {
   readonly results: Pick<Results, 'wait'>;
   readonly clock: Clock;
   readonly keptMs: number;
+  /** Absent where the program decides on no calls: a plan that needs a decision is refused. */
+  readonly approvals?: LocalPlanApprovals;
   cancel(callId: string): Promise<unknown>;
   onError(error: Error): void;
 }
@@ -36,12 +38,12 @@ export class LocalGroups {
   readonly plans: Pick<PlanService, 'check' | 'create' | 'read' | 'ended' | 'cancel'>;
   readonly #deps: LocalGroupsDeps;
   readonly #runner: GroupRunner;
-  /** The envelopes of the calls of open groups, by call ID: the dedupe store has no parameters. */
-  readonly #envelopes = new Map<string, ToolCallEnvelope>();
+  /** The calls of open groups, by call ID: the dedupe store has no parameters. */
+  readonly #requests = new Map<string, Pick<NextCall, 'envelope' | 'planned'>>();
 
   constructor(deps: LocalGroupsDeps) {
     this.#deps = deps;
-    const { submitter, ledger, clock, keptMs, catalogue, onError } = deps;
+    const { submitter, ledger, clock, keptMs, catalogue, approvals, onError } = deps;
     const records = new LocalGroupRecords(clock);
     const calls = this.#calls();
     const now = () => ledger.now();
@@ -52,34 +54,36 @@ export class LocalGroups {
     });
     const rules = { batch: BATCH_RULES, plan };
     const onEnded = ({ fields }: GroupRecord) => {
-      for (const { callId = '' } of decodeMembers(fields).values()) this.#envelopes.delete(callId);
+      approvals?.forget(approvalOf({ fields })?.id ?? '');
+      for (const { callId = '' } of decodeMembers(fields).values()) this.#requests.delete(callId);
     };
     this.#runner = new GroupRunner({ records, rules, calls, keptMs, onEnded, now, onError });
     const shared = { records, runner: this.#runner, now, audit: () => {}, readBrief: async () => undefined };
     this.batches = new BatchService({ ...shared, calls });
     const askReason = askReasonOf(
       (...args) => submitter.permit(...args),
-      async () => true,
+      async () => false,
       clock,
     );
     this.plans = new PlanService({
       ...shared,
       catalogue,
-      approvals: { reachesPerson: async () => false, create: noApproval, open: noApproval },
-      // Each call that needs an approval requests its own.
-      askReason: async (...args) => void (await askReason(...args)),
+      approvals: approvals ?? NO_APPROVALS,
+      askReason,
       // Each call is charged when it is made.
       budgetIssues: async () => [],
     });
   }
 
   #calls(): GroupCalls {
-    const { submitter, ledger, results, cancel } = this.#deps;
+    const { submitter, ledger, results, approvals, cancel } = this.#deps;
     return {
       check: (envelope) => submitter.identify(envelope),
       submit: async (call, options) => {
+        if (call.approval !== undefined) return (approvals ?? NO_APPROVALS).submit(call.approval);
+        approvals?.cover(call);
         const submission = await submitter.submit(call.envelope, options);
-        if (submission.callId !== undefined) this.#envelopes.set(submission.callId, call.envelope);
+        if (submission.callId !== undefined) this.#requests.set(submission.callId, call);
         return submission;
       },
       read: (callId) => ledger.read(callId),
@@ -88,17 +92,17 @@ export class LocalGroups {
         const outcome = await results.wait(callId, undefined, { sinceClaim: true }).outcome;
         return envelopeOf(outcome, { requestId: envelope?.requestId ?? '', toolName: outcome.toolName, callId });
       },
-      cancel,
+      cancel: async (callId) => approvals?.cancel(callId) === true || cancel(callId),
     };
   }
 
   /** A call of an open plan, for the call that undoes it. */
-  async callOf(callId: string): Promise<CompensatedCall | undefined> {
-    const envelope = this.#envelopes.get(callId);
+  async callOf(callId: string): Promise<UndoneCall | undefined> {
+    const request = this.#requests.get(callId);
     const outcome = await this.#deps.ledger.outcome(callId);
-    if (envelope === undefined || outcome === undefined) return undefined;
+    if (request === undefined || outcome === undefined) return undefined;
     const state = outcome.status === 'success' ? 'done' : 'failed';
-    return { callId, generation: '0', state, outcome, request: { envelope } };
+    return { callId, generation: '0', state, outcome, request };
   }
 
   close(): Promise<void> {
@@ -107,8 +111,15 @@ export class LocalGroups {
 }
 
 function noApproval(): never {
-  throw new Error('A plan of a local run has no approval of its own.');
+  throw new Error('A plan that needs a decision was not refused.');
 }
+
+const NO_APPROVALS = {
+  whyUnreachable: async () => 'this runner has no `approve`',
+  create: noApproval,
+  open: noApproval,
+  submit: noApproval,
+};
 
 interface LocalGroup extends Omit<LeasedGroup, 'fields'> {
   readonly fields: Record<string, object>;

@@ -11,7 +11,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { APPROVAL_KEY } from '../../shared/groups/node-state.ts';
 import type { PlanDefinition } from '../../shared/groups/plan.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
-import type { SessionRecord } from '../../shared/sessions/session.ts';
+import { CHANNEL_ADVICE, type SessionRecord } from '../../shared/sessions/session.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
@@ -23,6 +23,8 @@ import type { Submission } from '../calls/submission.ts';
 
 /** The field of a plan's record with the approval request, without the plan itself. */
 export const APPROVAL_FIELD = 'approval';
+
+const NO_CHANNEL = `neither this session nor one above it has a channel to a person: ${CHANNEL_ADVICE}`;
 
 export interface PlanApprovalsDeps {
   readonly approvals: Pick<ApprovalService, 'routeOf' | 'requestForPlan' | 'requested'>;
@@ -47,8 +49,9 @@ export class PlanApprovals {
     this.#deps = deps;
   }
 
-  async reachesPerson(session: SessionRecord): Promise<boolean> {
-    return (await this.#deps.approvals.routeOf(session)) !== undefined;
+  /** Why no person can decide; undefined when one can. */
+  async whyUnreachable(session: SessionRecord): Promise<string | undefined> {
+    return (await this.#deps.approvals.routeOf(session)) === undefined ? NO_CHANNEL : undefined;
   }
 
   /** Builds the approval request of a plan. Throws `PERMISSION_DENIED` and `HOOK_FAILED`. */

@@ -20,7 +20,7 @@ import type { GroupRules } from './group-runner.ts';
 import { approvalOf, fullApproval } from './plan-approvals.ts';
 import type { PlanServiceDeps } from './plans.ts';
 
-type UndoneCall = CompensatedCall & { readonly request: { readonly planned?: PlannedCall } };
+export type UndoneCall = CompensatedCall & { readonly request: { readonly planned?: PlannedCall } };
 
 export interface PlanRulesDeps {
   readonly clock: Pick<Clock, 'now'>;

@@ -17,7 +17,7 @@ import {
   withToolNames,
 } from '../../shared/groups/plan.ts';
 import { WITH_RECEIVED, zodIssues } from '../../shared/schema/zod-issues.ts';
-import { CHANNEL_ADVICE, type SessionRecord } from '../../shared/sessions/session.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
 import type { GroupStore } from '../../shared/store/ports.ts';
@@ -57,7 +57,9 @@ export interface PlanServiceDeps {
   readonly records: GroupStore;
   readonly runner: GroupRunner;
   readonly catalogue: Pick<ToolCatalogue, 'find'>;
-  readonly approvals: Pick<PlanApprovals, 'reachesPerson' | 'create' | 'open'>;
+  readonly approvals: Pick<PlanApprovals, 'whyUnreachable' | 'create'> & {
+    open(request: ApprovalRequest, target: PlanDefinition['target']): Promise<unknown>;
+  };
   /**
    * Policy's reason to ask a person about a call, whose parameters may have references; undefined when it needs no approval. Throws when
    * the call is denied.
@@ -82,7 +84,6 @@ const SHOWN_OUTPUTS = 5;
 
 /** Failures that concern more than one node. */
 const NOT_OF_A_NODE: ReadonlySet<string> = new Set(['BACKEND_UNAVAILABLE', 'SESSION_CLOSED']);
-const NO_CHANNEL = `neither this session nor one above it has a channel to a person: ${CHANNEL_ADVICE}`;
 
 export class PlanService {
   readonly #deps: PlanServiceDeps;
@@ -140,14 +141,15 @@ export class PlanService {
   async #askPolicy(submitted: SubmitPlan, nodes: PlanNodes, tools: ReadonlyMap<string, ResolvedTool>) {
     const reasons = new Map<string, ApprovalReason>();
     const issues: Issue[] = [];
-    const reachesPerson = once(() => this.#deps.approvals.reachesPerson(submitted.session));
+    const whyUnreachable = once(() => this.#deps.approvals.whyUnreachable(submitted.session));
     for (const [name, tool] of tools) {
       const path = `nodes.${name}.tool`;
       try {
         const reason = await this.#deps.askReason(submitted, tool, nodes[name]?.params ?? {});
         if (reason === undefined) continue;
         reasons.set(name, reason);
-        if (!(await reachesPerson())) issues.push({ path, message: `${reason.reason}, and ${NO_CHANNEL}` });
+        const obstacle = await whyUnreachable();
+        if (obstacle !== undefined) issues.push({ path, message: `${reason.reason}, and ${obstacle}` });
       } catch (error) {
         if (!(error instanceof PawlError) || NOT_OF_A_NODE.has(error.code)) throw error;
         issues.push({ path, message: error.message });

@@ -175,7 +175,7 @@ export class ApprovalGate {
     const { callId, envelope, started, registered, running, workerId } = attempt;
     const { tool } = registered;
     const { params } = envelope.payload;
-    const pendingRun = this.#pendingRun(attempt, session);
+    const pendingRun = pendingRunOf(attempt, session);
     const { approvalId } = started;
     const { sessionKey } = session;
     const { askedForTaint, unconfined } = policy;
@@ -243,25 +243,22 @@ export class ApprovalGate {
     void this.#deps.audit({ type: 'refused', what: 'approval', callId, reason });
     return new PawlError('APPROVAL_INVALID', `The approval of this call does not hold: ${reason}.`);
   }
+}
 
-  #pendingRun(attempt: Attempt, session: SessionRecord): PendingRun {
-    const { callId, envelope, registered } = attempt;
-    const { name, namespace, version, tier, effects, annotations } = registered.tool;
-    return {
-      callId,
-      tool: { name, namespace, version, definition: registered.definition, tier, effects, annotations },
-      paramsDigest: digest(canonicalJson(envelope.payload.params)),
-      session: {
-        key: session.sessionKey,
-        kind: session.kind,
-        workspaceRoot: session.workspaceRoot,
-        actorId: session.actorId,
-      },
-      tenantId: session.tenantId,
-      actorId: envelope.target.actorId,
-      nowMs: nowMs(attempt),
-    };
-  }
+/** The call of an attempt, as a decision must cover it. */
+export function pendingRunOf(attempt: Attempt, session: SessionRecord): PendingRun {
+  const { callId, envelope, registered } = attempt;
+  const { name, namespace, version, tier, effects, annotations } = registered.tool;
+  const { sessionKey: key, kind, workspaceRoot, actorId, tenantId } = session;
+  return {
+    callId,
+    tool: { name, namespace, version, definition: registered.definition, tier, effects, annotations },
+    paramsDigest: digest(canonicalJson(envelope.payload.params)),
+    session: { key, kind, workspaceRoot, actorId },
+    tenantId,
+    actorId: envelope.target.actorId,
+    nowMs: nowMs(attempt),
+  };
 }
 
 /** Escapes a preview for people. */
