@@ -6,8 +6,8 @@ import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { basename, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import type { DispatchEvent } from './producer/calls/submission.ts';
 import type { Pawl } from './producer/client.ts';
+import type { PawlOptions } from './producer/compose.ts';
 import { checkHooks, type Hook } from './shared/calls/define-hook.ts';
 import { type Settings, type SettingsInput, settingsSchema } from './shared/config/config.ts';
 import { resolveSettings } from './shared/config/resolve-settings.ts';
@@ -17,7 +17,6 @@ import { redactLine, secretsOf } from './shared/errors/redaction.ts';
 import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
 import { tenantsFolder } from './shared/policy/workspace-root.ts';
 import { nearest, quoteValue } from './shared/schema/schema-issues.ts';
-import type { PublishedTool } from './shared/store/fleet/catalogue.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
 import type { Logger } from './shared/telemetry/log.ts';
@@ -230,18 +229,10 @@ function standardError(pino: Pino): ReturnType<Pino['destination']> {
   return destination;
 }
 
-export interface ConnectOptions extends Partial<SettingsInput> {
+export interface ConnectOptions
+  extends Partial<SettingsInput>,
+    Pick<PawlOptions, 'hooks' | 'toolsets' | 'onEvent' | 'operator' | 'schedules'> {
   readonly log?: Logger;
-  /** Hooks of the kinds beforeCall, onShortCircuit, onApproval and afterCall. */
-  readonly hooks?: readonly Hook[];
-  /** Chooses the tools that sessions see, for each request of tools. */
-  readonly toolsets?: readonly Toolset<PublishedTool>[];
-  /** Receives the events of the calls that are submitted here. */
-  readonly onEvent?: (event: DispatchEvent) => void;
-  /** The operator in the audit trail who cancels, resolves and switches here. Default: `library`. */
-  readonly operator?: string;
-  /** Starts the occurrences of the fleet's schedules here. Default: only front doors do (`pawl up`, `pawl serve`). */
-  readonly schedules?: boolean;
 }
 
 /** A producer: `REDIS_URL`, or the embedded Redis that processes with the same data folder share. */

@@ -18,7 +18,6 @@ import type { Tracing } from '../shared/telemetry/tracing.ts';
 import { TIERS } from '../shared/tools/tool.ts';
 import type { Toolset } from '../shared/tools/toolset.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
-import type { Clock } from '../shared/util/time.ts';
 import { backgroundSchedule, uuidv7 } from '../shared/util/time.ts';
 import { ApprovalService } from './approvals/approvals.ts';
 import { QuestionService } from './approvals/questions.ts';
@@ -61,17 +60,18 @@ export interface PawlOptions {
   readonly log: Logger;
   /** Receives decisions and refused attempts, beside the log. */
   readonly audit?: RecordAudit;
-  /** The author of operator actions that name none. Default: `library`. */
+  /** The operator in the audit trail who cancels, resolves and switches here. Default: `library`. */
   readonly operator?: string;
   /** The workspace root of sessions that a call opens by naming them, when `workspaceRoot` is not configured. */
   readonly defaultWorkspaceRoot: string;
-  readonly clock?: Clock;
+  /** Hooks of the kinds beforeCall, onShortCircuit, onApproval and afterCall. */
   readonly hooks?: readonly Hook[];
-  /** Chooses among the tools that sessions may call. Default: all of them. */
+  /** Chooses the tools that sessions see, for each request of tools. Default: all that they may call. */
   readonly toolsets?: readonly Toolset<PublishedTool>[];
+  /** Receives the events of the calls that are submitted here. */
   readonly onEvent?: (event: DispatchEvent) => void;
   readonly tracing?: Tracing<CallTraces>;
-  /** Whether this producer starts occurrences of the fleet's schedules. Default: false, front doors start them. */
+  /** Starts the occurrences of the fleet's schedules here. Default: only front doors do (`pawl up`, `pawl serve`). */
   readonly schedules?: boolean;
 }
 
@@ -97,8 +97,8 @@ type Core = ReturnType<typeof composeCore>;
 
 /** The parts that all concepts share: the clock, the copies of the fleet's state, counts and records. */
 function composeCore(options: PawlOptions, backend: Backend) {
-  const { settings, log } = options;
-  const clock = options.clock ?? backend.clock;
+  const { settings, log, operator = 'library' } = options;
+  const { clock } = backend;
   const state = new OpenState();
   const onError = (error: Error) => {
     if (state.isOpen) log.debug({ error: error.message }, 'Redis connection');
@@ -108,7 +108,7 @@ function composeCore(options: PawlOptions, backend: Backend) {
   const inboxId = (backend.clustered ? '.' : '') + uuidv7(clock).slice(-12) + Math.random().toString(36).slice(2, 8);
   const sessionCache = new ProducerSessions({
     sessions: backend.sessions,
-    clock: backend.clock,
+    clock,
     workspaceRoot: (tenantId) => workspaceRootOf(options, tenantId),
     now,
   });
@@ -142,8 +142,8 @@ function composeCore(options: PawlOptions, backend: Backend) {
       ...defined({ listener: options.audit }),
       publishedTool: (namespace, name) => catalogue.peek(namespace, name),
     }),
-    operator: options.operator ?? 'library',
-    recordOverride: overrideRecorder(backend.audit, options.operator ?? 'library'),
+    operator,
+    recordOverride: overrideRecorder(backend.audit, operator),
     listenerFailed: (name: string, error: unknown) => logListenerFailure(log, name, error),
   };
 }
@@ -294,7 +294,7 @@ function composeSchedules(
   { calls, sessions }: { readonly calls: CallService; readonly sessions: SessionService },
 ) {
   const { backend, onError } = core;
-  const deps = { ...core, submitter, sessions, calls, clock: backend.clock };
+  const deps = { ...core, submitter, sessions, calls };
   return {
     schedules: new ScheduleService({ ...deps, records: backend.schedules, audit: backend.audit }),
     scheduleRunner: new ScheduleRunner({ ...deps, log: core.options.log, onError }),

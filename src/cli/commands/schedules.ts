@@ -1,7 +1,6 @@
 /** `pawl schedules`: lists, shows, writes and changes schedules. */
 import type { PutSchedule } from '../../producer/schedules/schedule-service.ts';
 import type { OccurrenceView, ScheduleView } from '../../producer/schedules/schedule-view.ts';
-import type { MissedRule, Overlap } from '../../shared/schedules/schedule-rules.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, operatorName, printList, printResult, say, withPawl } from '../context.ts';
@@ -39,18 +38,12 @@ export async function showSchedule(context: CliContext, id: string): Promise<num
   });
 }
 
-export interface PutScheduleOptions {
+export interface PutScheduleOptions
+  extends Pick<PutSchedule, 'cron' | 'timezone' | 'from' | 'until' | 'limit' | 'overlap' | 'missed'> {
   readonly tool: string;
   readonly session: string;
   readonly params: string;
   readonly every?: string;
-  readonly cron?: string;
-  readonly timezone?: string;
-  readonly from?: string;
-  readonly until?: string;
-  readonly limit?: number;
-  readonly overlap?: Overlap;
-  readonly missed?: MissedRule;
 }
 
 export async function putSchedule(context: CliContext, id: string, options: PutScheduleOptions): Promise<number> {

@@ -1,6 +1,5 @@
 /** Completes pending calls: checks the completion of an outside system against the call's tool, and writes the outcome once. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
-import type { AttemptRecord } from '../../shared/calls/call-state.ts';
 import { failedLifetime } from '../../shared/calls/call-state.ts';
 import {
   type Completion,
@@ -17,7 +16,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { clip, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsOfCall } from '../../shared/errors/redaction.ts';
-import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { CompletionEnd, CompletionEntry, CompletionRefusal } from '../../shared/store/completions/completions.ts';
 import { resultMetadata } from '../../shared/tools/tool-result.ts';
 import type { LargeText } from '../../shared/util/json/large-json.ts';
@@ -29,16 +28,10 @@ export type CompletionAnswer =
   | { readonly state: 'pending'; readonly expiresAtMs?: number };
 
 /** The part of a call's record that completing it needs. */
-export interface CompletableCall {
-  readonly callId: string;
-  readonly request: StoredRequest;
-  readonly phase?: string;
-  readonly fence: number;
-  readonly attempts: readonly AttemptRecord[];
-  readonly createdAtMs: number;
-  readonly startedAtMs?: number;
-  readonly readAtMs: number;
-}
+export type CompletableCall = Pick<
+  CallRecord,
+  'callId' | 'request' | 'phase' | 'fence' | 'attempts' | 'createdAtMs' | 'startedAtMs' | 'readAtMs'
+>;
 
 /** The records of pending calls: in Redis, or in the process that runs them. */
 export interface CompletionRecords {

@@ -17,6 +17,7 @@ import type { CallLedger } from '../../shared/store/ports.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';
+import type { PlanToRequest } from '../approvals/plan-requests.ts';
 import { tierOfApproval } from '../approvals/plan-requests.ts';
 import { callEnvelope } from '../calls/call-envelope.ts';
 import type { Submission } from '../calls/submission.ts';
@@ -33,14 +34,7 @@ export interface PlanApprovalsDeps {
   result(callId: string): Promise<ToolResultEnvelope | undefined>;
 }
 
-export interface PlanToApprove {
-  readonly planId: string;
-  readonly plan: PlanDefinition;
-  readonly session: SessionRecord;
-  /** The tools whose output may contain text from outside. */
-  readonly outside: readonly string[];
-  readonly submittedBy?: string | undefined;
-}
+export type PlanToApprove = Pick<PlanToRequest, 'planId' | 'plan' | 'session' | 'outside' | 'submittedBy'>;
 
 export class PlanApprovals {
   readonly #deps: PlanApprovalsDeps;

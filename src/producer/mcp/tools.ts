@@ -6,21 +6,19 @@ import { primaryName } from '../../shared/model-tools/names.ts';
 import { flatRoot } from '../../shared/model-tools/object-root.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import { withoutReference } from '../../shared/schema/schema-references.ts';
-import { DEFAULT_NAMESPACE, type Tier, type ToolAnnotations } from '../../shared/tools/tool.ts';
+import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
+import { DEFAULT_NAMESPACE } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
 import type { Pawl } from '../client.ts';
 
-export interface McpTool {
+export interface McpTool
+  extends Pick<
+    PublishedTool,
+    'name' | 'namespace' | 'description' | 'tier' | 'annotations' | 'inputSchema' | 'outputSchema'
+  > {
   /** The name by which clients call it. */
   readonly mcpName: string;
-  readonly name: string;
-  readonly namespace: string;
-  readonly description: string;
-  readonly tier: Tier;
-  readonly annotations: ToolAnnotations;
-  readonly inputSchema: JsonSchema;
-  readonly outputSchema?: JsonSchema;
   /** The parameter that takes answers to the tool's questions. */
   readonly answersName: string | undefined;
 }

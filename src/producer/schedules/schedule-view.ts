@@ -3,47 +3,33 @@ import { redactFields, secretsIn } from '../../shared/errors/redaction.ts';
 import {
   type OccurrenceCounts,
   type OccurrenceEvent,
-  type OccurrenceResult,
   type ScheduleProgress,
   upcomingTimes,
 } from '../../shared/schedules/progress.ts';
 import type { ScheduleRecord } from '../../shared/schedules/schedule.ts';
-import type { MissedRule, Overlap } from '../../shared/schedules/schedule-rules.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 
 const SHOWN_TIMES = 5;
 
-export interface OccurrenceView {
+export interface OccurrenceView extends Omit<OccurrenceEvent, 'atMs'> {
   readonly at: string;
-  readonly result: OccurrenceResult;
-  readonly callId?: string;
-  /** The failure code of a refusal. */
-  readonly code?: string;
-  readonly reason?: string;
-  /** The number of those that were skipped or missed together; this is the last of them. */
-  readonly times?: number;
-  /** There were more than `times`. */
-  readonly more?: true;
 }
 
-export interface ScheduleView {
-  readonly id: string;
-  /** 1 for a new schedule, one more with each that replaced it. */
-  readonly revision: number;
+export interface ScheduleView
+  extends Pick<
+    ScheduleRecord,
+    'id' | 'revision' | 'tenantId' | 'limit' | 'overlap' | 'missed' | 'createdAtMs' | 'updatedAtMs' | 'updatedBy'
+  > {
   readonly tool: string;
   readonly namespace: string;
   /** Without secrets. */
   readonly params: object;
   readonly session: string;
-  readonly tenantId?: string;
   readonly every?: number | string;
   readonly cron?: string;
   readonly timezone?: string;
   readonly from?: string;
   readonly until?: string;
-  readonly limit?: number;
-  readonly overlap: Overlap;
-  readonly missed: MissedRule;
   /** `ended`: it does not occur again. */
   readonly state: 'active' | 'paused' | 'ended';
   readonly pausedAtMs?: number;
@@ -58,9 +44,6 @@ export interface ScheduleView {
   /** Occurrences that wait for the end of the call before them. */
   readonly waiting: number;
   readonly counts: OccurrenceCounts;
-  readonly createdAtMs: number;
-  readonly updatedAtMs: number;
-  readonly updatedBy: string;
 }
 
 export function scheduleView(record: ScheduleRecord, progress: ScheduleProgress, nowMs: number): ScheduleView {

@@ -174,14 +174,7 @@ export function redriveRequest(
   return { ...firstRun, ...nextRun, id: approvalId(request.callId, nextRun.generation), reason };
 }
 
-export interface DecisionRequest {
-  readonly decision: 'approve' | 'deny';
-  readonly digest: string;
-  readonly by: string;
-  readonly reason?: string;
-  readonly params?: Readonly<Record<string, unknown>>;
-  readonly paramsDigest: string;
-}
+export type DecisionRequest = Omit<Decision, 'approvalId' | 'decidedAtMs' | 'validUntilMs'>;
 
 /** Builds a decision. Throws `APPROVAL_STALE` for another digest, and `PERMISSION_DENIED` when the requester approves its own call. */
 export function buildDecision(request: ApprovalRequest, input: DecisionRequest, nowMs: number): Decision {

@@ -9,7 +9,7 @@
  * - Every write raises `version` by one.
  */
 import { PawlError } from '../errors/failure.ts';
-import type { CallState } from './call-state.ts';
+import type { AttemptRecord, CallState } from './call-state.ts';
 import { contractInvalid, MAX_KEY_BYTES } from './envelope.ts';
 
 /** The record of a key. All of it is JSON-serializable. */
@@ -48,14 +48,9 @@ export interface DedupeRecord {
   readonly version: number;
 }
 
-export interface DedupeAttempt {
-  readonly startedAtMs: number;
-  readonly finishedAtMs: number;
+export interface DedupeAttempt
+  extends Pick<AttemptRecord, 'startedAtMs' | 'finishedAtMs' | 'retriable' | 'errorCode' | 'inDoubt'> {
   readonly status: 'success' | 'error';
-  readonly retriable: boolean;
-  readonly errorCode?: string;
-  /** The attempt failed, and may have had its effect all the same. */
-  readonly inDoubt?: true;
 }
 
 /** `lockMs` is a lease, which is renewed while the run lives. */

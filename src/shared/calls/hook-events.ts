@@ -1,5 +1,6 @@
 /** The events that hooks receive, and the answers that they may give. */
 import type { Failure } from '../errors/failure.ts';
+import type { CapabilityOwner } from '../tools/capabilities.ts';
 import type { Tool } from '../tools/tool.ts';
 import type { ToolResult } from '../tools/tool-result.ts';
 import type { ToolResultEnvelope } from './envelope.ts';
@@ -19,17 +20,12 @@ export type HookKind = (typeof HOOK_KINDS)[number];
 export type HookedTool = Pick<Tool, 'name' | 'namespace' | 'version' | 'tier' | 'effects' | 'annotations'>;
 
 /** The members of every hook's event. */
-export interface HookEvent {
+export interface HookEvent extends Omit<CapabilityOwner, 'callId'> {
   readonly tool: HookedTool;
   readonly params: Readonly<Record<string, unknown>>;
   readonly requestId: string;
   /** Absent before the call has its identity. */
   readonly callId?: string;
-  readonly sessionKey: string;
-  readonly actorId: string;
-  readonly agentId?: string;
-  readonly tenantId?: string;
-  readonly turnId?: string;
   /** Values that the hooks of one process share for one call; in a worker also with the tool, for one attempt (`ctx.values`). */
   readonly values: Map<string, unknown>;
   /** The signal is aborted when the hook's own time is over. */

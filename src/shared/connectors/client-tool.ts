@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { ToolError } from '../errors/failure.ts';
+import type { CapabilityOwner } from '../tools/capabilities.ts';
 import type { ContentBlock, ToolResult } from '../tools/tool-result.ts';
 
 /** The time for which a client counts as connected after its last request. */
@@ -12,8 +13,7 @@ export const CLIENT_LEASE = { minMs: 1_000, maxMs: 600_000, defaultMs: 30_000 } 
 export const MAX_CLIENT_TOOLS = 256;
 
 /** One attempt of a call, as its client gets it. */
-export interface ClientCall {
-  readonly callId: string;
+export interface ClientCall extends CapabilityOwner {
   /** Identifies the attempt; the client returns it with the result. */
   readonly fence: number;
   /** `namespace.name`. */
@@ -21,11 +21,6 @@ export interface ClientCall {
   readonly arguments: Readonly<Record<string, unknown>>;
   /** 1 for the first. */
   readonly attempt: number;
-  readonly sessionKey: string;
-  readonly actorId: string;
-  readonly agentId?: string;
-  readonly tenantId?: string;
-  readonly turnId?: string;
   /** Stable over all attempts of the call. */
   readonly idempotencyKey: string;
   readonly deadlineAtMs?: number;

@@ -30,19 +30,11 @@ export interface ExportOptions {
   readonly native?: boolean;
 }
 
-export interface ToolReport {
+export interface ToolReport extends Omit<ToolForm, 'exported'> {
   readonly name: string;
   /** `namespace.name`. */
   readonly tool: string;
   readonly outcome: 'lossless' | 'lossy' | 'refused-strict';
-  readonly strict: boolean;
-  /** The keywords that the export leaves out; the description of each place names them, too. */
-  readonly removedKeywords: readonly RemovedKeyword[];
-  /** Maps shown names of parameters to the tool's own, where the provider refuses those. */
-  readonly renamed?: Readonly<Record<string, string>>;
-  /** The reason why there is no strict form. */
-  readonly reason?: string;
-  readonly warnings: readonly string[];
 }
 
 export type ExportedTool = Readonly<Record<string, unknown>>;
@@ -65,8 +57,11 @@ export interface NamedTool extends ExportableTool {
 export interface ToolForm {
   readonly exported: ExportedTool;
   readonly strict: boolean;
+  /** The keywords that the export leaves out; the description of each place names them, too. */
   readonly removedKeywords: readonly RemovedKeyword[];
   readonly warnings: readonly string[];
+  /** Maps shown names of parameters to the tool's own, where the provider refuses those. */
   readonly renamed?: Readonly<Record<string, string>>;
+  /** The reason why there is no strict form. */
   readonly reason?: string;
 }

@@ -47,6 +47,7 @@ export interface CapabilityOwner {
   readonly actorId: string;
   readonly agentId?: string;
   readonly tenantId?: string;
+  /** The conversation turn of the call, where the caller names it. */
   readonly turnId?: string;
 }
 

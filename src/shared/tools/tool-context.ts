@@ -1,6 +1,6 @@
 /** The context of a running tool. */
 import type { JsonSchema } from '../schema/json-schema.ts';
-import type { ToolCapabilities } from './capabilities.ts';
+import type { CapabilityOwner, ToolCapabilities } from './capabilities.ts';
 import type { PendingOptions, PendingResult } from './pending.ts';
 
 /** The agent of a session, as its session describes it. */
@@ -42,17 +42,10 @@ export interface CallingAgent extends SessionAgent {
   tools(): Promise<readonly AgentTool[]>;
 }
 
-export interface ToolContext extends ToolCapabilities {
-  readonly callId: string;
-  readonly sessionKey: string;
+export interface ToolContext extends ToolCapabilities, CapabilityOwner {
   readonly sessionKind: 'main' | 'branch' | 'worker';
-  readonly agentId?: string;
   /** Undefined where the session names no agent, as in tests. */
   readonly agent?: CallingAgent;
-  readonly actorId: string;
-  readonly tenantId?: string;
-  /** The conversation turn of the call, where the caller names it. */
-  readonly turnId?: string;
   /** The number of the attempt, from 1. */
   readonly attempt: number;
   /** A number that grows with every attempt of the call. A sink that remembers the highest can refuse a stale writer. */

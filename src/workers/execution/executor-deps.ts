@@ -8,7 +8,7 @@ import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CallLedger, CircuitRecords, PendingRecords } from '../../shared/store/ports.ts';
 import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import type { AgentTool, AnyTool, Channels, MemoryStore } from '../../shared/tools/tool.ts';
+import type { AgentTool, AnyTool } from '../../shared/tools/tool.ts';
 import type { Clock, Random, Schedule } from '../../shared/util/time.ts';
 import type { ApprovalGate } from '../approvals/approval-gate.ts';
 import type { RegisteredTool } from '../attempt/attempt-state.ts';
@@ -16,8 +16,7 @@ import type { AttemptTraces } from '../attempt/traces.ts';
 import type { ForcedCircuits } from '../circuits/forced-circuits.ts';
 import type { NodeCircuits } from '../circuits/node-circuit.ts';
 import type { PolicyLookup } from '../connectors/declared-tools.ts';
-import type { WorkerAgents } from '../context/sub-agents.ts';
-import type { TerminalHost } from '../context/terminal-host.ts';
+import type { ToolContextDeps } from '../context/tool-context.ts';
 import type { SettlePort } from '../outcome/settle-port.ts';
 import type { LimitAcquirer } from './acquire-limits.ts';
 import type { AttemptLocks } from './acquire-resource.ts';
@@ -43,12 +42,8 @@ export interface CallLookups {
 }
 
 /** The services that a tool can use through its context. */
-export interface ToolServices {
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly memory?: MemoryStore;
-  readonly channels?: Channels;
-  readonly terminals?: TerminalHost;
-  readonly agents?: WorkerAgents;
+export interface ToolServices
+  extends Pick<ToolContextDeps, 'environment' | 'memory' | 'channels' | 'terminals' | 'agents'> {
   /** The configured sandbox does not work in this process: programs run only after a person has approved their call. */
   readonly unconfined?: boolean;
 }

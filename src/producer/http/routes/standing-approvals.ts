@@ -1,3 +1,4 @@
+/** `/v1/sessions/{key}/remembered`: list and revoke the standing approvals of a session. */
 import { type Route, route } from '../core/route.ts';
 import { standingApprovalView } from '../core/views.ts';
 import { callerName } from './approvals.ts';

@@ -1,21 +1,7 @@
 /** The catalogue of the fleet: tools as their workers publish them, and the living workers. Producers know tools from here alone. */
-import type { CircuitOverrides } from '../../circuits/circuit-policy.ts';
 import { canonicalJson, digest } from '../../schema/canonical-json.ts';
-import type { JsonSchema } from '../../schema/json-schema.ts';
 import { Signatures } from '../../signing/signatures.ts';
-import {
-  type AnyTool,
-  type Effects,
-  qualifiedName,
-  TIERS,
-  type Tier,
-  type ToolAnnotations,
-  type ToolBudget,
-  type ToolExample,
-  type ToolIcon,
-  type ToolVariant,
-} from '../../tools/tool.ts';
-import type { TrustClass } from '../../tools/trust-class.ts';
+import { type AnyTool, qualifiedName, TIERS, type Tier } from '../../tools/tool.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
@@ -32,30 +18,16 @@ const DEFINITION_LENGTH = 12;
 /** Published tools that no worker has renewed for this long are forgotten. */
 const PUBLISHED_TTL_MS = 24 * 3_600_000;
 
-export interface PublishedTool {
-  readonly name: string;
-  readonly namespace: string;
-  readonly version: string;
-  readonly title?: string;
-  readonly description: string;
-  readonly icon?: ToolIcon;
-  readonly examples?: readonly ToolExample[];
-  /** Absent for a function. */
-  readonly variant?: ToolVariant;
-  readonly tier: Tier;
-  readonly effects: Effects;
-  readonly annotations: ToolAnnotations;
-  readonly inputSchema: JsonSchema;
-  readonly outputSchema?: JsonSchema;
-  readonly timeoutMs: number;
-  /** False: calls of one session run one at a time. */
-  readonly parallel?: boolean;
-  readonly budget?: ToolBudget;
-  /** Absent for `BestEffort`. */
-  readonly trustClass?: TrustClass;
+/** A tool as its workers publish it. What is usual is absent: no examples, a function, parallel calls, `BestEffort`. */
+export interface PublishedTool
+  extends Pick<
+      AnyTool,
+      'name' | 'namespace' | 'version' | 'title' | 'description' | 'icon' | 'tier' | 'effects' | 'circuit'
+    >,
+    Pick<AnyTool, 'annotations' | 'inputSchema' | 'outputSchema' | 'timeoutMs' | 'budget'>,
+    Partial<Pick<AnyTool, 'examples' | 'variant' | 'parallel' | 'trustClass'>> {
   /** The tool has a preview. */
   readonly previews?: boolean;
-  readonly circuit: CircuitOverrides;
   /** The digest of all fields above: published tools of one name and version with different digests have diverged. */
   readonly definition: string;
   readonly seenAtMs: number;
