@@ -17,7 +17,7 @@ const USAGE = `npm run chaos -- [options]
   --stacks pawl    only this stack (pawl, naive)
   --seed N         the first seed (default 1); the same seed gives the same plan
   --seeds N        so many seeds, one after the other (default 1)
-  --full           rows that have a longer form run in it (48: five minutes; 50: 1,000 calls; 51 to 53; 54: 1,000 nodes)
+  --full           rows that have a longer form run in it (48: five minutes; 49: 10,000 calls; 50: 1,000 calls; 51 to 53; 54: 1,000 nodes)
   --soak MINUTES   one fleet under load for so long, faults of all rows at random; the rounds are told on stderr
   --write          write docs/reliability.md although not all rows ran
   --json           print results as lines of JSON

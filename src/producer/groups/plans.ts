@@ -270,6 +270,10 @@ export class PlanService {
 type ParsedPlan = z.output<typeof planSchema>;
 
 function parsePlan(plan: unknown): ParsedPlan {
+  const { nodes } = (plan ?? {}) as { readonly nodes?: unknown };
+  // The schema would leave out this member without a word.
+  if (typeof nodes === 'object' && nodes !== null && Object.hasOwn(nodes, '__proto__'))
+    throw invalidPlan([{ path: 'nodes.__proto__', message: 'is a reserved name' }]);
   const parsed = planSchema.safeParse(withToolNames(plan), WITH_RECEIVED);
   if (!parsed.success) throw invalidPlan(zodIssues(parsed.error));
   return parsed.data;

@@ -19,7 +19,7 @@ function urlFault(url: string): string | undefined {
 }
 
 /** The URL to which the end of a call is posted: http or https, without credentials and fragment, up to 2,048 characters. */
-export const callbackUrlSchema = z.string().superRefine((url, context) => {
+export const callbackUrlSchema = z.string({ error: 'must be a URL' }).superRefine((url, context) => {
   const message = urlFault(url);
   if (message !== undefined) context.addIssue({ code: 'custom', message });
 });

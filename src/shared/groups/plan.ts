@@ -19,10 +19,17 @@ const nameSchema = z.string().max(64);
 const referenceSchema = z.strictObject({ $from: z.union([z.string().min(1), z.array(z.string()).min(1)]) });
 const conditionSchema = z.strictObject({ node: nameSchema, is: z.enum(PLAN_OUTCOMES) });
 
+const NAME_RULE = 'must begin with a letter or "_", and have at most 64 letters, digits, "_" and "-"';
+
 export const planNodeSchema = z.strictObject({
   /** `name` or `namespace.name`. */
   tool: z.string().min(1).max(256),
-  params: laterParamsSchema().default({}),
+  params: laterParamsSchema()
+    .refine(
+      (params) => !Object.hasOwn(params, '$from'),
+      'must be an object of parameters: a reference stands for the value of one of them',
+    )
+    .default({}),
   /** Nodes that must have succeeded before. */
   after: z.array(nameSchema).max(MAX_MEMBERS).optional(),
   /** Makes one call for each item of a list. */
@@ -35,7 +42,7 @@ export const planNodeSchema = z.strictObject({
 
 export const planSchema = z.strictObject({
   nodes: z
-    .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_-]{0,63}$/), planNodeSchema)
+    .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_-]{0,63}$/, NAME_RULE), planNodeSchema)
     .refine((nodes) => Object.keys(nodes).length >= 1, 'must have a node')
     .refine((nodes) => Object.keys(nodes).length <= MAX_MEMBERS, `must have at most ${MAX_MEMBERS} nodes`),
   /** The same key in the same session is the same plan; other nodes under it are a conflict. */

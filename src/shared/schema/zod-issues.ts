@@ -29,6 +29,7 @@ function flatten(issue: z.core.$ZodIssue, parentPath: readonly PropertyKey[]): I
   const path = [...parentPath, ...issue.path];
   const alternative = issue.code === 'invalid_union' ? intendedAlternative(issue.errors) : undefined;
   if (alternative !== undefined) return alternative.flatMap((each) => flatten(each, path));
+  if (issue.code === 'invalid_key') return issue.issues.flatMap((each) => flatten(each, path));
   return [{ path: path.map(String).join('.'), message: withValue(issue) }];
 }
 

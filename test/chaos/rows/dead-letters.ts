@@ -10,6 +10,7 @@ export interface RedriveOptions {
   readonly kills: number;
 }
 
+const FULL_CALLS = 10_000;
 const ASKED_AT_ONCE = 200;
 /** One of so many fails again. */
 const HOPELESS_EVERY = 10;
@@ -64,6 +65,7 @@ export function redrives({ calls, perSecond, kills }: RedriveOptions): Row {
       for (let at = 0; at < calls; at += ASKED_AT_ONCE)
         await Promise.all(asks.slice(at, at + ASKED_AT_ONCE).map((ask) => rig.persist(first, ask)));
     },
+    ...(calls === FULL_CALLS ? {} : { atFullSize: () => redrives({ calls: FULL_CALLS, perSecond, kills: 20 }) }),
   };
 }
 

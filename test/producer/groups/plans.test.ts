@@ -178,6 +178,13 @@ test('all faults of a plan are found before anything runs, each with its path, a
   });
   expect(cycle).toBe('nodes.a');
   expect(await paths({})).toEqual(['nodes']);
+  expect(await paths(JSON.parse('{"__proto__":{"tool":"cities"},"a":{"tool":"cities"}}'))).toEqual(['nodes.__proto__']);
+  expect(await paths({ a: { tool: 'cities' }, b: { tool: 'book', params: { $from: 'a' } } })).toEqual([
+    'nodes.b.params',
+  ]);
+  await expect(session.plan({ nodes: { 'a b': { tool: 'cities' } } })).rejects.toThrow(
+    'nodes.a b: must begin with a letter or "_"',
+  );
   // Fields that would have no effect beside others are named, and those that go together are not.
   const ofList = { city: { $from: 'list.home' } };
   const pairs: Record<string, [object, ...string[]]> = {

@@ -1,7 +1,8 @@
 /** `/v1/schedules`: calls that are made again and again. */
 import { z } from 'zod';
 import { contractInvalid, jsonObjectSchema } from '../../../shared/calls/envelope.ts';
-import { scheduleSchema } from '../../../shared/schedules/schedule.ts';
+import { invalidSchedule, scheduleSchema } from '../../../shared/schedules/schedule.ts';
+import { quoteValue } from '../../../shared/schema/schema-issues.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { Pawl } from '../../client.ts';
 import type { PutSchedule, ScheduleOptions } from '../../schedules/schedule-service.ts';
@@ -32,6 +33,9 @@ export const scheduleRoutes: readonly Route[] = [
           { path: 'id', message: `must be that of the path, ${JSON.stringify(id)}, or left out` },
         ]);
       const request = { ...body, id } as unknown as PutSchedule;
+      // Programs may give a session itself; a request that did so would get past the check of its tenant.
+      if (typeof session === 'object' && session !== null)
+        throw invalidSchedule([{ path: 'session', message: `must be a text; got ${quoteValue(session)}` }]);
       // Another tenant's session is refused before any other field is checked.
       if (typeof session === 'string') await openFor(pawl, caller, session, request);
       const schedule = await pawl.schedules.put(request, optionsFor(caller));

@@ -140,7 +140,7 @@ test('/v1/schedules: a token of a tenant sees only its own, and an approver none
     ask('/v1/sessions', { method: 'POST', json: { sessionKey }, token });
   await open('a', 'the-acme-1');
   await open('u', 'the-umbrella-1');
-  const put = (id: string, session: string, token: string) =>
+  const put = (id: string, session: unknown, token: string) =>
     ask(`/v1/schedules/${id}`, {
       method: 'PUT',
       json: { tool: 'echo', params: { text: id }, session, every: '1h' },
@@ -161,6 +161,10 @@ test('/v1/schedules: a token of a tenant sees only its own, and an approver none
   expect((await put('umbrella', 'new', token)).status).toBe(403);
   expect((await ask('/v1/sessions/new', { token })).status).toBe(404);
   expect((await put('other', 'u', token)).status).toBe(403);
+  expect(await put('other', { key: 'u' }, token)).toMatchObject({
+    status: 400,
+    body: { error: { code: 'CONTRACT_INVALID', issues: [{ path: 'session' }] } },
+  });
   expect((await ask('/v1/schedules', { token: 'the-approver-1' })).status).toBe(403);
   expect(await ids('the-umbrella-1')).toEqual(['umbrella']);
 });
