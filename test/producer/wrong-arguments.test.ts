@@ -8,6 +8,7 @@ type Untyped = (pawl: Pawl, argument: never) => unknown;
 const LOOKUPS: Readonly<Record<string, Untyped>> = {
   'approvals.show': (pawl, id) => pawl.approvals.show(id),
   'approvals.decide': (pawl, id) => pawl.approvals.decide(id, { decision: 'approve', digest: '', by: 'ada' }),
+  complete: (pawl, token) => pawl.complete(token, { status: 'success' }),
   'callbacks.replay': (pawl, id) => pawl.callbacks.replay(id),
   'batches.read': (pawl, id) => pawl.batches.read(id),
   'batches.cancel': (pawl, id) => pawl.batches.cancel(id),

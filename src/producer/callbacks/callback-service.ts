@@ -1,7 +1,9 @@
 /** `pawl.callbacks`: lists the callbacks of calls that have ended, and sends them again. */
-import type { CallbackState } from '../../shared/callbacks/callback-state.ts';
+import { CALLBACK_STATES, type CallbackState } from '../../shared/callbacks/callback-state.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { checkLimit, checkMembers, invalidArgument } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallbackRecord } from '../../shared/store/callbacks/callbacks.ts';
 import { callbackSecrets } from '../../shared/store/callbacks/secrets.ts';
@@ -49,10 +51,15 @@ export class CallbackService {
   }
 
   /** Callbacks of calls that have ended, the newest first; `truncated` when older ones were not scanned. */
-  async list({ state, tenantId, limit = DEFAULT_LIMIT }: CallbackFilter = {}): Promise<{
+  async list(filter: CallbackFilter = {}): Promise<{
     readonly callbacks: readonly CallbackView[];
     readonly truncated?: true;
   }> {
+    checkMembers('filter', filter, ['state', 'tenantId', 'limit']);
+    const { state, tenantId, limit = DEFAULT_LIMIT } = filter;
+    checkLimit(limit);
+    if (state !== undefined && !CALLBACK_STATES.includes(state))
+      throw invalidArgument('state', `must be one of ${CALLBACK_STATES.join(', ')}; got ${quoteValue(state)}`);
     const { callbacks, shards } = this.#backend;
     const pages = await Promise.all(
       shards.partitions().map((partition) => firstPage(callbacks.list(partition, state), { tenantId, limit })),

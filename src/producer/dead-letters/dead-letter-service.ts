@@ -1,12 +1,13 @@
 /** `pawl.deadLetters`: lists, redrives and discards calls of mutating tools that failed for good. */
 import { partitionOf } from '../../shared/calls/call-id.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { checkMembers } from '../../shared/schema/known-members.ts';
+import { checkLimit, checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import {
   checkFilter,
+  checkSelection,
   DEAD_LETTER_TIERS,
   type DeadLetterFacts,
   type DeadLetterFilter,
@@ -40,8 +41,6 @@ export type DeadLetterSelection = {
   /** Returns what would happen, and changes nothing. */
   readonly dryRun?: boolean | undefined;
 } & ({ readonly ids: readonly string[] } | { readonly filter: DeadLetterFilter });
-
-const SELECTION_MEMBERS = ['by', 'reason', 'tenantId', 'dryRun', 'ids', 'filter'];
 
 export interface DeadLetterQuery extends DeadLetterFilter {
   readonly tenantId?: string | undefined;
@@ -103,7 +102,10 @@ export class DeadLetterService {
    *     const { deadLetters, counts } = await pawl.deadLetters.list({ tool: 'pay', code: 'HTTP_503' });
    *     for (const { record } of deadLetters) console.log(record.callId, record.outcome?.error?.message);
    */
-  async list({ tenantId, limit = DEFAULT_LIMIT, next, ...filter }: DeadLetterQuery = {}): Promise<DeadLetterPage> {
+  async list(query: DeadLetterQuery = {}): Promise<DeadLetterPage> {
+    checkObject('query', query);
+    const { tenantId, limit = DEFAULT_LIMIT, next, ...filter } = query;
+    checkLimit(limit);
     checkFilter(filter);
     const cursor = next === undefined ? undefined : parseCursor(next);
     const search = { filter, tenantId, cursor, limit: limit + 1 };
@@ -132,10 +134,11 @@ export class DeadLetterService {
   async redrive(
     selection: DeadLetterSelection & { readonly perSecond?: number | undefined; readonly waitMs?: number | undefined },
   ): Promise<BulkAnswer & { readonly redriveId?: string; readonly state?: RedriveRecord['state'] }> {
-    checkMembers('selection', selection, [...SELECTION_MEMBERS, 'perSecond', 'waitMs']);
+    checkSelection('selection', selection, ['perSecond', 'waitMs']);
     const { redrives } = this.#deps.backend;
     const { perSecond = DEFAULT_PER_SECOND, waitMs = DEFAULT_WAIT_MS, tenantId, reason, by } = selection;
     checkRate(perSecond);
+    if (!Number.isFinite(waitMs)) throw invalidArgument('waitMs', `must be milliseconds; got ${quoteValue(waitMs)}`);
     const calls = await this.#select(selection);
     if (selection.dryRun === true) return this.#checkAll(calls, selection);
     if (calls.length === 0) return { matched: 0, started: 0, skipped: [] };
@@ -165,6 +168,7 @@ export class DeadLetterService {
 
   async redrives(options: { readonly limit?: number; readonly tenantId?: string } = {}): Promise<RedriveRecord[]> {
     const { limit = DEFAULT_LIMIT, tenantId } = options;
+    checkLimit(limit);
     const { redrives } = this.#deps.backend;
     const records = await Promise.all((await redrives.list(LIST_BATCH)).map((id) => redrives.read(id)));
     return records
@@ -184,7 +188,7 @@ export class DeadLetterService {
 
   /** Removes dead letters from the list, so that they cannot be redriven. Their records stay. Calls in doubt are skipped. */
   async discard(selection: DeadLetterSelection): Promise<BulkAnswer> {
-    checkMembers('selection', selection, SELECTION_MEMBERS);
+    checkSelection('selection', selection);
     const calls = await this.#select(selection);
     if (selection.dryRun === true) return this.#checkDiscard(calls);
     const { deadLetters } = this.#deps.backend;

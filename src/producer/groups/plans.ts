@@ -16,6 +16,7 @@ import {
   planSchema,
   withToolNames,
 } from '../../shared/groups/plan.ts';
+import { checkLimit } from '../../shared/schema/known-members.ts';
 import { WITH_RECEIVED, zodIssues } from '../../shared/schema/zod-issues.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -250,6 +251,7 @@ export class PlanService {
 
   /** Plans without their nodes, the newest first. */
   async list({ limit = 50, tenantId }: GroupAccess & { readonly limit?: number } = {}): Promise<PlanSummary[]> {
+    checkLimit(limit);
     const ids = await this.#deps.records.list('plan', limit, tenantId);
     const records = await Promise.all(ids.map((id) => this.#deps.records.read(id)));
     return records.filter((record) => record !== undefined).map((record) => planSummary(planFrom(record)));

@@ -53,7 +53,8 @@ export function runBatch<Results>(
   options: BatchOptions,
 ): RunningBatch<Results> {
   const received = new Map<string, ToolResultEnvelope>();
-  const { concurrency, idempotencyKey, signal } = options;
+  // Untyped callers may pass null, which is refused below.
+  const { concurrency, idempotencyKey, signal } = options ?? {};
   const { sessionKey, tenantId } = session.record;
   const accept = async () => {
     checkMembers('options', options, ['concurrency', 'idempotencyKey', 'signal']);

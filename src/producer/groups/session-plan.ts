@@ -24,7 +24,8 @@ export function runPlan(
   plan: NewPlan,
   options: PlanOptions,
 ): RunningPlan {
-  const { signal } = options;
+  // Untyped callers may pass null, which is refused below.
+  const { signal } = options ?? {};
   const { record, onApproval } = session;
   const accept = async () => {
     checkMembers('options', options, ['signal']);

@@ -1,11 +1,11 @@
 /** Resolves many calls in doubt at once, with one reason. */
 import { isUnresolved } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { checkMembers, invalidArgument } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
+import { checkReason } from '../../shared/schema/known-members.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import {
+  checkSelection,
   type DeadLetterFilter,
   matchesFilter,
   selectedIds,
@@ -39,11 +39,10 @@ export async function resolveMany(
   deps: BulkResolutionDeps,
   resolution: BulkResolution,
 ): Promise<{ readonly matched: number; readonly started: number; readonly skipped: readonly SkippedCall[] }> {
-  checkMembers('resolution', resolution, ['ids', 'filter', 'tenantId', 'dryRun', 'by', 'reason', 'as', 'output']);
+  checkSelection('resolution', resolution, ['as', 'output']);
   const { tenantId, dryRun, by, reason, as, output } = resolution as BulkResolution & { readonly output?: unknown };
   const given = parseResolution(output === undefined ? { as } : { as, output });
-  if (typeof reason !== 'string' || reason === '')
-    throw invalidArgument('reason', `must be a text for the audit trail; got ${quoteValue(reason)}`);
+  checkReason('reason', reason);
   const { ledger } = deps.backend;
   const { filter } = resolution as { readonly filter: DeadLetterFilter };
   const callIds = selectedIds(resolution) ?? (await inDoubt(deps, filter, tenantId));

@@ -20,7 +20,7 @@ import {
   type ScheduleRequest,
   scheduleRecord,
 } from '../../shared/schedules/schedule.ts';
-import { checkMembers, checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
+import { checkMembers, checkObject, checkReason } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import { type SessionRecord, sessionClosed } from '../../shared/sessions/session.ts';
 import type { ScheduleChange, ScheduleRecords, StoredSchedule } from '../../shared/store/schedules/schedules.ts';
@@ -34,7 +34,6 @@ import { updateSchedule } from './update-schedule.ts';
 
 /** The most schedules of a fleet: all of them are read for a list. */
 const MAX_SCHEDULES = 10_000;
-const MAX_REASON = 1_000;
 
 /** The argument of `pawl.schedules.put`. `tool` is a tool or its name; `session` is a session or its key. */
 export type PutSchedule<T extends AnyTool | string = string> = Omit<ScheduleRequest, 'tool' | 'params' | 'session'> & {
@@ -266,12 +265,7 @@ function parsePut(schedule: PutSchedule<AnyTool | string>): CheckedSchedule {
 /** Throws `CONTRACT_INVALID` for an option that would have no effect, and for a reason that cannot be recorded. */
 function checkOptions(options: ScheduleOptions & { readonly reason?: string }): void {
   checkMembers('options', options, ['by', 'submittedBy', 'seesTenant', 'reason']);
-  const { reason } = options;
-  if (reason !== undefined && (typeof reason !== 'string' || reason === '' || reason.length > MAX_REASON))
-    throw invalidArgument(
-      'options.reason',
-      `must be a text of 1 to ${MAX_REASON} characters; got ${quoteValue(reason)}`,
-    );
+  if (options.reason !== undefined) checkReason('options.reason', options.reason);
 }
 
 interface Authorship {

@@ -32,7 +32,10 @@ export function readCompletionToken(token: string): {
   readonly partition: { readonly tier: Tier; readonly shard: number };
   readonly name: string;
 } {
-  const partition = token.startsWith(TOKEN_PREFIX) ? partitionOf(token.slice(TOKEN_PREFIX.length)) : undefined;
+  const partition =
+    typeof token === 'string' && token.startsWith(TOKEN_PREFIX)
+      ? partitionOf(token.slice(TOKEN_PREFIX.length))
+      : undefined;
   if (partition === undefined) throw new PawlError('UNKNOWN_COMPLETION');
   return { partition, name: tokenName(token) };
 }

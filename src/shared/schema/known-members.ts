@@ -32,6 +32,20 @@ export function checkObject(path: string, value: unknown): asserts value is obje
   if (!isObject(value)) throw invalidArgument(path, `must be an object; got ${quoteValue(value)}`);
 }
 
+const MAX_REASON = 1_000;
+
+/** Throws `CONTRACT_INVALID` for a reason that the audit trail does not take. */
+export function checkReason(path: string, reason: unknown): void {
+  if (typeof reason !== 'string' || reason === '' || reason.length > MAX_REASON)
+    throw invalidArgument(path, `must be a text of 1 to ${MAX_REASON} characters; got ${quoteValue(reason)}`);
+}
+
+/** Throws `CONTRACT_INVALID` for the limit of a list that is none. */
+export function checkLimit(limit: unknown): void {
+  if (!Number.isSafeInteger(limit) || Number(limit) < 0)
+    throw invalidArgument('limit', `must be a whole number from 0 on; got ${quoteValue(limit)}`);
+}
+
 /** The failure of an argument that only types refuse. */
 export function invalidArgument(path: string, message: string): PawlError {
   return new PawlError('CONTRACT_INVALID', `The arguments are not usable: ${path}: ${message}`, {

@@ -46,6 +46,27 @@ test('a misspelled filter or option is refused by name, and nothing is done', as
     ],
     times: [() => pawl.deadLetters.list({ sinceMs: 2, untilMs: 1 }), 'filter.untilMs: must not be before sinceMs'],
     dry: [() => pawl.deadLetters.redrive({ filter: {}, dryrun: true } as never), 'did you mean dryRun?'],
+    dryWord: [
+      () => pawl.deadLetters.redrive({ filter: {}, dryRun: 'yes' as never }),
+      'dryRun: must be true or false; got "yes"',
+    ],
+    dryNumber: [
+      () => pawl.calls.resolveMany({ filter: {}, as: 'failed', reason: 'x', dryRun: 1 as never }),
+      'dryRun: must be true or false; got 1',
+    ],
+    noReason: [() => pawl.deadLetters.discard({ filter: {}, reason: '' }), 'reason: must be a text of 1 to 1000'],
+    wait: [
+      () => pawl.deadLetters.redrive({ filter: {}, waitMs: 'x' as never }),
+      'waitMs: must be milliseconds; got "x"',
+    ],
+    letters: [() => pawl.deadLetters.list(null as never), 'query: must be an object; got null'],
+    limit: [() => pawl.deadLetters.list({ limit: Number.NaN }), 'limit: must be a whole number from 0 on'],
+    redrives: [() => pawl.deadLetters.redrives({ limit: -1 }), 'limit: must be a whole number from 0 on; got -1'],
+    plans: [() => pawl.plans.list({ limit: 'x' as never }), 'limit: must be a whole number from 0 on; got "x"'],
+    callbacks: [() => pawl.callbacks.list({ stat: 'failing' } as never), 'did you mean state?'],
+    callbackState: [() => pawl.callbacks.list({ state: 'x' as never }), 'state: must be one of pending, failing'],
+    batchOptions: [() => session.batch([], null as never), 'options: must be an object; got null'],
+    planOptions: [() => session.plan({ nodes: {} }, null as never), 'options: must be an object; got null'],
     discarded: [
       () => pawl.deadLetters.discard({ filter: {}, perSecond: 5 } as never),
       'selection: has no member "perSecond"',

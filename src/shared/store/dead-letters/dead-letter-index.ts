@@ -2,7 +2,7 @@
  * The indices of dead letters: calls of mutating tools that failed for good. The step that fails a call writes them, so a success costs
  * nothing. An index only finds calls; what is true of a call stands in its record.
  */
-import { checkMembers, invalidArgument } from '../../schema/known-members.ts';
+import { checkMembers, checkReason, invalidArgument } from '../../schema/known-members.ts';
 import { quoteValue } from '../../schema/schema-issues.ts';
 import { TIERS } from '../../tools/tool.ts';
 import { unpackId } from '../../util/text/packed-id.ts';
@@ -48,6 +48,15 @@ export function checkFilter(filter: unknown): void {
   const { sinceMs, untilMs } = filter as DeadLetterFilter;
   if (sinceMs !== undefined && untilMs !== undefined && untilMs < sinceMs)
     throw invalidArgument('filter.untilMs', 'must not be before sinceMs: nothing can match');
+}
+
+/** Throws `CONTRACT_INVALID`: without types, `dryRun: 'yes'` would change what it should only look at. */
+export function checkSelection(path: string, selection: unknown, others: readonly string[] = []): void {
+  checkMembers(path, selection, ['by', 'reason', 'tenantId', 'dryRun', 'ids', 'filter', ...others]);
+  const { dryRun, reason } = selection as { readonly dryRun?: unknown; readonly reason?: unknown };
+  if (dryRun !== undefined && typeof dryRun !== 'boolean')
+    throw invalidArgument('dryRun', `must be true or false; got ${quoteValue(dryRun)}`);
+  if (reason !== undefined) checkReason('reason', reason);
 }
 
 /**
