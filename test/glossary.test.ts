@@ -22,6 +22,7 @@ test.each([
     ['the caller, the worker, the operator', 'emit, notify, or report', 'a sentence with a subject'],
   ],
   ['src/a.ts', '// Of each job.\n', ['a sentence with a subject']],
+  ['src/a.lua', '-- Whoever waits.\nlocal job', ['the caller, the worker, the operator', 'a sentence with a subject']],
   ['src/a.ts', '/** Retries are counted (R27). */\n', ['the reason itself']],
   ['src/a.ts', "throw new Error('The call was handed in too late.');\n", ['submit']],
   ['src/a.ts', "const told = 'told';\n", []],

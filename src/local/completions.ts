@@ -130,10 +130,10 @@ export class LocalCompletions implements PendingRecords {
     });
   }
 
-  report({ name, callId }: CompletionEntry, event: object): Promise<'told' | CompletionRefusal> {
+  report({ name, callId }: CompletionEntry, event: object): Promise<'reported' | CompletionRefusal> {
     return this.#apply(name, callId, async () => {
       this.#deps.onEvent(event as InboxEvent);
-      return 'told';
+      return 'reported';
     });
   }
 

@@ -14,7 +14,7 @@ export class LocalResourceLocks implements ResourceLockRecords {
   /** The holders and waiters of each resource, in the order of their requests. */
   readonly #queues = new Map<string, Set<LockRequest>>();
 
-  async take(
+  async acquire(
     { callId }: { readonly callId: string },
     _fence: number,
     lock: ResourceLock,
@@ -22,7 +22,7 @@ export class LocalResourceLocks implements ResourceLockRecords {
   ): Promise<ResourceLockResult> {
     const previous = this.#requests.get(callId);
     const same = previous?.lock.resource === lock.resource && previous.lock.mode === lock.mode;
-    if (previous !== undefined && !same && !(anyResource && previous.isGranted)) await this.leave({ callId });
+    if (previous !== undefined && !same && !(anyResource && previous.isGranted)) await this.release({ callId });
     const { isGranted } = this.#requests.get(callId) ?? this.#request(callId, lock);
     return isGranted ? { kind: 'granted' } : { kind: 'waiting', withinMs: Number.POSITIVE_INFINITY };
   }
@@ -31,7 +31,7 @@ export class LocalResourceLocks implements ResourceLockRecords {
     return true;
   }
 
-  async leave({ callId }: { readonly callId: string }): Promise<void> {
+  async release({ callId }: { readonly callId: string }): Promise<void> {
     const request = this.#requests.get(callId);
     if (request === undefined) return;
     const { resource } = request.lock;

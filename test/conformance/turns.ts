@@ -17,10 +17,10 @@ export function turnsBehave(open: (names: readonly string[]) => Promise<TurnRig>
     const { locks, called } = await open(names);
     const take = async (name: string, mode: ResourceLockMode, resource = 'a', any = true) => {
       const turn: ResourceLock = { resource: digest(resource), mode };
-      return (await locks.take(jobFor(name), 1, turn, any)).kind;
+      return (await locks.acquire(jobFor(name), 1, turn, any)).kind;
     };
     const leave = async (name: string) => {
-      await locks.leave(jobFor(name), 1);
+      await locks.release(jobFor(name), 1);
       return called();
     };
     return { take, leave, locks };

@@ -64,14 +64,16 @@ interface Passage {
 /** The texts of a source that people read: its comments, and the strings that are sentences. */
 export function passagesOf(source: string): readonly Passage[] {
   const lineAt = (index: number) => source.slice(0, index).split('\n').length;
-  const comments = [...source.matchAll(/^[ \t]*(?:\/\*\*?([\s\S]*?)\*\/|((?:[ \t]*\/\/.*\n?)+))/gm)].map((match) => ({
-    line: lineAt(match.index),
-    kind: 'comment' as const,
-    text: (match[1] ?? match[2] ?? '')
-      .replace(/^[ \t]*(?:\*|\/\/+)[ \t]?/gm, '')
-      .replace(/\s+/g, ' ')
-      .trim(),
-  }));
+  const comments = [...source.matchAll(/^[ \t]*(?:\/\*\*?([\s\S]*?)\*\/|((?:[ \t]*(?:\/\/|--).*\n?)+))/gm)].map(
+    (match) => ({
+      line: lineAt(match.index),
+      kind: 'comment' as const,
+      text: (match[1] ?? match[2] ?? '')
+        .replace(/^[ \t]*(?:\*|\/\/+|--)[ \t]?/gm, '')
+        .replace(/\s+/g, ' ')
+        .trim(),
+    }),
+  );
   const strings = [...source.matchAll(/'((?:\\.|[^'\\\n])*)'|`((?:\\.|[^`\\])*)`/g)]
     .map((match) => ({ line: lineAt(match.index), kind: 'string' as const, text: match[1] ?? match[2] ?? '' }))
     .filter(({ text }) => text.split(' ').length > 2);

@@ -9,12 +9,12 @@ turnsBehave(async (names) => {
   return {
     locks: {
       renew: () => locks.renew(),
-      leave: (job) => {
+      release: (job) => {
         gone.add(job.callId);
-        return locks.leave(job);
+        return locks.release(job);
       },
-      async take(job, fence, turn, any) {
-        const answer = await locks.take(job, fence, turn, any);
+      async acquire(job, fence, turn, any) {
+        const answer = await locks.acquire(job, fence, turn, any);
         const name = names.find((candidate) => jobFor(candidate).callId === job.callId) ?? '';
         if (answer.kind === 'waiting' && !listening.has(name)) {
           listening.add(name);

@@ -17,7 +17,7 @@ import type { Redis } from '../../shared/store/redis/connection.ts';
 import { PartitionKeys } from '../../shared/store/redis/keys.ts';
 import { type LostSegment, Segments } from '../../shared/store/segments/segments.ts';
 import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
-import { FollowedClock } from '../../shared/util/time.ts';
+import { SyncedClock } from '../../shared/util/time.ts';
 import { plural } from '../print.ts';
 import type { Finding } from './finding.ts';
 
@@ -173,7 +173,7 @@ async function limitFindings(
   ];
   const limitTexts = await Promise.all(
     namedLimits.map(async ({ title, limit }) => {
-      const { running, waiting, waitingToStart } = await limits.standing(limit);
+      const { running, waiting, waitingToStart } = await limits.counts(limit);
       const limitText =
         limit.concurrency === undefined ? '' : `${running} of ${limit.concurrency} run, ${waiting} wait`;
       const rate = limit.perSecond === undefined ? '' : `${limit.perSecond} starts a second`;
@@ -247,7 +247,7 @@ export function clockFinding(
 }
 
 async function readClockAhead(redis: Redis): Promise<number> {
-  const clock = new FollowedClock();
+  const clock = new SyncedClock();
   const requestedAtMs = clock.monotonic();
   const [seconds, microseconds] = await redis.time();
   clock.learn(Number(seconds) * 1_000 + Number(microseconds) / 1_000, clock.monotonic() - requestedAtMs);

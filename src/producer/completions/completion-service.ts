@@ -37,7 +37,7 @@ export type CompletableCall = Pick<
 export interface CompletionRecords {
   find(token: string): Promise<CompletionEntry>;
   complete(entry: CompletionEntry, end: CompletionEnd): Promise<'settled' | CompletionRefusal>;
-  report(entry: CompletionEntry, event: object): Promise<'told' | CompletionRefusal>;
+  report(entry: CompletionEntry, event: object): Promise<'reported' | CompletionRefusal>;
   extend(
     entry: CompletionEntry,
     extendMs: number,
@@ -103,7 +103,7 @@ export class CompletionService {
       ...(message !== undefined && { message: clip(redact(message, this.#deps.secrets)) }),
     };
     const answer = await this.#deps.records.report(entry, event);
-    if (answer !== 'told') throw refusalError(answer);
+    if (answer !== 'reported') throw refusalError(answer);
     return { state: 'pending' };
   }
 

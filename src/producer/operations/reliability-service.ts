@@ -22,7 +22,7 @@ export interface Reliability {
 
 export interface ReliabilityServiceDeps {
   /** The switches that operators have set for all processes. */
-  readonly records: Pick<Backend['switches'], 'read' | 'say' | 'shadows'>;
+  readonly records: Pick<Backend['switches'], 'read' | 'set' | 'shadows'>;
   /** The same, as this process knows it. */
   readonly switches: SwitchCache;
   readonly catalogue: Pick<ToolCatalogue, 'all' | 'qualifiedNameOf'>;
@@ -52,7 +52,7 @@ export class ReliabilityService {
   async set(enabled: boolean, { tool, reason, by }: ReliabilityWord = {}): Promise<void> {
     const { catalogue, records, recordOverride } = this.#deps;
     const subject = tool === undefined ? {} : { tool: await catalogue.qualifiedNameOf(tool) };
-    await records.say(enabled, { ...subject, ...(reason !== undefined && { reason }) });
+    await records.set(enabled, { ...subject, ...(reason !== undefined && { reason }) });
     await recordOverride({ what: 'reliability', action: enabled ? 'enable' : 'disable', by, ...subject, reason });
     await this.catchUp();
   }

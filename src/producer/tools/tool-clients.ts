@@ -113,7 +113,7 @@ export class ToolClients {
 
   /** Returns false when no caller waits for the call any more; the client may stop. */
   async progress(clientId: string, callId: string, fence: number, progress: Progress): Promise<boolean> {
-    return (await this.#deps.clientCalls.reportProgress(clientId, callId, fence, progress)) === 'told';
+    return (await this.#deps.clientCalls.reportProgress(clientId, callId, fence, progress)) === 'stored';
   }
 
   /** Accepts the answer of a call, once; repeating it changes nothing. Throws `LEASE_LOST` when the client no longer holds the call. */

@@ -8,8 +8,8 @@ import { startOf } from '../util/text/text-cut.ts';
 
 /** Makes and checks the hash of a chained record. */
 export interface AuditChainLink {
-  audit(seq: number, previous: string, text: string): string;
-  isAudit(seq: number, previous: string, text: string, seal: string): boolean;
+  hash(seq: number, previous: string, text: string): string;
+  isHash(seq: number, previous: string, text: string, seal: string): boolean;
   /** The ID of the key that the hash names, if that key is unknown here; `''` for a hash that was made without a key. */
   foreignKey(seal: string): string | undefined;
 }
@@ -40,7 +40,7 @@ export function chainRecords(
   let previous = head.seal;
   return texts.map((text, index) => {
     const seq = head.seq + 1 + index;
-    previous = link.audit(seq, previous, text);
+    previous = link.hash(seq, previous, text);
     return { seq, text, seal: previous };
   });
 }
@@ -130,7 +130,7 @@ export class ChainCheck {
       this.#previous = undefined;
     }
     // No hash is known after a gap, so the record cannot be checked; the gap itself is reported.
-    if (this.#previous !== undefined && !this.#link.isAudit(seq, this.#previous, text, seal))
+    if (this.#previous !== undefined && !this.#link.isHash(seq, this.#previous, text, seal))
       this.#addUnverified(seq, this.#link.foreignKey(seal));
     this.#previous = seal;
     this.#last = seq;

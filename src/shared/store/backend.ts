@@ -8,7 +8,7 @@ import { Signer, UNSIGNED } from '../signing/signature.ts';
 import { Signatures } from '../signing/signatures.ts';
 import { EMBEDDED_REDIS_STEP } from '../telemetry/log.ts';
 import { TIERS, type Tier } from '../tools/tool.ts';
-import type { FollowedClock } from '../util/time.ts';
+import type { SyncedClock } from '../util/time.ts';
 import { Approvals } from './approvals/approvals.ts';
 import { Questions } from './approvals/questions.ts';
 import { StandingApprovals } from './approvals/standing-approvals.ts';
@@ -66,7 +66,7 @@ export interface Backend extends Stores {
   readonly audit: RecordAudit;
   readonly records: AuditWriter;
   /** Redis' clock, for every time that another process will compare. */
-  readonly clock: FollowedClock;
+  readonly clock: SyncedClock;
   readonly server: ServerFacts;
   close(): Promise<void>;
 }
@@ -145,7 +145,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   }
 }
 
-function openAuditWriter({ settings, log }: BackendOptions, redis: Redis, clock: FollowedClock): AuditWriter {
+function openAuditWriter({ settings, log }: BackendOptions, redis: Redis, clock: SyncedClock): AuditWriter {
   return new AuditWriter({
     redis,
     prefix: settings.prefix,

@@ -1,5 +1,5 @@
 /** A clock that follows the clock of the Redis server. */
-import { FollowedClock } from '../util/time.ts';
+import { SyncedClock } from '../util/time.ts';
 import type { Redis } from './redis/connection.ts';
 
 /** How often the server's clock is read. Until a changed clock is detected, time limits and leases may seem to be over. */
@@ -13,12 +13,12 @@ const DRIFT_MS = 200;
  * sleep, which monotonic clocks do not count.
  */
 export class ClockFollower {
-  readonly clock: FollowedClock;
+  readonly clock: SyncedClock;
   readonly #redis: Pick<Redis, 'time' | 'status' | 'on'>;
   readonly #timer: NodeJS.Timeout;
   #reading = false;
 
-  constructor(redis: Pick<Redis, 'time' | 'status' | 'on'>, clock = new FollowedClock()) {
+  constructor(redis: Pick<Redis, 'time' | 'status' | 'on'>, clock = new SyncedClock()) {
     this.#redis = redis;
     this.clock = clock;
     const read = (isNewServer: boolean) => void this.read(isNewServer).catch(() => {});

@@ -47,7 +47,7 @@ export type GroupStore = Pick<
   'leaseMs' | 'create' | 'due' | 'take' | 'advance' | 'cancel' | 'read' | 'list'
 >;
 
-export type ResourceLockRecords = Pick<ResourceLocks, 'take' | 'renew' | 'leave'>;
+export type ResourceLockRecords = Pick<ResourceLocks, 'acquire' | 'renew' | 'release'>;
 
 export type CircuitRecords = Pick<Breakers, 'addFailure' | 'change' | 'read' | 'list' | 'window'> &
   Partial<Pick<Breakers, 'addSuccessApart'>>;

@@ -9,7 +9,7 @@ export const MAX_CHECKPOINT_BYTES = 64 * 1_024;
 export function formatCheckpoint(tool: string, value: unknown): string {
   if (value === undefined) throw invalid(tool, '', 'nothing');
   const found = findUnserializable(value);
-  if (found !== undefined) throw invalid(tool, found.path, found.what);
+  if (found !== undefined) throw invalid(tool, found.path, found.kind);
   const text = stringify(tool, value);
   const bytes = Buffer.byteLength(text);
   if (bytes <= MAX_CHECKPOINT_BYTES) return text;

@@ -93,7 +93,7 @@ export function hookAnswerFault(answer: object): string | undefined {
   const unserializable = findUnserializable(content);
   return unserializable === undefined
     ? undefined
-    : `content must be JSON-serializable; it answered ${unserializable.what} in content${unserializable.path}`;
+    : `content must be JSON-serializable; it answered ${unserializable.kind} in content${unserializable.path}`;
 }
 
 const HOOK_MEMBERS: readonly [name: string, is: (value: unknown) => boolean, expected: string][] = [

@@ -79,7 +79,7 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
 function unserializableOutput(output: unknown): string | undefined {
   try {
     const found = findUnserializable(output);
-    return found === undefined || found.path === '' ? found?.what : `${found.what} in output${found.path}`;
+    return found === undefined || found.path === '' ? found?.kind : `${found.kind} in output${found.path}`;
   } catch (error) {
     return `one that throws: ${error instanceof Error ? error.message : String(error)}`;
   }

@@ -73,7 +73,7 @@ const READING_AGE_MS = 60_000;
  * Another machine's wall clock, extrapolated by this process's monotonic clock, so that a wrong local clock has no effect. Until the first
  * reading it shows the local time.
  */
-export class FollowedClock implements Clock {
+export class SyncedClock implements Clock {
   readonly #localClock: Clock;
   #reading: { readonly aheadMs: number; readonly roundTripMs: number; readonly atMs: number } | undefined;
 

@@ -81,7 +81,9 @@ export class ClientToolCalls {
           lastReport = callState.progress;
           report(lastReport, ctx);
         }
-        await change.waitUpTo(callState.state === 'taken' ? Math.min(callState.leaseLeftMs + 1, POLL_MS) : POLL_MS);
+        await change.waitUpTo(
+          callState.state === 'taken' ? Math.min(callState.remainingLeaseMs + 1, POLL_MS) : POLL_MS,
+        );
       } finally {
         change.stop();
       }

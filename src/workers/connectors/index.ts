@@ -10,7 +10,7 @@ export interface ConnectorDeps {
   readonly settings: Settings;
   /** The source of secrets. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly limits: Pick<Limits, 'take' | 'release'>;
+  readonly limits: Pick<Limits, 'acquire' | 'release'>;
 }
 
 /** How long each further request extends a slot that its call holds. */
@@ -25,7 +25,7 @@ export function builtInMakers({ settings, environment, limits }: ConnectorDeps):
         const { concurrency: _, ...rate } = limit;
         const start = `${callId} ${fence} ${crypto.randomUUID()}`;
         for (;;) {
-          const answer = await limits.take(rate, { jobId: start }, SLOT_MS);
+          const answer = await limits.acquire(rate, { jobId: start }, SLOT_MS);
           if (answer.kind === 'granted') return () => limits.release(rate, { jobId: start }).catch(() => {});
           await sleep(answer.waitMs, undefined, { signal });
         }

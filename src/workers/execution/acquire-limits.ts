@@ -13,7 +13,7 @@ const SLACK_MS = 5_000;
 const RECHECK_MS = 2_000;
 
 export interface LimitAcquirerDeps {
-  readonly limits: Pick<Limits, 'take' | 'renew' | 'release' | 'giveBack' | 'hasSlot' | 'hasStart'>;
+  readonly limits: Pick<Limits, 'acquire' | 'renew' | 'release' | 'releaseUnused' | 'hasSlot' | 'hasStart'>;
   /** The lease of an attempt, and of the slots that it holds. */
   readonly leaseMs: number;
   readonly tenants: TenantSettings;
@@ -51,7 +51,7 @@ export class LimitAcquirer {
     this.#held.set(attempt.running, held);
     const required = this.#limitsOf(attempt);
     for (const limit of required) {
-      const answer = await limits.take(limit, starter, leaseMs);
+      const answer = await limits.acquire(limit, starter, leaseMs);
       if (answer.kind === 'granted') {
         held.push({ limit, starter, untilMs: answer.heldUntilMs });
         continue;
@@ -62,10 +62,10 @@ export class LimitAcquirer {
       const waitMs = keepsSlots ? Math.min(answer.waitMs, RECHECK_MS) : answer.waitMs;
       const holdMs = keepsSlots ? waitMs + SLACK_MS : 0;
       for (const slot of held)
-        await this.#retryUntilLeaseLost(attempt, () => limits.giveBack(slot.limit, starter, holdMs));
+        await this.#retryUntilLeaseLost(attempt, () => limits.releaseUnused(slot.limit, starter, holdMs));
       // One of these may have resumed the call.
       for (const limit of required.slice(held.length + 1))
-        await this.#retryUntilLeaseLost(attempt, () => limits.giveBack(limit, starter));
+        await this.#retryUntilLeaseLost(attempt, () => limits.releaseUnused(limit, starter));
       const isReady = () =>
         answer.kind === 'waiting' ? limits.hasSlot(limit, starter) : limits.hasStart(limit, starter);
       return { waitMs, isReady };

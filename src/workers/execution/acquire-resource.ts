@@ -36,7 +36,7 @@ export class AttemptLocks {
       return { kind: 'failed', failure: classify(error) };
     }
     if (lock === undefined) return { kind: 'granted' };
-    const answer = await this.#records.take(attempt, started.fence, lock, anyResource);
+    const answer = await this.#records.acquire(attempt, started.fence, lock, anyResource);
     running.holdsLock = answer.kind === 'granted';
     return answer;
   }
@@ -53,7 +53,7 @@ export class AttemptLocks {
 
   async #release(job: Pick<CallJob, 'callId' | 'generation'>, fence: number): Promise<void> {
     try {
-      await this.#records.leave(job, fence);
+      await this.#records.release(job, fence);
     } catch (error) {
       const { callId } = job;
       this.#log.warn({ callId, error: String(error) }, 'a resource lock could not be released; it ends with its lease');

@@ -104,7 +104,7 @@ test('limits: how many run and wait under each, and one of a tool that no worker
     },
   });
   for (const jobId of ['a', 'b'])
-    await new Limits(redis, world.prefix).take({ name: 'policy:tools.search', ...limits }, { jobId }, 30_000);
+    await new Limits(redis, world.prefix).acquire({ name: 'policy:tools.search', ...limits }, { jobId }, 30_000);
   await redis.zadd(new FleetKeys(world.prefix).limit('tenant:acme:acme').asking, 1, 'c', 2, 'd');
   const findings = (await checkFleet(redis, settings)).filter(({ check }) => check === 'limits');
   expect(findings).toEqual([

@@ -476,7 +476,7 @@ describe('an attacker who can write anything in Redis, but has no key', () => {
     const limit = { name: 'policy:tools.wire', concurrency: 1 };
     const other = { jobId: 'other', start: 'other' };
     const partition = await eventually(async () => {
-      const answer = await limits.take(limit, other, 60_000);
+      const answer = await limits.acquire(limit, other, 60_000);
       return answer.kind === 'granted' && answer;
     });
     await redis.del(record(asked.callId));

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type Clock, FollowedClock, uuidv7 } from '../../../src/shared/util/time.ts';
+import { type Clock, SyncedClock, uuidv7 } from '../../../src/shared/util/time.ts';
 
 const VALID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 /** A time later than any real call of this process, so that the wall clock of other tests is behind. */
@@ -45,7 +45,7 @@ test('a clock that is set back does not break the order', () => {
 
 test('a followed clock shows another machine’s time, whatever this machine’s clock shows', () => {
   let monotonicMs = 1_000;
-  const followed = new FollowedClock({ now: () => 42, monotonic: () => monotonicMs });
+  const followed = new SyncedClock({ now: () => 42, monotonic: () => monotonicMs });
   expect(followed.now()).toBe(42);
   followed.learn(FAR_MS, 10);
   expect(followed.now()).toBe(FAR_MS + 5);
@@ -56,7 +56,7 @@ test('a followed clock shows another machine’s time, whatever this machine’s
 
 test('a slower reading replaces a quicker one only after a minute, or when the clock may be a different one', () => {
   let monotonicMs = 0;
-  const followed = new FollowedClock({ now: () => 0, monotonic: () => monotonicMs });
+  const followed = new SyncedClock({ now: () => 0, monotonic: () => monotonicMs });
   followed.learn(1_000, 2);
   followed.learn(9_000, 400);
   expect(followed.now()).toBe(1_001);

@@ -32,7 +32,7 @@ async function openLimit(most: Pick<FleetLimit, 'concurrency' | 'perSecond'>) {
     of,
     holders,
     take: async (name: string, session?: string) =>
-      (await limits.take(limit, await of(name, session), LEASE_MS)).kind === 'granted',
+      (await limits.acquire(limit, await of(name, session), LEASE_MS)).kind === 'granted',
     release: async (name: string) => limits.release(limit, await of(name)),
     hasSlot: async (name: string) => limits.hasSlot(limit, await of(name)),
     hasStart: async (name: string) => limits.hasStart(limit, await of(name)),
@@ -43,7 +43,7 @@ async function openLimit(most: Pick<FleetLimit, 'concurrency' | 'perSecond'>) {
     },
     forgetStarts: () => books.redis.del(starts),
     waitMs: async (name: string) => {
-      const answer = await limits.take(limit, await of(name), LEASE_MS);
+      const answer = await limits.acquire(limit, await of(name), LEASE_MS);
       return answer.kind === 'granted' ? 0 : answer.waitMs;
     },
   };
@@ -75,10 +75,10 @@ test('a worker that lost its call to another worker leaves the slot to it', asyn
   await ledger.begin(job, { workerId: 'other', leaseMs: LEASE_MS, token: 'other' });
   const limit = { name: 'policy:tools.visit', concurrency: 1 };
   const jobId = jobIdOf(callId, generation);
-  expect((await limits.take(limit, { jobId, start: `${jobId} 2` }, 2 * LEASE_MS)).kind).toBe('granted');
+  expect((await limits.acquire(limit, { jobId, start: `${jobId} 2` }, 2 * LEASE_MS)).kind).toBe('granted');
   open();
   await worker.close();
-  expect(await limits.standing(limit)).toMatchObject({ running: 1 });
+  expect(await limits.counts(limit)).toMatchObject({ running: 1 });
 });
 
 test('sessions that wait for a slot are served in rotation, however many calls each has queued', async () => {
@@ -121,8 +121,8 @@ test('a slot that is held for an hour counts for an hour, whatever is granted be
   const limits = new Limits(books.redis, books.world.prefix);
   const limit = { name: 'credential:one', concurrency: 2 };
   const { holders } = new FleetKeys(books.world.prefix).limit(limit.name);
-  await limits.take(limit, { jobId: 'long' }, 3_600_000);
-  await limits.take(limit, { jobId: 'short' }, LEASE_MS);
+  await limits.acquire(limit, { jobId: 'long' }, 3_600_000);
+  await limits.acquire(limit, { jobId: 'short' }, LEASE_MS);
   expect(await books.redis.pttl(holders)).toBeGreaterThan(3_500_000);
 });
 

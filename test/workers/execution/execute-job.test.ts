@@ -825,12 +825,12 @@ describe('an attempt that Redis could not take a step of', () => {
     const { tool, contexts } = scripted('visit', () => ({ output: 'seen' }), { effects: 'once' });
     const settings = { tools: { visit: { limits: { concurrency: 1 } } } };
     const fleet = await startFleet({ tools: [tool], settings });
-    const failing = vi.spyOn(Limits.prototype, 'take').mockRejectedValueOnce(away());
+    const failing = vi.spyOn(Limits.prototype, 'acquire').mockRejectedValueOnce(away());
     onTestFinished(() => failing.mockRestore());
     expect(await fleet.session.call(tool, {})).toMatchObject({ status: 'success', attempts: 1 });
     expect(contexts).toHaveLength(1);
     const { limits } = fleet.pawl.backend;
-    const isFree = async () => (await limits.standing({ name: 'policy:tools.visit' })).running === 0;
+    const isFree = async () => (await limits.counts({ name: 'policy:tools.visit' })).running === 0;
     await eventually(isFree, { what: 'a free slot' });
   });
 
@@ -843,7 +843,7 @@ describe('an attempt that Redis could not take a step of', () => {
     await fleet.session.call(tool, {});
     await fleet.session.call(tool, {});
     expect(failing).toHaveBeenCalledTimes(3);
-    expect(await fleet.pawl.backend.limits.standing({ name: 'policy:tools.visit' })).toMatchObject({ running: 0 });
+    expect(await fleet.pawl.backend.limits.counts({ name: 'policy:tools.visit' })).toMatchObject({ running: 0 });
   });
 
   test('is released without consuming an attempt at the gate, and its decision is looked at again', async () => {

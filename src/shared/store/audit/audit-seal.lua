@@ -5,7 +5,7 @@
 -- ARGV  1 the writer  2 lease, ms  3 trail, 4 number and 5 signature of the head  6 how many records Redis keeps  7 the same while a sink
 --       is behind  8 number of the last record  9 its signature  10 'zstd' for compressed records, or 'records'  11 the records
 --       12.. IDs of the waiting entries to remove
--- Returns {'sealed'} or {'lost'}
+-- Returns {'chained'} or {'lost'}
 local head = redis.call('HMGET', KEYS[2], 'trail', 'seq', 'seal')
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or head[1] ~= ARGV[3] or head[2] ~= ARGV[4] or (head[3] or '') ~= ARGV[5] then return {'lost'} end
 local seq = tonumber(ARGV[8])
@@ -22,4 +22,4 @@ for _, position in ipairs(positions) do
 end
 first = math.max(first, seq - tonumber(ARGV[7]) + 1)
 if first > 1 then redis.call('XTRIM', KEYS[4], 'MINID', '~', string.format('%.0f-0', first)) end
-return {'sealed'}
+return {'chained'}

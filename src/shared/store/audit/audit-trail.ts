@@ -202,7 +202,7 @@ export class AuditChainer {
         ...entries,
       ],
     );
-    if (code !== 'sealed' || !more) return 'idle';
+    if (code !== 'chained' || !more) return 'idle';
     this.#head = { trail: from.trail, seq: last.seq, seal: last.seal };
     return 'more';
   }

@@ -13,12 +13,12 @@ export class ChainSignatures implements AuditChainLink {
     this.#signatures = signatures;
   }
 
-  audit(seq: number, previous: string, text: string): string {
+  hash(seq: number, previous: string, text: string): string {
     if (!this.#signatures.hasKeys) return plainDigest(seq, previous, text);
     return this.#signatures.sign('audit', [String(seq), previous], text);
   }
 
-  isAudit(seq: number, previous: string, text: string, signature: string): boolean {
+  isHash(seq: number, previous: string, text: string, signature: string): boolean {
     if (!this.#signatures.hasKeys) return signature === plainDigest(seq, previous, text);
     return this.#signatures.matches('audit', [String(seq), previous], text, signature);
   }

@@ -143,7 +143,7 @@ export class Ledger {
       [keys.record(callId), keys.progress(callId)],
       [fence, leaseMs, keys.inboxes, event === undefined ? '' : JSON.stringify(event)],
     );
-    return { renewed: code === 'told', cancelRequested: cancelRequested === '1' };
+    return { renewed: code === 'renewed', cancelRequested: cancelRequested === '1' };
   }
 
   /** Replaces the call's checkpoint (JSON), which the next attempt receives. */

@@ -3,7 +3,7 @@
 --
 -- KEYS  1 record  2 stored events of the call, a stream whose IDs are `fence-number`
 -- ARGV  1 fence  2 lease, ms  3 key prefix of inboxes  4 event (JSON), '' only renews
--- Returns {code, '1' when cancellation is requested}: told (renewed) · fenced · ended
+-- Returns {code, '1' when cancellation is requested}: renewed · fenced · ended
 local MAX_EVENTS, EVENTS_TTL_MS = 200, 900000
 local fields = redis.call('HMGET', KEYS[1], 'state', 'fence', 'inboxes', 'cancelRequested')
 if fields[1] ~= 'inflight' then return {'ended', '0'} end
@@ -17,4 +17,4 @@ if ARGV[4] ~= '' then
   redis.call('PEXPIRE', KEYS[2], EVENTS_TTL_MS)
   notify(fields[3], ARGV[3], {ARGV[4]})
 end
-return {'told', fields[4] or '0'}
+return {'renewed', fields[4] or '0'}

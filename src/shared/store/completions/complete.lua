@@ -11,7 +11,7 @@
 --       progress: 5 event (JSON)
 --       extend: 5 by how much, ms  6 the longest time from now, ms; the session's index is kept for the entry's time after it
 -- Returns {code, now, …}:
---   settled · told (progress was reported) · extended, expiry of the call, '' while its attempt runs
+--   settled · reported (progress) · extended, expiry of the call, '' while its attempt runs
 --   unknown · used · expired · over: the call does not wait for this token · toolong
 local callId, record, now = ARGV[3], KEYS[1] .. RECORDS .. ARGV[3], nowMs()
 local entry = redis.call('HMGET', KEYS[4], 'call', 'fence', 'usedBy', 'signature')
@@ -33,7 +33,7 @@ if ARGV[1] == 'progress' then
   redis.call('XADD', KEYS[5], 'MAXLEN', KEPT_REPORTS, entry[2] .. '-' .. number, 'event', ARGV[5])
   redis.call('PEXPIRE', KEYS[5], KEPT_MS)
   notify(fields[7], KEYS[1] .. INBOXES, {ARGV[5]})
-  return {'told', now}
+  return {'reported', now}
 end
 
 local queue, jobId = KEYS[3], callId .. '.' .. fields[6]

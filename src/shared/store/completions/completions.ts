@@ -162,9 +162,9 @@ export class Completions {
   }
 
   /** Reports progress to the producers that wait. */
-  async report(entry: CompletionEntry, event: object): Promise<'told' | CompletionRefusal> {
+  async report(entry: CompletionEntry, event: object): Promise<'reported' | CompletionRefusal> {
     const [code] = await this.#run('progress', entry, [JSON.stringify(event)]);
-    return code as 'told' | CompletionRefusal;
+    return code as 'reported' | CompletionRefusal;
   }
 
   /** Gives a call more time. Without `expiresAtMs`, its attempt still runs, and the time counts from its end. */

@@ -38,7 +38,7 @@ if ARGV[10] ~= '' then
   addSample(KEYS[2] .. CIRCUITS, KEYS[2] .. WINDOWS .. sample.circuit, sample, '1', now)
 end
 
--- What BullMQ's moveToDelayed does. If another worker already holds the job, that worker delays it.
+-- Delays the job as BullMQ's moveToDelayed does. If another worker already holds the job, that worker delays it.
 local queue, jobId = KEYS[3], callId .. '.' .. fields[4]
 if redis.call('LREM', queue .. 'active', -1, jobId) == 1 then
   redis.call('DEL', queue .. jobId .. ':lock')

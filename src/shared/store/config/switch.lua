@@ -6,8 +6,8 @@
 -- Returns {now}
 local now = nowMs()
 if ARGV[1] == '*' then redis.call('DEL', KEYS[1]) end
-local word = '{"enabled":' .. (ARGV[2] == '1' and 'true' or 'false') .. ',"atMs":' .. string.format('%.0f', now)
-if ARGV[3] ~= '' then word = word .. ',"reason":' .. cjson.encode(ARGV[3]) end
-redis.call('HSET', KEYS[1], ARGV[1], word .. '}')
+local switch = '{"enabled":' .. (ARGV[2] == '1' and 'true' or 'false') .. ',"atMs":' .. string.format('%.0f', now)
+if ARGV[3] ~= '' then switch = switch .. ',"reason":' .. cjson.encode(ARGV[3]) end
+redis.call('HSET', KEYS[1], ARGV[1], switch .. '}')
 redis.call('PUBLISH', ARGV[4], '{"type":"switches"}')
 return {now}

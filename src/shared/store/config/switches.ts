@@ -34,7 +34,7 @@ export class SwitchRecords extends FleetRecords {
   }
 
   /** Sets the switch of one tool (`namespace.name`), or that of all tools, which removes the switches of single tools. */
-  async say(enabled: boolean, { tool, reason }: { readonly tool?: string; readonly reason?: string }): Promise<void> {
+  async set(enabled: boolean, { tool, reason }: { readonly tool?: string; readonly reason?: string }): Promise<void> {
     await switchScript.run(
       this.redis,
       [this.keys.switches],

@@ -3,7 +3,7 @@
 -- KEYS  1 call  2 calls that the client took
 -- ARGV  1 client ID  2 call ID  3 fence  4 'progress' or 'answer'  5 the report  6 '1' for a success  7 TTL of the record, ms
 --       8 broadcast channel
--- Returns {code}: told · again, the call was answered before · late, the client no longer owns the call
+-- Returns {code}: stored · again, the call was answered before · late, the client no longer owns the call
 local state, client, fence = unpack(redis.call('HMGET', KEYS[1], 'state', 'client', 'fence'))
 if client ~= ARGV[1] or fence ~= ARGV[3] then return {'late'} end
 if state == 'answered' then return {'again'} end
@@ -15,4 +15,4 @@ if ARGV[4] == 'answer' then
   redis.call('SREM', KEYS[2], ARGV[2])
 end
 redis.call('PUBLISH', ARGV[8], '{"type":"handover","callId":"' .. ARGV[2] .. '"}')
-return {'told'}
+return {'stored'}

@@ -29,7 +29,7 @@ const RECORD_TTL_MS = 3_600_000;
 /** The state as the worker reads it. An answer that no key of this fleet signed counts as `lost`. */
 export type ClientCallState =
   | { readonly state: 'waiting' | 'no-client' | 'lost' | 'withdrawn' | 'unknown' }
-  | { readonly state: 'taken'; readonly leaseLeftMs: number; readonly progress: string }
+  | { readonly state: 'taken'; readonly remainingLeaseMs: number; readonly progress: string }
   | { readonly state: 'answered'; readonly answer: ClientAnswer };
 
 export type WithdrawResult =
@@ -77,7 +77,7 @@ export class ClientCalls extends FleetRecords {
   async read(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<ClientCallState> {
     const args = [call.callId, RECORD_TTL_MS, call.tool, this.#broadcast];
     const [state, first, second] = await readScript.run(this.redis, this.#callKeys(call), args);
-    if (state === 'taken') return { state, leaseLeftMs: Number(first), progress: String(second) };
+    if (state === 'taken') return { state, remainingLeaseMs: Number(first), progress: String(second) };
     if (state === 'answered') return this.#readAnswer(call.callId, Number(first), String(second)) ?? { state: 'lost' };
     return { state: state as 'waiting' | 'no-client' | 'lost' | 'withdrawn' | 'unknown' };
   }
@@ -139,7 +139,7 @@ export class ClientCalls extends FleetRecords {
     callId: string,
     fence: number,
     progress: object,
-  ): Promise<'told' | 'again' | 'late'> {
+  ): Promise<'stored' | 'again' | 'late'> {
     return this.#send(clientId, callId, [fence, 'progress', JSON.stringify(progress), '']);
   }
 
@@ -148,7 +148,7 @@ export class ClientCalls extends FleetRecords {
     callId: string,
     fence: number,
     answer: ClientAnswer,
-  ): Promise<'told' | 'again' | 'late'> {
+  ): Promise<'stored' | 'again' | 'late'> {
     const signed = signedMessage(this.signatures, `answer ${callId} ${fence}`, answer);
     return this.#send(clientId, callId, [fence, 'answer', signed, answer.kind === 'result' ? '1' : '0']);
   }
@@ -156,7 +156,7 @@ export class ClientCalls extends FleetRecords {
   async #send(clientId: string, callId: string, message: readonly [fence: number, ...rest: string[]]) {
     const args = [clientId, callId, ...message, RECORD_TTL_MS, this.#broadcast];
     const [code] = await answerScript.run(this.redis, [this.#call(callId), this.#takenKey(clientId)], args);
-    return code as 'told' | 'again' | 'late';
+    return code as 'stored' | 'again' | 'late';
   }
 
   /** False when its lease had ended before. */

@@ -1,7 +1,7 @@
 -- Renews a client's lease, returns which of its calls it should stop, and takes its next call.
 --
 -- A call that the client has taken and does not report as running is returned again, because that reply was lost. Only the newest poll
--- of a client gets calls, so that none goes to a poll whose reply nobody reads.
+-- of a client gets calls, so that none goes to a poll whose reply no client reads.
 --
 -- KEYS  1 client  2 calls that it has taken
 -- ARGV  1 client ID  2 prefix of all keys of clients  3 the poll's ID, '' to take nothing  4 '1' for the first try of a poll

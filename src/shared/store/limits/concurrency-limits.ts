@@ -22,10 +22,10 @@ const ARRIVES_WITHIN_MS = 1_000;
 /** Clocks count whole milliseconds. */
 const WINDOW_MS = 1_002;
 /** A slot or a start is reserved this long for the call that was promoted for it. */
-const WOKEN_MS = 2_000;
+const RESERVED_MS = 2_000;
 
 const GRANT_LUA = [luaFunction(new URL('./limit-grant.lua', import.meta.url))];
-const takeScript = new Script(new URL('./limit-acquire.lua', import.meta.url), GRANT_LUA);
+const acquireScript = new Script(new URL('./limit-acquire.lua', import.meta.url), GRANT_LUA);
 const renewScript = new Script(new URL('./limit-renew.lua', import.meta.url));
 const releaseScript = new Script(new URL('./limit-release.lua', import.meta.url), GRANT_LUA);
 
@@ -33,9 +33,9 @@ export interface Starter {
   readonly jobId: string;
   /** Names one of several starts of the job. */
   readonly start?: string;
-  /** Those of one session take turns with other sessions'. Default: the job's ID. */
+  /** Sessions are served in rotation. Default: the job's ID. */
   readonly session?: string;
-  /** Since when it asks, on Redis' clock: who has lost its place since has it again. Default: the first time that it asks. */
+  /** The time of its request on Redis' clock, which gives it its position again. Default: its first request. */
   readonly sinceMs?: number;
 }
 
@@ -47,27 +47,27 @@ export type LimitAnswer =
   | { readonly kind: 'waiting'; readonly waitMs: number; readonly near: boolean };
 
 export class Limits extends FleetRecords {
-  /** Takes a start; who has to wait keeps its place among those that wait. `leaseMs`: how long a slot is held unless it is renewed. */
-  async take(limit: FleetLimit, starter: Starter, leaseMs: number): Promise<LimitAnswer> {
+  /** Acquires a start. A job that has to wait keeps its position. `leaseMs`: how long a slot is held unless it is renewed. */
+  async acquire(limit: FleetLimit, starter: Starter, leaseMs: number): Promise<LimitAnswer> {
     const { jobId, start = startOf(jobId), session = jobId, sinceMs = '' } = starter;
     const { concurrency = 0, perSecond = 0 } = limit;
     const keys = this.#keysOf(limit);
-    const [kind, waitMs, near, woken, heldUntilMs] = (await takeScript.run(
+    const [kind, waitMs, near, promoted, heldUntilMs] = (await acquireScript.run(
       this.redis,
-      [keys.holders, keys.waiters, keys.starts, keys.asking, keys.partitions, keys.promotedPartitions],
+      [keys.holders, keys.waiters, keys.starts, keys.asking, keys.sessionPositions, keys.promotedPositions],
       [
         ...[jobId, concurrency, perSecond, WINDOW_MS, Math.ceil(leaseMs), start],
-        ...[ARRIVES_WITHIN_MS, WOKEN_MS, session, sinceMs],
+        ...[ARRIVES_WITHIN_MS, RESERVED_MS, session, sinceMs],
       ],
     )) as [LimitAnswer['kind'], number, string, string[], string | undefined];
-    const gone = await this.#promote(limit, woken);
+    const gone = await this.#promote(limit, promoted);
     if (kind === 'granted') return { kind, heldUntilMs: Number(heldUntilMs) };
-    // Its place is another one now.
-    if (gone) return this.take(limit, starter, leaseMs);
+    // Its position is another one now.
+    if (gone) return this.acquire(limit, starter, leaseMs);
     return kind === 'later' ? { kind, waitMs } : { kind, waitMs, near: near === '1' };
   }
 
-  /** Holds a slot for another lease. Answers until when, or undefined when the slot is another's by now. */
+  /** Holds a slot for another lease. Returns until when; undefined when another job has the slot by now. */
   async renew(
     limit: FleetLimit,
     { jobId }: Starter,
@@ -80,15 +80,15 @@ export class Limits extends FleetRecords {
   }
 
   /**
-   * Says that a start has ended, gives its slot back and wakes those that are next. With `heldUntilMs`, a slot that a later start of the
-   * job took over stays with that one.
+   * Ends a start, releases its slot and promotes the next waiters. With `heldUntilMs`, a slot that a later start of the job took over
+   * stays with that one.
    */
   release(limit: FleetLimit, starter: Starter, heldUntilMs?: number): Promise<void> {
     return this.#release(limit, starter, { unused: false, keptMs: 0, heldUntilMs });
   }
 
-  /** Takes a start back that was not used. Its slot is kept for it for `keptMs`, or goes to those that are next. */
-  giveBack(limit: FleetLimit, starter: Starter, keptMs = 0): Promise<void> {
+  /** Releases a start that was not used. Its slot is kept for the job for `keptMs`, or goes to the next waiters. */
+  releaseUnused(limit: FleetLimit, starter: Starter, keptMs = 0): Promise<void> {
     return this.#release(limit, starter, { unused: true, keptMs });
   }
 
@@ -103,7 +103,7 @@ export class Limits extends FleetRecords {
   }
 
   /** How many run, how many wait for a slot, and how many for a start. */
-  async standing(limit: FleetLimit): Promise<{ running: number; waiting: number; waitingToStart: number }> {
+  async counts(limit: FleetLimit): Promise<{ running: number; waiting: number; waitingToStart: number }> {
     const { holders, waiters, asking } = this.#keysOf(limit);
     const [running, waiting, waitingToStart] = await Promise.all([
       this.redis.zcard(holders),
@@ -122,15 +122,15 @@ export class Limits extends FleetRecords {
       heldUntilMs,
     }: { readonly unused: boolean; readonly keptMs: number; readonly heldUntilMs?: number | undefined },
   ): Promise<void> {
-    const { holders, waiters, starts, asking, promotedPartitions } = this.#keysOf(limit);
+    const { holders, waiters, starts, asking, promotedPositions } = this.#keysOf(limit);
     const { concurrency = 0, perSecond = 0 } = limit;
-    const woken = await releaseScript.run(
+    const promoted = await releaseScript.run(
       this.redis,
-      [holders, waiters, starts, asking, promotedPartitions],
+      [holders, waiters, starts, asking, promotedPositions],
       [
         jobId,
         concurrency,
-        WOKEN_MS,
+        RESERVED_MS,
         start,
         unused ? '1' : '0',
         Math.ceil(keptMs),
@@ -139,7 +139,7 @@ export class Limits extends FleetRecords {
         heldUntilMs ?? '',
       ],
     );
-    await this.#promote(limit, woken as string[]);
+    await this.#promote(limit, promoted as string[]);
   }
 
   /** Promotes the first of these jobs that still waits; a cancelled call leaves its slot to the next one. Returns whether a job got it. */
@@ -147,7 +147,7 @@ export class Limits extends FleetRecords {
     const gone = await Promise.all(
       jobIds.map(async (jobId) => {
         if ((await promote(this.redis, this.keys.prefix, jobId)) !== 'ended') return false;
-        await this.giveBack(limit, { jobId });
+        await this.releaseUnused(limit, { jobId });
         return true;
       }),
     );

@@ -1,9 +1,9 @@
--- Keeps what is free under a limit, slots or starts, for the first that wait, who have a moment to come for it.
+-- Reserves what is free under a limit, slots or starts, for the first waiters, for a moment each.
 --
--- KEYS  1 holders, or starts  2 the calls that wait for one  3 places of the promoted calls, where these matter
--- ARGV  1 how many there may be  2 how long one is kept, ms
+-- KEYS  1 holders, or starts  2 the calls that wait for one  3 positions of the promoted calls, where these matter
+-- ARGV  1 how many there may be  2 how long one is reserved, ms
 -- Returns the names of the jobs to promote
-local now, woken = nowMs(), {}
+local now, promoted = nowMs(), {}
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 local free = ARGV[1] - redis.call('ZCARD', KEYS[1])
 local first = free > 0 and redis.call('ZPOPMIN', KEYS[2], free) or {}
@@ -15,8 +15,8 @@ for position = 1, #first, 2 do
     -- Some never come.
     if redis.call('ZCARD', KEYS[3]) > 1000 then redis.call('ZPOPMIN', KEYS[3]) end
   end
-  woken[#woken + 1] = first[position]
+  promoted[#promoted + 1] = first[position]
 end
 -- The key may have begun with these.
-if #woken > 0 and redis.call('PTTL', KEYS[1]) == -1 then redis.call('PEXPIRE', KEYS[1], 600000) end
-return woken
+if #promoted > 0 and redis.call('PTTL', KEYS[1]) == -1 then redis.call('PEXPIRE', KEYS[1], 600000) end
+return promoted

@@ -1,15 +1,16 @@
--- Ends a start under a limit, which has arrived by now, or was not used. Gives its slot, and what was not used, back to the first that
--- wait (limit_grant).
+-- Ends a start under a limit: it has arrived by now, or was not used. Grants its slot, and what was not used, to the first waiters
+-- (limit_grant).
 --
 -- KEYS  1 holders  2 waiters  3 starts  4 waiters for the rate  5 calls that were promoted for a slot
--- ARGV  1 who held it  2 how many at a time, '0' for any number  3 how long a slot, or a start, is kept for whoever was woken, ms
---       4 name of the start  5 '1' when it was not used  6 how long the slot is kept for the same one, ms, '0' to give it back
---       7 starts in a window, '0' for any number  8 window, ms  9 until when it held the slot; '' for whoever holds it by this name:
---       a later start of the same job may hold it by now
+-- ARGV  1 job ID of the holder  2 how many at a time, '0' for any number
+--       3 how long a slot, or a start, is reserved for a promoted call, ms
+--       4 name of the start  5 '1' when it was not used  6 how long the slot is kept for the same job, ms, '0' to release it
+--       7 starts in a window, '0' for any number  8 window, ms
+--       9 until when the job held the slot: a later start of the same job may hold it by now; '' for any
 -- Returns the names of the jobs to promote
-local woken = {}
+local promoted = {}
 local function grant(most, ...)
-  for _, name in ipairs(limit_grant({...}, {most, ARGV[3]})) do woken[#woken + 1] = name end
+  for _, name in ipairs(limit_grant({...}, {most, ARGV[3]})) do promoted[#promoted + 1] = name end
 end
 
 if ARGV[5] == '1' then
@@ -19,14 +20,14 @@ if ARGV[5] == '1' then
 else
   redis.call('ZADD', KEYS[3], 'XX', 'LT', nowMs() + ARGV[8], ARGV[4])
 end
-if ARGV[2] == '0' then return woken end
-if ARGV[9] ~= '' and redis.call('ZSCORE', KEYS[1], ARGV[1]) ~= ARGV[9] then return woken end
+if ARGV[2] == '0' then return promoted end
+if ARGV[9] ~= '' and redis.call('ZSCORE', KEYS[1], ARGV[1]) ~= ARGV[9] then return promoted end
 if ARGV[6] ~= '0' then
   redis.call('ZADD', KEYS[1], 'XX', nowMs() + ARGV[6], ARGV[1])
-  return woken
+  return promoted
 end
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[5], ARGV[1])
 grant(ARGV[2], KEYS[1], KEYS[2], KEYS[5])
-return woken
+return promoted

@@ -1,9 +1,9 @@
--- Takes a call's turn at a resource, or its place among those who wait: the first to ask is the first to have it.
+-- Acquires a resource lock for a call, or a position among its waiters, in the order of their requests.
 --
--- KEYS  1 key prefix of turns
--- ARGV  1 call ID  2 job ID  3 fence of the attempt  4 lease, ms  5 resource  6 mode: 'x' has it to itself, 's' shares it
---       7 '1' when a turn at another resource, which the call has been granted before, will do as well
--- Returns {code, …, the jobs whose turn has come by that}:
+-- KEYS  1 key prefix of locks
+-- ARGV  1 call ID  2 job ID  3 fence of the attempt  4 lease, ms  5 resource  6 mode: 'x' exclusive, 's' shared
+--       7 '1' when a lock of another resource that the call was granted before is accepted
+-- Returns {code, …, the jobs to promote}:
 --   granted  0             fenced  0: a newer attempt of the call has asked
 --   waiting  ms: what is left of the lease that ends first
 local now, fence, leaseMs = nowMs(), tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -1,11 +1,11 @@
--- Lets those who wait longest have their turns at a resource, as many as may have it together.
+-- Grants a resource lock to its first waiters, as many as may hold it together.
 --
--- Of a resource there are kept: its holders, by the end of their lease, and those who wait, by when they asked; both as 'x' (has it to
--- itself) or 's' (shares it) and the call ID. Of each such call: resource, mode, fence (0 until its attempt came), job, granted.
+-- A resource has its holders, by the end of their lease, and its waiters, by the time of their request; both as 'x' (exclusive) or 's'
+-- (shared) and the call ID. Each such call has: resource, mode, fence (0 until its attempt came), job, granted.
 --
--- KEYS  1 key prefix of turns
+-- KEYS  1 key prefix of locks
 -- ARGV  1 resource  2 lease, ms
--- Returns the IDs of the jobs that may be taken now
+-- Returns the IDs of the jobs to promote
 local now, leaseMs = nowMs(), tonumber(ARGV[2])
 local holders, waiters = KEYS[1] .. 'holders:' .. ARGV[1], KEYS[1] .. 'waiters:' .. ARGV[1]
 local calls, jobs = KEYS[1] .. 'call:', {}
@@ -18,7 +18,7 @@ while not exclusive do
   redis.call('ZREM', waiters, first)
   local call = calls .. string.sub(first, 2)
   local job = redis.call('HGET', call, 'job')
-  -- One that has not asked for long is forgotten.
+  -- A waiter that has not asked for long is dropped.
   if job then
     redis.call('HSET', call, 'granted', '1')
     redis.call('ZADD', holders, now + leaseMs, first)

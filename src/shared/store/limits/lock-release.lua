@@ -1,8 +1,8 @@
--- Releases a call's lock, or its place among the waiting ones. The lock of a newer attempt, or of another job, stays.
+-- Releases a call's lock, or its position among the waiters. The lock of a newer attempt, or of another job, stays.
 --
--- KEYS  1 key prefix of turns
+-- KEYS  1 key prefix of locks
 -- ARGV  1 call ID  2 job ID  3 fence, 0 when no attempt came  4 lease, ms
--- Returns {job, …}: the jobs whose turn has come by that
+-- Returns the IDs of the jobs to promote
 local call = KEYS[1] .. 'call:' .. ARGV[1]
 local known = redis.call('HMGET', call, 'resource', 'mode', 'fence', 'job')
 if not known[1] or known[4] ~= ARGV[2] or tonumber(known[3]) > tonumber(ARGV[3]) then return {} end

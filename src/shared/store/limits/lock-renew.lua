@@ -1,8 +1,8 @@
--- Renews the lease of a call's turn.
+-- Renews the lease of a call's lock.
 --
--- KEYS  1 key prefix of turns
+-- KEYS  1 key prefix of locks
 -- ARGV  1 call ID  2 fence  3 lease, ms
--- Returns {'held'} · {'lost'}: its lease has run out and others have had their turn, or a newer attempt has it
+-- Returns {'held'} · {'lost'}: its lease has expired and the lock went to others, or a newer attempt has it
 local now, leaseMs = nowMs(), tonumber(ARGV[3])
 local call = KEYS[1] .. 'call:' .. ARGV[1]
 local known = redis.call('HMGET', call, 'resource', 'mode', 'fence')

@@ -20,9 +20,9 @@ export type ResourceLockResult =
 type Named = Pick<CallJob, 'callId' | 'generation'>;
 
 const GRANT_LUA = luaFunction(new URL('./lock-grant.lua', import.meta.url));
-const LEAVE_LUA = [GRANT_LUA, luaFunction(new URL('./lock-release.lua', import.meta.url))];
-const takeScript = new Script(new URL('./lock-acquire.lua', import.meta.url), LEAVE_LUA);
-const leaveScript = new Script(new URL('./lock-release.lua', import.meta.url), [GRANT_LUA]);
+const RELEASE_LUA = [GRANT_LUA, luaFunction(new URL('./lock-release.lua', import.meta.url))];
+const acquireScript = new Script(new URL('./lock-acquire.lua', import.meta.url), RELEASE_LUA);
+const releaseScript = new Script(new URL('./lock-release.lua', import.meta.url), [GRANT_LUA]);
 const renewScript = new Script(new URL('./lock-renew.lua', import.meta.url));
 
 export class ResourceLocks extends FleetRecords {
@@ -33,9 +33,14 @@ export class ResourceLocks extends FleetRecords {
     this.#leaseMs = leaseMs;
   }
 
-  /** Takes a turn. With `any`, one that the call has been granted before will do, whatever resource it is at. */
-  async take(job: Named, fence: number, { resource, mode }: ResourceLock, any: boolean): Promise<ResourceLockResult> {
-    const [code, withinMs, ...next] = await takeScript.run(
+  /** Acquires a lock. With `any`, one that the call was granted before is accepted, whatever its resource is. */
+  async acquire(
+    job: Named,
+    fence: number,
+    { resource, mode }: ResourceLock,
+    any: boolean,
+  ): Promise<ResourceLockResult> {
+    const [code, withinMs, ...next] = await acquireScript.run(
       this.redis,
       [this.keys.locks],
       [
@@ -52,16 +57,16 @@ export class ResourceLocks extends FleetRecords {
     return code === 'waiting' ? { kind: code, withinMs: Number(withinMs) } : { kind: code as 'granted' | 'fenced' };
   }
 
-  /** Whether the attempt still has its turn, for another lease. */
+  /** Whether the attempt still holds its lock, for another lease. */
   async renew(callId: string, fence: number): Promise<boolean> {
     const [code] = await renewScript.run(this.redis, [this.keys.locks], [callId, fence, this.#leaseMs]);
     return code === 'held';
   }
 
-  /** Gives up what the call has, if anything; `fence` of the attempt, 0 when none came so far. */
-  async leave(job: Named, fence: number): Promise<void> {
+  /** Releases the call's lock, or its position among the waiters. `fence` is the attempt's, 0 when none came so far. */
+  async release(job: Named, fence: number): Promise<void> {
     const jobId = jobIdOf(job.callId, job.generation);
-    const next = await leaveScript.run(this.redis, [this.keys.locks], [job.callId, jobId, fence, this.#leaseMs]);
+    const next = await releaseScript.run(this.redis, [this.keys.locks], [job.callId, jobId, fence, this.#leaseMs]);
     await this.#promote(next as string[]);
   }
 
@@ -74,7 +79,7 @@ export class ResourceLocks extends FleetRecords {
   async #promote(jobIds: readonly string[]): Promise<void> {
     for (const jobId of jobIds) {
       const code = await promote(this.redis, this.keys.prefix, jobId);
-      if (code === 'ended') await this.leave(callOfJob(jobId), 0);
+      if (code === 'ended') await this.release(callOfJob(jobId), 0);
     }
   }
 }

@@ -23,7 +23,7 @@ if not line then
   -- Removes sessions whose last turn is over.
   if not first or nowMs() % 16 == 0 then redis.call('ZREMRANGEBYSCORE', sessions, from, first and '(' .. first or to) end
   line = {number = number, join = first and first + 1 or from, sessions = sessions, turns = {}}
-  -- Of sessions with equal turns, the older goes first.
+  -- The older of two sessions with equal turns goes first.
   local member = string.format('%010d ', number) .. string.match(name, '^%S+')
   if not redis.call('ZSCORE', order, member) then
     redis.call('ZADD', order, redis.call('ZRANGE', order, 0, 0, 'WITHSCORES')[2] or 0, member)

@@ -240,8 +240,8 @@ export class FleetKeys extends Keys {
       waiters: `${base}:waiters`,
       starts: `${base}:starts`,
       asking: `${base}:asking`,
-      partitions: `${base}:places`,
-      promotedPartitions: `${base}:woken`,
+      sessionPositions: `${base}:places`,
+      promotedPositions: `${base}:woken`,
     };
   }
 }

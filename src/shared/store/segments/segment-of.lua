@@ -1,4 +1,4 @@
--- Where it stands that a call was moved: in a hash of the calls whose IDs end alike, so small that Redis packs it.
+-- Finds the segment of a moved call, in a hash of the calls whose IDs end alike. The hash is so small that Redis packs it.
 --
 -- KEYS  1 base of the partition's keys
 -- ARGV  1 call ID

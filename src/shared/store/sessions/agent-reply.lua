@@ -1,8 +1,8 @@
--- Writes what an agent's turn came to, unless it has got more to do meanwhile.
+-- Stores the reply of an agent's turn, unless the agent has received another message since.
 --
 -- KEYS  1 record  2 jobs that wait for its answer
 -- ARGV  1 parent  2 turn  3 'completed', 'failed' or 'paused'  4 reply, signed  5 time to live, ms  6 broadcast channel  7 broadcast (JSON)
--- Returns {code}: late (told more, closed, or answered otherwise before) · unknown
+-- Returns {code}: late (another message, closed, or another reply before) · unknown
 --   replied, and the jobs to be promoted
 local fields = redis.call('HMGET', KEYS[1], 'parent', 'state', 'turn', 'reply')
 if fields[1] ~= ARGV[1] then return {'unknown'} end

@@ -1,6 +1,5 @@
--- Takes the oldest message out of an agent's mailbox: nobody else gets it. Whoever asks again with the same token, because the answer
--- was lost, gets the same message. That an agent is closed has been heard of when there is nothing after it: until then it may be asked
--- for again.
+-- Takes the oldest message out of an agent's mailbox, for one taker. A taker whose answer was lost asks again with the same token, and
+-- gets the same message. A closed agent stays in its session's index until its mailbox was found empty.
 --
 -- KEYS  1 record  2 mailbox  3 agents of the session that are not closed, or whose end was not read yet
 -- ARGV  1 agent  2 token of the taker

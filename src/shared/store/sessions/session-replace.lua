@@ -1,5 +1,5 @@
--- Replaces a session's record, if it is still the one that the writer saw, and broadcasts it: whoever is not answered, and asks
--- again, need not know whether they were told.
+-- Replaces a session's record, if it is still the one that the writer saw, and broadcasts it in the same step, so that a writer whose
+-- answer was lost can try again.
 --
 -- KEYS  1 session
 -- ARGV  1 the record as seen  2 the new one  3 its time to live, ms, '' to leave that  4 broadcast channel  5 broadcast (JSON), '' for none

@@ -43,13 +43,13 @@ export class SubAgentRecords extends FleetRecords {
     parent: string,
     messageId: string,
     message: AgentMessage,
-  ): Promise<'told' | 'again' | 'unknown' | 'closed'> {
+  ): Promise<'sent' | 'again' | 'unknown' | 'closed'> {
     const keys = [...this.#partitions(agentId, parent), this.keys.agentAwaited(agentId)];
     const signed = this.#signed(agentId, message);
     const args = [parent, messageId, message.type, signed, KEPT_MS, ...this.#broadcast(agentId, parent)];
     const [code, ...awaiting] = await tellScript.run(this.redis, keys, args);
     await this.#promote(awaiting as string[]);
-    return code as 'told' | 'again' | 'unknown' | 'closed';
+    return code as 'sent' | 'again' | 'unknown' | 'closed';
   }
 
   /** Takes the oldest message; one caller gets it. */

@@ -8,7 +8,8 @@ const MAX_DEPTH = 1_000;
 export interface Unserializable {
   /** `.rows[3]`, or empty for the value itself. */
   readonly path: string;
-  readonly what: string;
+  /** Such as `bigint`, or words such as `a value that holds itself`. */
+  readonly kind: string;
 }
 
 /**
@@ -16,25 +17,25 @@ export interface Unserializable {
  * returns. JSON leaves functions and symbols out of an object, which is no fault. Throws what a getter throws.
  */
 export function findUnserializable(value: unknown): Unserializable | undefined {
-  if (typeof value === 'function' || typeof value === 'symbol') return { path: '', what: typeof value };
+  if (typeof value === 'function' || typeof value === 'symbol') return { path: '', kind: typeof value };
   if (hasToJson(value) && value.toJSON() === undefined)
-    return { path: '', what: 'a value whose toJSON returns undefined' };
+    return { path: '', kind: 'a value whose toJSON returns undefined' };
   return search(value, []);
 }
 
 function search(value: unknown, ancestors: object[]): Unserializable | undefined {
   if (typeof value !== 'object' || value === null) {
-    if (typeof value === 'number' && !Number.isFinite(value)) return { path: '', what: String(value) };
-    return typeof value === 'bigint' && !hasToJson(value) ? { path: '', what: 'bigint' } : undefined;
+    if (typeof value === 'number' && !Number.isFinite(value)) return { path: '', kind: String(value) };
+    return typeof value === 'bigint' && !hasToJson(value) ? { path: '', kind: 'bigint' } : undefined;
   }
   // An invalid date, as a `Number` object, would become null.
-  if (value instanceof Date && Number.isNaN(value.getTime())) return { path: '', what: 'Invalid Date' };
+  if (value instanceof Date && Number.isNaN(value.getTime())) return { path: '', kind: 'Invalid Date' };
   if (value instanceof Number) return search(value.valueOf(), ancestors);
   if (hasToJson(value)) return ArrayBuffer.isView(value) ? undefined : searchToJson(value, ancestors);
   const found = Array.isArray(value) ? undefined : unsupportedKind(value);
-  if (found !== undefined) return { path: '', what: found };
+  if (found !== undefined) return { path: '', kind: found };
   if (ancestors.length <= MAX_CYCLE_DEPTH && ancestors.includes(value))
-    return { path: '', what: 'a value that holds itself' };
+    return { path: '', kind: 'a value that holds itself' };
   if (ancestors.length > MAX_DEPTH) return undefined;
   ancestors.push(value);
   const nested = Array.isArray(value) ? searchList(value, ancestors) : searchMembers(value, ancestors);
@@ -70,7 +71,7 @@ function searchList(list: readonly unknown[], ancestors: object[]): Unserializab
     const item = list[index];
     // In a list, JSON writes null for these.
     const isLost = typeof item === 'function' || typeof item === 'symbol';
-    const found = isLost ? { path: '', what: typeof item } : search(item, ancestors);
+    const found = isLost ? { path: '', kind: typeof item } : search(item, ancestors);
     if (found !== undefined) return { ...found, path: `[${index}]${found.path}` };
   }
   return undefined;

@@ -42,13 +42,13 @@ turnsBehave(async (names) => {
 
 test('C3: the turn of a worker that died is free when its lease ends, and nothing is left of it', async () => {
   const { locks, world, redis, age } = await open(['1', '2']);
-  expect(await locks.take(jobFor('1'), 1, A, true)).toEqual({ kind: 'granted' });
+  expect(await locks.acquire(jobFor('1'), 1, A, true)).toEqual({ kind: 'granted' });
   await age(20_000);
-  const answer = await locks.take(jobFor('2'), 1, A, true);
+  const answer = await locks.acquire(jobFor('2'), 1, A, true);
   expect(answer).toMatchObject({ kind: 'waiting' });
   expect(answer.kind === 'waiting' && answer.withinMs).toBeLessThanOrEqual(LEASE_MS - 20_000);
   await age(10_000);
-  expect(await locks.take(jobFor('2'), 1, A, true)).toEqual({ kind: 'granted' });
+  expect(await locks.acquire(jobFor('2'), 1, A, true)).toEqual({ kind: 'granted' });
   expect(await locks.renew(jobFor('1').callId, 1)).toBe(false);
   const left = (await world.keys()).filter((name) => name.includes('{turns}'));
   expect(left.length).toBeGreaterThan(0);
@@ -60,28 +60,28 @@ test('C3: the turn of a worker that died is free when its lease ends, and nothin
 
 test('C3: a lease that is renewed keeps the turn', async () => {
   const { locks, age } = await open(['1', '2']);
-  await locks.take(jobFor('1'), 1, A, true);
+  await locks.acquire(jobFor('1'), 1, A, true);
   for (let renewals = 0; renewals < 3; renewals += 1) {
     await age(20_000);
     expect(await locks.renew(jobFor('1').callId, 1)).toBe(true);
-    expect((await locks.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');
+    expect((await locks.acquire(jobFor('2'), 1, A, true)).kind).toBe('waiting');
   }
 });
 
 test('C3: a call that ended while it waited is passed over', async () => {
   const { locks, called, redis, keys } = await open(['1', '2', '3']);
-  for (const name of ['1', '2', '3']) await locks.take(jobFor(name), 1, A, true);
+  for (const name of ['1', '2', '3']) await locks.acquire(jobFor(name), 1, A, true);
   await redis.hset(keys.record(jobFor('2').callId), 'state', 'cancelled');
-  await locks.leave(jobFor('1'), 1);
+  await locks.release(jobFor('1'), 1);
   expect(await called()).toEqual(['3']);
 });
 
 test('C3: a job that is granted its lock while it is being parked is promoted afterwards', async () => {
   const { locks, called, redis, keys } = await open(['1']);
-  await locks.take(jobFor('1'), 1, A, true);
-  expect((await locks.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');
+  await locks.acquire(jobFor('1'), 1, A, true);
+  expect((await locks.acquire(jobFor('2'), 1, A, true)).kind).toBe('waiting');
   await redis.hset(keys.record(jobFor('2').callId), 'state', 'inflight');
-  await locks.leave(jobFor('1'), 1);
+  await locks.release(jobFor('1'), 1);
   expect(await called()).toEqual([]);
   await redis.zadd(keys.job('delayed'), '1', `${jobFor('2').callId}.1`);
   await locks.parked(jobFor('2'));
@@ -90,9 +90,9 @@ test('C3: a job that is granted its lock while it is being parked is promoted af
 
 test('C3: an older attempt takes and gives up nothing that a newer one has', async () => {
   const { locks } = await open(['1', '2']);
-  await locks.take(jobFor('1'), 2, A, true);
-  expect(await locks.take(jobFor('1'), 1, A, true)).toEqual({ kind: 'fenced' });
+  await locks.acquire(jobFor('1'), 2, A, true);
+  expect(await locks.acquire(jobFor('1'), 1, A, true)).toEqual({ kind: 'fenced' });
   expect(await locks.renew(jobFor('1').callId, 1)).toBe(false);
-  await locks.leave(jobFor('1'), 1);
-  expect((await locks.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');
+  await locks.release(jobFor('1'), 1);
+  expect((await locks.acquire(jobFor('2'), 1, A, true)).kind).toBe('waiting');
 });
