@@ -12,6 +12,9 @@ import {
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { FailureCode } from '../../shared/errors/failure-codes.ts';
 import { FAILURE_RESPONSES } from '../../shared/errors/failure-responses.ts';
+import type { JsonSchema } from '../../shared/schema/json-schema.ts';
+import { withDigitsAsNumbers } from '../../shared/schema/long-integers.ts';
+import { lazyValidator } from '../../shared/schema/validator.ts';
 import type { ContentBlock as ToolContentBlock } from '../../shared/tools/tool-result.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -62,15 +65,17 @@ async function resultFor(
   const { content, metadata } = envelope.output;
   // The tool ran, and reports that it did not succeed.
   const toolError = metadata?.['success'] === false ? { isError: true } : {};
-  const declaresOutput = () => tool !== undefined && declaredOutput(tool) !== undefined;
+  const outputSchema = tool && declaredOutput(tool);
   if (isMcpResult(content))
     return {
       ...content,
       ...toolError,
-      ...(declaresOutput() ? { structuredContent: content.structuredContent ?? { ...content } } : {}),
+      ...(outputSchema && {
+        structuredContent: await fitting(outputSchema, content.structuredContent ?? { ...content }),
+      }),
       _meta: { ...content._meta, ..._meta },
     };
-  const isComplete = metadata?.['whole'] === undefined || callId === undefined || !declaresOutput();
+  const isComplete = metadata?.['whole'] === undefined || callId === undefined || outputSchema === undefined;
   // The record holds the output as the tool returned it, so hooks must see the rest of it, too.
   const complete = isComplete ? envelope : await pawl.calls.withHooks(withContent(envelope, await pawl.output(callId)));
   if (complete.status !== 'success') return resultFor(pawl, complete, tool);
@@ -78,10 +83,16 @@ async function resultFor(
   const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };
   return {
     content: [text, ...contentBlocks(metadata?.['content'])],
-    ...(isObject(structured) ? { structuredContent: structured } : {}),
+    ...(isObject(structured) && { structuredContent: await fitting(outputSchema, structured) }),
     ...toolError,
     _meta,
   };
+}
+
+/** Clients check the structured content by its schema, which a number as a text of digits would not fit. */
+async function fitting<T extends object>(schema: JsonSchema | undefined, content: T): Promise<T & Record<string, unknown>> {
+  if (schema === undefined || !/"-?\d{16,}"/.test(JSON.stringify(content))) return content as T & Record<string, unknown>;
+  return (await withDigitsAsNumbers(lazyValidator(schema), content)) as T & Record<string, unknown>;
 }
 
 function withContent(

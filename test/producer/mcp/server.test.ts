@@ -158,11 +158,20 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
       output: z.object({ a: z.string().regex(/^[\w-.]+$/) }),
       run: () => ({ output: { a: 'b' } }),
     });
-    const rig = await startRig({ tools: [blocks, list, long, odd] });
+    const id = '12345678901234567890';
+    const digits = defineTool({
+      ...common,
+      name: 'digits',
+      output: z.object({ id: z.number(), name: z.string() }),
+      // Tools of connectors keep digits that a number does not hold.
+      run: () => ({ output: { id: id as unknown as number, name: id } }),
+    });
+    const rig = await startRig({ tools: [blocks, digits, list, long, odd] });
     const client = await connectClient(rig, era);
     const { tools } = await client.listTools();
     expect(tools.map(({ name, outputSchema }) => [name, outputSchema?.['type']])).toEqual([
       ['blocks', 'object'],
+      ['digits', 'object'],
       ['list', undefined],
       ['long', 'object'],
       ['odd', undefined],
@@ -176,6 +185,10 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
     const { content, structuredContent } = await client.callTool({ name: 'long', arguments: {} });
     expect(content).toEqual([{ type: 'text', text: expect.stringContaining('[cut: 200 of') }]);
     expect(structuredContent).toEqual({ items, total: 100 });
+    expect(await client.callTool({ name: 'digits', arguments: {} })).toMatchObject({
+      content: [{ type: 'text', text: JSON.stringify({ id, name: id }) }],
+      structuredContent: { id: Number(id), name: id },
+    });
   });
 
   test('gets parameters that are a choice as an object, faults once, and a soft failure as an error', async () => {
