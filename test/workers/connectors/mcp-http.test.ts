@@ -202,6 +202,7 @@ const NO_SESSION = [400, jsonError('Bad Request: No valid session ID provided')]
 async function handWritten(
   onCall: (tool: string, id: number, response: ServerResponse) => void,
   forgotten: readonly [status: number, body: object | string] = NO_SESSION,
+  onResume?: (response: ServerResponse, event: string) => void,
 ) {
   let calls = 0;
   const sessions = new Set<string>();
@@ -212,6 +213,9 @@ async function handWritten(
   const server = createServer(async (asked, response) => {
     const answer = (status: number, body?: object | string, headers = {}) =>
       response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
+    const event = asked.headers['last-event-id'];
+    if (asked.method === 'GET' && event !== undefined && onResume !== undefined)
+      return onResume(response, String(event));
     if (asked.method !== 'POST') return answer(405);
     const { id, method, params } = (await json(asked)) as {
       id?: number;
@@ -263,6 +267,29 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     });
     expect((await call('break')).error).toMatchObject({ code: 'CONNECTION_RESET' });
     expect(contentOf(await call('echo'))).toBe('echoed');
+  });
+
+  test('whose stream is resumed and brings nothing is asked from the same event, less and less often', async () => {
+    const events: string[] = [];
+    let firstAtMs = 0;
+    let id = 0;
+    const { call } = await handWritten(
+      (_tool, asked, response) => {
+        id = asked;
+        response.writeHead(200, { 'content-type': 'text/event-stream' }).end('id: first\nretry: 1\ndata:\n\n');
+      },
+      NO_SESSION,
+      (response, event) => {
+        events.push(event);
+        if (events.length === 1) firstAtMs = performance.now();
+        const answered = { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: 'resumed' }] } };
+        const text = events.length < 3 ? ': nothing\n\n' : `data: ${JSON.stringify(answered)}\n\n`;
+        response.writeHead(200, { 'content-type': 'text/event-stream' }).end(text);
+      },
+    );
+    expect(contentOf(await call('break'))).toBe('resumed');
+    expect(events).toEqual(['first', 'first', 'first']);
+    expect(performance.now() - firstAtMs).toBeGreaterThan(2_000);
   });
 
   test.each([
@@ -357,8 +384,11 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     [409, 'session closed'],
     [412, 'Mcp-Session-Id unknown'],
     [422, 'Unexpected message, expect initialize request'],
+    [400, ''],
+    [400, jsonError('Bad Request')],
+    [400, '<html><title>400 Bad Request</title></html>'],
   ])(
-    'that no longer knows the session, and says so with %i %j: the call is made once, in a new one',
+    'that no longer knows the session, and answers %i %j: the call is made once, in a new one',
     async (...forgotten) => {
       const { sessions, call, calls } = await handWritten(() => undefined, forgotten);
       expect(contentOf(await call('echo'))).toBe('echoed');
@@ -386,6 +416,20 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
       expect(attempts).toBe(1);
       expect(contentOf(await call('echo'))).toBe('echoed');
       expect(sessions.size).toBe(before + 1);
+    },
+  );
+
+  test.each([400, 500])(
+    'that no longer knows the session, and answers %i for another reason: the next call has a new one',
+    async (status) => {
+      const { sessions, call, calls } = await handWritten(() => undefined, [status, 'it is of no use']);
+      expect(contentOf(await call('echo'))).toBe('echoed');
+      sessions.clear();
+      const { error, attempts } = await call('echo');
+      expect(error).toMatchObject({ code: `HTTP_${status}`, message: expect.stringContaining('it is of no use') });
+      expect(attempts).toBe(1);
+      expect(contentOf(await call('echo'))).toBe('echoed');
+      expect([calls(), sessions.size]).toEqual([2, 1]);
     },
   );
 

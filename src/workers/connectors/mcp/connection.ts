@@ -50,6 +50,8 @@ interface OpenConnection {
   fault: Error | undefined;
   /** The number of running calls. A call that fails by itself leaves the connection to the others. */
   calls: number;
+  /** The server has answered a call, so a later refusal without a reason may mean that it has restarted. */
+  hasAnswered: boolean;
   /** The connection takes no further calls, and is closed after its last one. */
   isRetired: boolean;
   readonly definitions: DefinitionCache;
@@ -103,7 +105,9 @@ export class McpConnection {
   ): Promise<T> {
     return this.#withConnection(signal, async (open) => {
       const definition = await open.definitions.accepted(accepted, signal);
-      return send(open.client, definition, { signal, timeout: NO_TIMEOUT_MS });
+      const result = await send(open.client, definition, { signal, timeout: NO_TIMEOUT_MS });
+      open.hasAnswered = true;
+      return result;
     });
   }
 
@@ -207,7 +211,16 @@ export class McpConnection {
       broken instanceof PawlError ? broken : this.#brokenStreamError(open),
     );
     const definitions = new DefinitionCache(this.server, (signal) => this.definitions(signal));
-    open = { client, transport, fault: undefined, calls: 0, isRetired: false, definitions, answers };
+    open = {
+      client,
+      transport,
+      fault: undefined,
+      calls: 0,
+      hasAnswered: false,
+      isRetired: false,
+      definitions,
+      answers,
+    };
     const opened = open;
     client.onclose = () => this.#onClosed(opened);
     client.onerror = (error) => this.#onSdkError(opened, error);

@@ -41,9 +41,11 @@ interface Broken {
   /** The server's fault that ended the connection. */
   readonly fault: Error | undefined;
   readonly transport: Pick<Transport, 'sessionId'>;
+  readonly hasAnswered: boolean;
 }
 
-export function requestFailure(error: unknown, { fault, transport }: Broken, server: string): RequestFailure {
+export function requestFailure(error: unknown, open: Broken, server: string): RequestFailure {
+  const { fault, transport } = open;
   if (error instanceof ToolError && error.nothingHappened) return { failure: error, isClosed: fault !== undefined };
   if (fault !== undefined) return { failure: fault, isClosed: true };
   const keepOpen = (failure: Error): RequestFailure => ({ failure, isClosed: false });
@@ -59,7 +61,7 @@ export function requestFailure(error: unknown, { fault, transport }: Broken, ser
   }
   for (const cause of causesOf(error)) {
     if (cause instanceof PawlError) return { failure: cause, isClosed: true };
-    if (SdkHttpError.isInstance(cause)) return httpFailure(cause, server);
+    if (SdkHttpError.isInstance(cause)) return httpFailure(cause, open, server);
   }
   if (!SdkError.isInstance(error)) return keepOpen(error instanceof Error ? error : new Error(String(error)));
   switch (error.code) {
@@ -119,19 +121,32 @@ const UNKNOWN_SESSION =
 /** The statuses of requests that were refused before they were executed. */
 const REFUSED: readonly number[] = [401, 403, 409, 412, 422];
 
-function httpFailure(error: SdkHttpError, server: string): RequestFailure {
+function httpFailure(error: SdkHttpError, { transport, hasAnswered }: Broken, server: string): RequestFailure {
   const { status, message } = error;
+  const { text } = error.data as { readonly text?: unknown };
+  const body = typeof text === 'string' ? text.trim() : '';
   // Many servers answer 400 when the session is gone, so the request was not executed.
   const refusesSession =
     (status === 400 && (/session/i.test(message) || NOT_INITIALIZED.test(message))) ||
     (REFUSED.includes(status) && (UNKNOWN_SESSION.test(message) || NOT_INITIALIZED.test(message)));
-  if (status === 404 || status === 410 || refusesSession) return sessionLost(server);
-  const { text } = error.data as { readonly text?: unknown };
-  const quoted = typeof text === 'string' && text.trim() !== '' ? `: ${startOf(text.trim(), QUOTED_LENGTH)}` : '.';
+  // A session that worked before is tried anew where the server gives no reason of its own.
+  const wasGood = transport.sessionId !== undefined && hasAnswered;
+  if (status === 404 || status === 410 || refusesSession || (wasGood && status === 400 && !givesReason(body)))
+    return sessionLost(server);
+  const quoted = body === '' ? '.' : `: ${startOf(body, QUOTED_LENGTH)}`;
   return {
     failure: withStatus(status, `The MCP server ${server} answers with HTTP ${status}${quoted}`),
-    isClosed: false,
+    // The server may have executed the request, so the tool's effects decide about another attempt.
+    isClosed: wasGood && (status === 400 || status === 500),
   };
+}
+
+/** Whether a body says more than that the request is bad. Pages are those of proxies and frameworks, not of the server itself. */
+function givesReason(body: string): boolean {
+  return (
+    !/^\W*</.test(body) &&
+    body.replaceAll(/bad request|error|message|status|code|jsonrpc|data|null|\bid\b|[^a-z]/gi, '') !== ''
+  );
 }
 
 /** The next attempt opens and initializes a new connection. */

@@ -3,6 +3,7 @@
  * policy allows the host.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { setTimeout } from 'node:timers/promises';
 import {
   isJSONRPCNotification,
   isJSONRPCRequest,
@@ -30,10 +31,22 @@ const RECONNECT = {
 /** A code that no server uses: it marks an answer that will not come. */
 const LOST = -32_099;
 
+/** A stream that was open for so long did not end at once. */
+const LONG_STREAM_MS = 30_000;
+
+interface ResumedStream {
+  lastEvent?: string;
+  /** The last event at the last resume. */
+  resumedEvent?: string | undefined;
+  resumedAtMs: number;
+  emptyResumes: number;
+}
+
 /** One request on its way through the SDK, which does not report why an answer broke off. */
-interface SentRequest {
+interface SentRequest extends ResumedStream {
   broken?: Error;
 }
+const newStream = (): ResumedStream => ({ resumedAtMs: Number.NEGATIVE_INFINITY, emptyResumes: 0 });
 const sentRequest = new AsyncLocalStorage<SentRequest>();
 
 export interface HttpTransportOptions {
@@ -52,13 +65,16 @@ export function openHttpTransport(options: HttpTransportOptions): Transport {
   const closed = new AbortController();
   // A server may be silent for as long as its tool works, because calls have their own limits.
   const limits = { signal: closed.signal, allowedHosts, idleTimeoutMs: 0, maxResponseBytes: MAX_MESSAGE_BYTES };
+  /** The stream of the server's own messages. */
+  const listening = newStream();
   const transport = new StreamableHTTPClientTransport(new URL(url), {
     fetch: async (input, init) => {
       const request = sentRequest.getStore();
       const onBroken = (error: Error) => {
         if (request !== undefined) request.broken = error;
       };
-      return readableResponse(await openNetwork({ ...limits, onBroken })(input, init), server, onBroken);
+      const sent = init?.method === 'GET' ? await resume(request ?? listening, init) : init;
+      return readableResponse(await openNetwork({ ...limits, onBroken })(input, sent), server, onBroken);
     },
     requestInit: { headers: resolveValues(headers, environment) },
     reconnectionOptions: RECONNECT,
@@ -69,12 +85,33 @@ export function openHttpTransport(options: HttpTransportOptions): Transport {
     // This tells servers that keep sessions to end this one. A failure does not matter.
     await Promise.race([
       transport.terminateSession().catch(() => undefined),
-      new Promise((resolve) => setTimeout(resolve, 1_000).unref()),
+      setTimeout(1_000, undefined, { ref: false }),
     ]);
     await close();
     closed.abort();
   };
   return transport as Transport;
+}
+
+/**
+ * Resumes a stream from its last event. The SDK forgets the event when a resumed stream ends without a new one, and then asks again as
+ * often as the server wishes: here it asks less and less often.
+ */
+async function resume(stream: ResumedStream, init: RequestInit = {}): Promise<RequestInit> {
+  const { initialReconnectionDelay, maxReconnectionDelay, reconnectionDelayGrowFactor } = RECONNECT;
+  const delayMs = initialReconnectionDelay * reconnectionDelayGrowFactor ** stream.emptyResumes;
+  const isFresh = stream.resumedEvent !== stream.lastEvent || performance.now() - stream.resumedAtMs > LONG_STREAM_MS;
+  stream.emptyResumes = isFresh ? 0 : stream.emptyResumes + 1;
+  if (!isFresh)
+    await setTimeout(Math.min(maxReconnectionDelay, delayMs), undefined, {
+      ref: false,
+      ...(init.signal && { signal: init.signal }),
+    });
+  stream.resumedEvent = stream.lastEvent;
+  stream.resumedAtMs = performance.now();
+  const headers = new Headers(init.headers);
+  if (stream.lastEvent !== undefined) headers.set('last-event-id', stream.lastEvent);
+  return { ...init, headers };
 }
 
 /**
@@ -100,7 +137,7 @@ function reportLostAnswers(
       unanswered.delete(message.params?.['requestId'] as RequestId);
     if (!isJSONRPCRequest(message)) return send(message, options);
     const { id } = message;
-    const request: SentRequest = {};
+    const request: SentRequest = newStream();
     unanswered.add(id);
     options?.requestSignal?.addEventListener('abort', () => unanswered.delete(id), { once: true });
     const onRequestStreamEnd = () => {
@@ -108,6 +145,9 @@ function reportLostAnswers(
       const data = lost(request.broken);
       transport.onmessage?.({ jsonrpc: '2.0', id, error: { code: LOST, message: data.message, data } });
     };
-    return sentRequest.run(request, () => send(message, { ...options, onRequestStreamEnd }));
+    const onresumptiontoken = (event: string) => {
+      request.lastEvent = event;
+    };
+    return sentRequest.run(request, () => send(message, { ...options, onRequestStreamEnd, onresumptiontoken }));
   };
 }
