@@ -219,6 +219,11 @@ function npm(args, cwd) {
       : spawnSync('npm', args, { ...options, shell: process.platform === 'win32' });
   if (run.error !== undefined) throw new BootstrapError(`npm could not be started: ${run.error.message}`);
   if (run.status !== 0) {
+    const { node } = process.versions;
+    if (!isNewEnough(node))
+      say(
+        `npm ran on Node ${node}, which it may not support: install Node ${OLDEST_NODE[0]} or later (https://nodejs.org)`,
+      );
     throw new BootstrapError(
       `'npm ${args[0]}' failed in ${cwd}; its own words are above. Without a network, install on a machine that has ` +
         `one, or run 'npm ci' with a registry you can reach (npm config set registry …), then try again.`,

@@ -1,8 +1,10 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { expect, inject, test } from 'vitest';
+import { expect, inject, onTestFinished, test } from 'vitest';
 import { startProgram } from './helpers/process.ts';
 
 const { exports } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
@@ -67,4 +69,18 @@ test.skipIf(oldNode === undefined)('each entry says so on an old Node itself, wh
     expect(await importedWith(oldNode ?? '', folder, entry), entry).toMatch(
       /^\["CONFIGURATION","Pawl needs Node 22\.22 or later/,
     );
+});
+
+test('a set-up that npm cannot make on an old Node says which Node to install', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'pawl-setup-'));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const script = join(folder, 'scripts', 'ensure-node.mjs');
+  await mkdir(join(folder, 'scripts'));
+  await cp(new URL('../scripts/ensure-node.mjs', import.meta.url), script);
+  await writeFile(join(folder, 'npm'), '#!/bin/sh\nexit 1\n', { mode: 0o755 });
+  const pretend = 'data:text/javascript,Object.defineProperty(process.versions, "node", { value: "16.20.2" })';
+  const env = { PATH: `${folder}:${process.env['PATH']}`, npm_execpath: undefined, PAWL_BOOTSTRAP: undefined };
+  const started = startProgram(process.execPath, ['--import', pretend, script, '--install'], { env });
+  expect(await started.ended).toMatchObject({ code: 2 });
+  expect(started.stderr()).toMatch(/Node 16\.20\.2.*install Node 22 or later/);
 });

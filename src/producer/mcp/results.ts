@@ -90,8 +90,12 @@ async function resultFor(
 }
 
 /** Clients check the structured content by its schema, which a number as a text of digits would not fit. */
-async function fitting<T extends object>(schema: JsonSchema | undefined, content: T): Promise<T & Record<string, unknown>> {
-  if (schema === undefined || !/"-?\d{16,}"/.test(JSON.stringify(content))) return content as T & Record<string, unknown>;
+async function fitting<T extends object>(
+  schema: JsonSchema | undefined,
+  content: T,
+): Promise<T & Record<string, unknown>> {
+  if (schema === undefined || !/"-?\d{16,}"/.test(JSON.stringify(content)))
+    return content as T & Record<string, unknown>;
   return (await withDigitsAsNumbers(lazyValidator(schema), content)) as T & Record<string, unknown>;
 }
 

@@ -129,7 +129,7 @@ function httpFailure(error: SdkHttpError, { transport, hasAnswered }: Broken, se
   const refusesSession =
     (status === 400 && (/session/i.test(message) || NOT_INITIALIZED.test(message))) ||
     (REFUSED.includes(status) && (UNKNOWN_SESSION.test(message) || NOT_INITIALIZED.test(message)));
-  // A session that worked before is tried anew where the server gives no reason of its own.
+  // A session that worked before is opened again where the server gives no reason of its own.
   const wasGood = transport.sessionId !== undefined && hasAnswered;
   if (status === 404 || status === 410 || refusesSession || (wasGood && status === 400 && !givesReason(body)))
     return sessionLost(server);
