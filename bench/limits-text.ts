@@ -23,6 +23,14 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   the number of turns of the loop: not kept. Nor were handles whose functions are made at use: 2.5 KB less, up to 5 µs of a call, and a handle that
   cannot be spread. Of the rest, a tenth each is Redis' protocol both ways, the tool's context and the audit record. What is left to
   save is the number of fields and keys that a call writes.
+  On 2026-11-27 Redis was run under callgrind, whose counts no load of the machine changes. A call took 789,000 instructions and 21 commands,
+  of which 5 looked whether old calls may leave the indexes. A look at 16 of them at once, one for all calls of a claim and one for all locks
+  of a step left 742,000 and 14 (6.0 % less; hand-written BullMQ took nine tenths of the former). Of what is left, 24 % are the commands,
+  12 % the file, and 47 % Lua: its strings 9, its tables 8, its answers 9, its collector 4.5. One design tried on that
+  day makes worker and Redis overlap. Traced, the worker's 64 calls run in step: two groups of 32 ends are sent within 0.3 ms of each other, Redis
+  answers both at once, and each of the two rests while the other works. With one group under way at a time, the groups alternate and neither
+  rests; on two cores a call then took 24 % more CPU time (worker +32, Redis +20), and throughput fell by 22 % (21 rounds at real-time priority; 17 % in another 15): not kept. A collector
+  without helper threads made 2 to 4 % more calls, where two fleets of the same code differed by up to 18 % in 15 rounds: not kept.
 - **One call at a time: whole steps, in code that has gone cold.** On the machine of 2026-11-22 (Intel Xeon, twice as fast) the median was 1.52 times
   hand-written BullMQ's, on that of 2026-11-23 (AMD EPYC) 1.0 times with the same code: the dearer it is to wake a process, the more a call gains from
   fewer hops. What follows was measured on the former. With 64 calls in flight Redis runs 0.09 scripts for each, here two (hand-written
@@ -37,8 +45,10 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   a call runs through once is code that is not compiled yet, and not in the caches. A quarter more than hand-written BullMQ would leave
   0.6 ms of the 0.76 that a call took when the two took 0.48: no audit record, no index of calls, no context and no policy on the way.
   On 2026-11-26 Redis ran 2.06 scripts for a call alone, in them 9.2 HMGET, 5.0 EXISTS, 3.3 HSET, 3.1 ZADD, 3.0 LPUSH and 2.2 XADD: 120 of the
-  scripts' 550 µs on a busy machine. Two designs were tried and not kept: without the PING that lets Redis serve first who waits (CPU
-  time +4 %), and the audit trail compressed in the worker's own thread (no less).
+  scripts' 550 µs on a busy machine. One design was tried and not kept: without the PING that lets Redis serve first who waits (CPU
+  time +4 %). Since 2026-11-27 the audit trail is compressed in the worker's own thread, which was left out the day before because the median stayed
+  as it was: a block of 2, 16 and 64 records takes 41, 62 and 112 µs of CPU time there, and 146, 153 and 202 in another thread, so that the
+  worker takes 5 to 15 % less for a call alone.
 - **4, 16 and 64 producers: cold code again, and idle moments.** With 4 calls in flight each, a producer's calls travel in groups of about
   three (counted: 0.3 claims and 0.3 messages with results for each call), so that waking up is shared already: the kernel has 5 % of the
   producers' time. The rest is JavaScript that runs 100 times a second in each of 16 processes on two cores: a third of it V8's built-ins, a
@@ -65,11 +75,17 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   bare list took 544, and what Pawl does for a call of 200 B beyond the list's 167 another 636: 1,180 together, of the 1,303 that Pawl took.
   All three were sampled: of the callers a fifth is the kernel and Node's event loop, 8 % the JSON of results; of Redis 12 % the copy into its file; of the
   worker 7 % the search for what JSON escapes, and 6 % V8's counting of the text's bytes; nothing else has more than 4. Ends in
-  steps of 16 or 24 make it worse (throughput −24 and −13 %).
+  steps of 16 or 24 make it worse (throughput −24 and −13 %). Results sent as bytes, which are counted and encoded once in place of three times,
+  left all of it as it was on 2026-11-27 (CPU time −1 %, 15 rounds of 0.4 s). Of 1,024 KiB, the caller took a third to parse a text that needs no parsing:
+  \`JSON.parse\` copied each part twice. A part without escapes other than line ends is taken as it stands since then (caller −30 %,
+  throughput +28 %, 7 rounds). A part of 256 KiB compressed in the worker's own thread takes 1,040 µs of CPU time, in another one 1,355; but other
+  cores, where there are some, then have nothing of the work: not kept.
 - **Replays: one script each way.** Nothing is written but the audit record. A producer that has seen a call end asks for its record alone,
   without what a new call would need; steps of 16 let Redis and the producer work at the same time;
   what is left is the producer's own CPU time, of which the audit record took a sixth on 2026-11-26 (half of that to shorten its names, since then
   written at once), the identity an eighth, the system call of the write a sixth: contract, policy and identity are not in BullMQ's job.
+  The worker takes part too, since it chains the audit records: 4 to 25 µs for each call on 2026-11-27, by the load of the machine. Compressed in its
+  own thread, in blocks of about 100, they take 1.4 µs less.
 - **One key: one call.** What is measured is how callers join a call in flight, and are told.`;
 
 export const PEER_LIMITS = `- **pg-boss, graphile-worker: commits and rows.** A call is a row that is inserted, locked, updated and left to vacuum; a waiting
