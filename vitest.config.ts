@@ -17,12 +17,8 @@ process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(new URL('node_modules/.cache
 /** Files that start processes take longest: they come first, so that none of them is left alone at the end. */
 const STARTS_PROCESSES = /\/test\/(chaos|cli|journeys|dashboards|examples)\b/;
 
-/** Files that replace a module of Pawl's, or the clock of their process, or have a browser of their own. */
+/** Files that replace a module of Pawl's, or the clock of their process. */
 const ALONE = [
-  'test/dashboards/approvals-page.test.ts',
-  'test/dashboards/dead-letters-page.test.ts',
-  'test/dashboards/delayed-calls-page.test.ts',
-  'test/dashboards/operator-page.test.ts',
   'test/model/broken-rules.test.ts',
   'test/model/calls.test.ts',
   'test/shared/store/clock-follower.test.ts',

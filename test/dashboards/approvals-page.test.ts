@@ -1,10 +1,10 @@
 import { mkdirSync } from 'node:fs';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';
 import { eventually } from '../helpers/signal.ts';
 import { startRig } from '../producer/http/rig.ts';
-import { clickOnTheNext, hasBrowser, openPage } from './browser.ts';
+import { clickOnTheNext, describeInBrowser, openPage } from './browser.ts';
 
 const deploy = defineTool({
   name: 'deploy',
@@ -43,7 +43,7 @@ async function rig(settings = {}) {
   return { ...started, call, stateOf };
 }
 
-describe.skipIf(!hasBrowser)('approvals on the operator’s page in Chromium', () => {
+describeInBrowser('approvals on the operator’s page in Chromium', () => {
   test('calls appear within a second: the fastest of three does, whatever else the machine does', async () => {
     const { server, call } = await rig();
     const page = await openPage(server.url);

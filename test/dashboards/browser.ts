@@ -1,16 +1,25 @@
 /** A real Chromium for tests of pages; tests that need one are skipped, saying so, where there is none. */
 import { existsSync } from 'node:fs';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
-import { afterAll, onTestFinished } from 'vitest';
+import { afterAll, describe, onTestFinished } from 'vitest';
 
 const EXECUTABLE = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) =>
   existsSync(path),
 );
-export const hasBrowser = EXECUTABLE !== undefined;
-if (!hasBrowser) process.stdout.write('skipped: tests of the operator’s page, because there is no Chromium\n');
 
 let launched: Promise<Browser> | undefined;
-afterAll(async () => (await launched)?.close());
+
+/** Tests of a page, which share a browser and are skipped where there is none. */
+export function describeInBrowser(name: string, tests: () => void): void {
+  if (EXECUTABLE === undefined) process.stdout.write(`skipped: ${name}, because there is no Chromium\n`);
+  describe.skipIf(EXECUTABLE === undefined)(name, () => {
+    afterAll(async () => {
+      await (await launched)?.close();
+      launched = undefined;
+    });
+    tests();
+  });
+}
 
 /** One for all tests of a file: each has a context of its own. */
 function browser(): Promise<Browser> {

@@ -1,10 +1,10 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { ToolError } from '../../src/shared/errors/failure.ts';
 import { scripted } from '../helpers/tools.ts';
 import { startRig } from '../producer/http/rig.ts';
-import { hasBrowser, openPage } from './browser.ts';
+import { describeInBrowser, openPage } from './browser.ts';
 
-describe.skipIf(!hasBrowser)('the operator’s page', () => {
+describeInBrowser('the operator’s page', () => {
   test('shows dead letters, redrives them after a dry run, and discards one', async () => {
     let isOpen = false;
     const { tool } = scripted('pay', () => {

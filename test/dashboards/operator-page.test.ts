@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import type { Page } from 'playwright-core';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { ToolError } from '../../src/shared/errors/failure.ts';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';
@@ -9,7 +9,7 @@ import { message } from '../../src/workers/tools/message.ts';
 import { requestUserInput } from '../../src/workers/tools/request-user-input.ts';
 import { eventually, signal } from '../helpers/signal.ts';
 import { startRig } from '../producer/http/rig.ts';
-import { clickOnTheNext, hasBrowser, openPage } from './browser.ts';
+import { clickOnTheNext, describeInBrowser, openPage } from './browser.ts';
 
 /** `PAWL_IMAGES=docs/images` keeps what the page looked like. */
 const images = process.env['PAWL_IMAGES'];
@@ -99,7 +99,7 @@ async function fastestOpeningMs(page: Page): Promise<number> {
   return Math.min(...openings);
 }
 
-describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
+describeInBrowser('the operator’s page in Chromium', () => {
   test('shows calls as they come, filters them, and tells a call’s whole story, by keyboard', async () => {
     const { server, call } = await rig({ traceUrl: 'http://127.0.0.1:16686/trace/{traceId}' });
     const page = await openPage(server.url, { viewport: { width: 1180, height: 760 } });

@@ -1,10 +1,10 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { eventually } from '../helpers/signal.ts';
 import { scripted } from '../helpers/tools.ts';
 import { startRig } from '../producer/http/rig.ts';
-import { hasBrowser, openPage } from './browser.ts';
+import { describeInBrowser, openPage } from './browser.ts';
 
-describe.skipIf(!hasBrowser)('the operator’s page', () => {
+describeInBrowser('the operator’s page', () => {
   test('shows delayed calls with their start, and cancels one', async () => {
     const { tool } = scripted('remind', () => ({ output: 'done' }));
     const { server, call, ask } = await startRig({ tools: [tool] });

@@ -36,7 +36,7 @@ test('a worker prints its pid, tiers and tools once, and logs each attempt witho
   expect(worker.stderr()).not.toMatch(/Secret|my-key/);
 });
 
-test('with PAWL_METRICS_PORT a worker serves its health, its readiness, its metrics and those of its process (R28)', async () => {
+test('with PAWL_METRICS_PORT a worker serves its health, its metrics and those of its process (R28), until the call that SIGTERM lets finish is over; a second one refuses the taken port', async () => {
   const worker = place.start(['worker', '--tools', 'tools.ts', '--json'], { PAWL_METRICS_PORT: '0' });
   const { metricsPort } = JSON.parse(await worker.line('"event":"ready"')) as { metricsPort: number };
   const get = async (path: string) => await fetch(`http://127.0.0.1:${metricsPort}${path}`);
@@ -46,21 +46,6 @@ test('with PAWL_METRICS_PORT a worker serves its health, its readiness, its metr
   const metrics = await (await get('/metrics')).text();
   expect(metrics).toMatch(/^openclaw_tool_attempts_total\{[^}]*tool="greet"[^}]*\} 1$/m);
   expect(metrics).toMatch(/^nodejs_eventloop_lag_p99_seconds \S+$/m);
-  const gate = join(place.folder, 'the drained call may end');
-  const params = JSON.stringify({ ms: 60_000, until: gate });
-  const call = place.start(['call', 'linger', '--params', params, '--key', 'drained-ready']);
-  await worker.line('"toolName":"linger"');
-  worker.signal('SIGTERM');
-  await worker.line('"worker_draining"');
-  expect((await get('/readyz')).status).toBe(503);
-  writeFileSync(gate, '');
-  await call.ended;
-  expect(await worker.ended).toEqual({ code: 0, signal: null });
-});
-
-test('a port that is taken is a configuration error that names it', async () => {
-  const worker = await place.worker({ PAWL_METRICS_PORT: '0' });
-  const { metricsPort } = JSON.parse(worker.stdout().split('\n')[0] ?? '') as { metricsPort: number };
   const second = await place.run(['worker', '--tools', 'tools.ts'], {
     env: { PAWL_METRICS_PORT: String(metricsPort) },
   });
@@ -69,8 +54,17 @@ test('a port that is taken is a configuration error that names it', async () => 
   // It took no call that it could not finish.
   const { workers } = JSON.parse((await place.run(['tools', 'show', 'greet', '--json'])).stdout) as { workers: number };
   expect(workers).toBe(1);
+  const gate = join(place.folder, 'the drained call may end');
+  const params = JSON.stringify({ ms: 60_000, until: gate });
+  const call = place.start(['call', 'linger', '--params', params, '--key', 'drained-ready']);
+  await worker.line('"toolName":"linger"');
   worker.signal('SIGTERM');
-  await worker.ended;
+  await worker.line('"worker_draining"');
+  expect((await get('/readyz')).status).toBe(503);
+  writeFileSync(gate, '');
+  expect(await call.ended).toEqual({ code: 0, signal: null });
+  expect(call.stdout()).toBe('lingered\n');
+  expect(await worker.ended).toEqual({ code: 0, signal: null });
 });
 
 test('a worker starts with a tools file in a checkout of Pawl, whose code lies in its workspace', async () => {
@@ -111,17 +105,6 @@ test('no tool reads a file that holds a secret of its worker, whatever the works
   }
   worker.signal('SIGTERM');
   await worker.ended;
-});
-
-test('SIGTERM lets the running call finish, and takes no other', async () => {
-  const worker = await place.worker();
-  const call = place.start(['call', 'linger', '--params', '{"ms":1500}', '--key', 'drained']);
-  await worker.line('"tool_call_start"');
-  worker.signal('SIGTERM');
-  await worker.line('"worker_draining"');
-  expect(await call.ended).toEqual({ code: 0, signal: null });
-  expect(call.stdout()).toBe('lingered\n');
-  expect(await worker.ended).toEqual({ code: 0, signal: null });
 });
 
 test('a second signal interrupts running calls: a call in doubt ends as unknown, with exit code 6, and is resolved', async () => {

@@ -341,61 +341,54 @@ test('an odd entry in a list of resources or in what one holds is named, and hid
 });
 
 const structured = { reason: 'quota', left: 0 };
-test.each<[string, object, readonly string[]]>([
-  ['structure alone', { structuredContent: structured }, ['{"reason":"quota","left":0}']],
-  ['structure that is a text', { structuredContent: 'quota' }, ['quota']],
-  ['text and structure', { content: [said], structuredContent: structured }, ['said', '"reason":"quota"']],
+/** A failed tool's result, and what its message holds. */
+const FAILED: readonly (readonly [result: object, words: readonly string[]])[] = [
+  [{ structuredContent: structured }, ['{"reason":"quota","left":0}']],
+  [{ structuredContent: 'quota' }, ['quota']],
+  [{ content: [said], structuredContent: structured }, ['said', '"reason":"quota"']],
+  [{ content: [{ type: 'resource', resource: { uri: 'log:///1', text: 'disk full' } }] }, ['disk full', 'log:///1']],
+  [{ content: [{ type: 'resource', resource: { uri: 'log:///1', blob: 'aGk=' } }] }, ['log:///1']],
+  [{ content: [{ type: 'resource_link', uri: 'log:///1', name: 'the log' }] }, ['log:///1', 'the log']],
+  [{ content: [{ type: 'image', data: 'aGk=', mimeType: 'image/png' }] }, ['image/png']],
+  [{ content: [{ type: 'chart' }] }, ['chart']],
+  [{ content: [{ type: 'error', message: 'quota' }] }, ['error', 'quota']],
+  [{ content: [{ type: 'text', content: 'quota' }] }, ['quota']],
+  [{ content: [{ text: 'quota' }] }, ['quota']],
   [
-    'a resource',
-    { content: [{ type: 'resource', resource: { uri: 'log:///1', text: 'disk full' } }] },
-    ['disk full', 'log:///1'],
-  ],
-  [
-    'a resource of bytes',
-    { content: [{ type: 'resource', resource: { uri: 'log:///1', blob: 'aGk=' } }] },
-    ['log:///1'],
-  ],
-  ['a link', { content: [{ type: 'resource_link', uri: 'log:///1', name: 'the log' }] }, ['log:///1', 'the log']],
-  ['a picture', { content: [{ type: 'image', data: 'aGk=', mimeType: 'image/png' }] }, ['image/png']],
-  ['a block of a new kind', { content: [{ type: 'chart' }] }, ['chart']],
-  ['a block of a new kind with members', { content: [{ type: 'error', message: 'quota' }] }, ['error', 'quota']],
-  ['a text under another name', { content: [{ type: 'text', content: 'quota' }] }, ['quota']],
-  ['a block without a type', { content: [{ text: 'quota' }] }, ['quota']],
-  [
-    'a resource of bytes that are text',
     { content: [{ type: 'resource', resource: { uri: 'log:///1', mimeType: 'text/plain', blob: 'ZGlzayBmdWxs' } }] },
     ['disk full'],
   ],
-  ['a member of its own', { error: { message: 'quota' } }, ['quota']],
-  ['a failure that is written as a text', { content: [said], isError: 'true' }, ['said']],
-  ['text between empty ones', { content: [{ type: 'text', text: ' ' }, said] }, ['said']],
-])('a failed tool is reported with its whole message: %s', async (_form, result, words) => {
-  const { says } = await overStdio();
-  const { error } = await says({ content: [], isError: true, ...result });
-  expect(error?.code).toBe('MCP_TOOL_ERROR');
-  for (const word of words) expect(error?.message).toContain(word);
-});
+  [{ error: { message: 'quota' } }, ['quota']],
+  [{ content: [said], isError: 'true' }, ['said']],
+  [{ content: [{ type: 'text', text: ' ' }, said] }, ['said']],
+];
 
-test.each([true, 'true', 1])('a tool failed whose isError is %j', async (isError) => {
+test('a failed tool is reported with its whole message, whatever its form', async () => {
   const { says } = await overStdio();
-  expect((await says({ content: [said], isError })).error).toMatchObject({ code: 'MCP_TOOL_ERROR', message: 'said' });
-});
-
-test('structure that a failed tool also writes as text is reported once', async () => {
-  const { says } = await overStdio();
+  for (const [result, words] of FAILED) {
+    const { error } = await says({ content: [], isError: true, ...result });
+    expect(error?.code, JSON.stringify(result)).toBe('MCP_TOOL_ERROR');
+    for (const word of words) expect(error?.message, JSON.stringify(result)).toContain(word);
+  }
+  for (const isError of [true, 'true', 1])
+    expect((await says({ content: [said], isError })).error).toMatchObject({ code: 'MCP_TOOL_ERROR', message: 'said' });
+  // Structure that the tool also writes as text is reported once.
   const content = [{ type: 'text', text: '{ "left": 0, "reason": "quota" }' }];
   const { error } = await says({ content, structuredContent: structured, isError: true });
   expect(error?.message).toBe(content[0]?.text);
 });
 
-test.each([
-  ['{"code":-32000,"message":"no","data":{"reason":"quota"}}', 'MCP_ERROR', 'quota'],
-  ['{"code":-32602,"message":"no","data":"city is missing"}', 'INVALID_PARAMS', 'city is missing'],
-  ['{"code":null,"message":"no"}', 'MCP_ERROR', 'no'],
-  ['{"message":"quota","data":null}', 'MCP_ERROR', 'quota'],
-  ['"quota"', 'MCP_ERROR', 'quota'],
-])('the error %s is reported completely, and ends only its call', async (error, code, word) => {
+test('an error is reported completely, and ends only its call', async () => {
   const { writes } = await overStdio();
-  const failed = await writes([`{"jsonrpc":"2.0","id":"ID","error":${error}}`]);
-  expect(failed.error).toMatchObject({ code, message: expect.stringContaining(word) });
+  for (const [written, code, word] of [
+    ['{"code":-32000,"message":"no","data":{"reason":"quota"}}', 'MCP_ERROR', 'quota'],
+    ['{"code":-32602,"message":"no","data":"city is missing"}', 'INVALID_PARAMS', 'city is missing'],
+    ['{"code":null,"message":"no"}', 'MCP_ERROR', 'no'],
+    ['{"message":"quota","data":null}', 'MCP_ERROR', 'quota'],
+    ['"quota"', 'MCP_ERROR', 'quota'],
+  ]) {
+    const { error } = await writes([`{"jsonrpc":"2.0","id":"ID","error":${written}}`]);
+    expect(error, written).toMatchObject({ code, message: expect.stringContaining(word ?? '') });
+    expect(contentOf(await writes([answer]))).toBe('said');
+  }
 });

@@ -3,7 +3,8 @@ import { MAX_SERIES, MAX_TOOLS, METRICS, type MetricDefinition } from '../../../
 import { eventually } from '../../../helpers/signal.ts';
 import { startRig, testTools } from '../rig.ts';
 
-const NUMBER = 1_000;
+/** More than the tools that may have series of their own. */
+const NUMBER = MAX_TOOLS + 100;
 /** As the contract allows them, and as it does not. */
 const hostile = (number: number) =>
   [`invented-${number}`, `a.b.c${number}`, `x"} 1\ny{z="${number}`, `${'n'.repeat(200)}${number}`][number % 4] ?? '';
