@@ -314,14 +314,13 @@ local function forgetTargets(circuitsKey, except)
   end
 end
 
--- Adds an outcome to a closed circuit's window: '1' success, '0' failure, '0:n' failure after n successes. An outcome of an earlier epoch is
--- dropped. `sample` is a `CircuitSample`.
+-- Adds a success ('1') or a failure ('0', or '0:n' after n successes) to a closed circuit's window, unless `sample` is of an old epoch.
 local steady = {}
 local function addSample(circuitsKey, windowKey, sample, ok, now)
   local epoch, size = text(sample.epoch), sample.windowSize
-  if ok == '1' and steady[windowKey] == epoch then return true end
+  if ok == '1' and steady[windowKey] == epoch then return end
   local currentEpoch, state = circuitOf(circuitsKey, sample.circuit)
-  if state ~= 'CLOSED' or currentEpoch ~= epoch then return false end
+  if state ~= 'CLOSED' or currentEpoch ~= epoch then return end
   local outcome = now .. ':' .. ok
   if ok == '1' then
     -- A success also counts the successes in a row. When they fill the window, one more would change only its age.
@@ -330,14 +329,13 @@ local function addSample(circuitsKey, windowKey, sample, ok, now)
     row = tonumber(row or 0)
     if row >= size and now - atMs < 1000 then
       steady[windowKey] = epoch
-      return true
+      return
     end
     outcome = outcome .. ':' .. math.min(row + 1, size)
   end
   redis.call('LPUSH', windowKey, outcome)
   redis.call('LTRIM', windowKey, 0, size - 1)
   redis.call('PEXPIRE', windowKey, sample.windowMs)
-  return true
 end
 
 -- A retry budget's bucket holds its tokens; absent means the floor (`retry-budget.ts`).
