@@ -40,8 +40,8 @@ export { PROVIDERS, type Provider, type ToolExport } from './shared/model-tools/
 export { repairParams } from './shared/model-tools/repair-params.ts';
 export { toolsFor } from './shared/model-tools/tools-for.ts';
 export { sanitizeSchema } from './shared/schema/schema-sanitize.ts';
+export type { SessionKind } from './shared/sessions/channel-kinds.ts';
 export type { OpenSession, SessionRecord } from './shared/sessions/session.ts';
-export type { SessionKind } from './shared/sessions/session-kinds.ts';
 export type { ApprovalRecord } from './shared/store/approvals/approvals.ts';
 export type { CallRecord } from './shared/store/calls/call-record.ts';
 export type { PublishedTool } from './shared/store/fleet/catalogue.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { completionToken, TOKEN_BYTES } from '../shared/calls/completion.ts';
 import { resolveSettings } from '../shared/config/resolve-settings.ts';
-import type { SessionKind } from '../shared/sessions/session-kinds.ts';
+import type { SessionKind } from '../shared/sessions/channel-kinds.ts';
 import { formatCheckpoint } from '../shared/tools/checkpoint.ts';
 import { pendingResult } from '../shared/tools/pending.ts';
 import type { Agents } from '../shared/tools/sub-agent.ts';

@@ -1,5 +1,5 @@
 /** A17: which base tools the sessions of each kind have, and parameters to ask for each. */
-import type { SessionKind } from '../../src/shared/sessions/session-kinds.ts';
+import type { SessionKind } from '../../src/shared/sessions/channel-kinds.ts';
 
 /** The seed's table. */
 export const AVAILABLE: Readonly<Record<string, readonly SessionKind[]>> = {

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
-import type { SessionKind } from '../../src/shared/sessions/session-kinds.ts';
+import type { SessionKind } from '../../src/shared/sessions/channel-kinds.ts';
 import { pendingResult } from '../../src/shared/tools/pending.ts';
 import type { Progress, ToolContext } from '../../src/shared/tools/tool.ts';
 import { type CapabilityOptions, capabilitiesFor } from '../../src/workers/context/capabilities.ts';

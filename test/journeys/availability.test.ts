@@ -1,7 +1,7 @@
 /** A17, cell by cell, through the real fleet: the nine base tools times three session kinds, a producer, Redis and a worker. */
 import { expect, onTestFinished, test } from 'vitest';
 import { baseTools, connect, startWorker } from '../../src/index.ts';
-import { SESSION_KINDS } from '../../src/shared/sessions/session-kinds.ts';
+import { SESSION_KINDS } from '../../src/shared/sessions/channel-kinds.ts';
 import { AVAILABLE, PARAMS } from '../conformance/availability.ts';
 import { temporaryFolder } from '../helpers/context.ts';
 import { createWorld } from '../helpers/world.ts';

@@ -1,7 +1,7 @@
 /** The commands below `sessions`. Each loads the module of its work when it runs. */
 import { type Command, Option } from 'commander';
 import { PRIORITIES } from '../../shared/queues/priority-names.ts';
-import { CHANNEL_KINDS, REMOTE_CHANNELS, SESSION_KINDS } from '../../shared/sessions/session-kinds.ts';
+import { CHANNEL_KINDS, REMOTE_CHANNELS, SESSION_KINDS } from '../../shared/sessions/channel-kinds.ts';
 import { type Action, command, commandGroup, jsonOption, jsonValue, limitOption } from '../command-options.ts';
 
 const captureModule = () => import('../commands/capture.ts');

@@ -3,14 +3,14 @@ import { callSummary } from '../../producer/http/core/views.ts';
 import { spentBy } from '../../producer/http/routes/sessions.ts';
 import type { Budget } from '../../shared/limits/budget.ts';
 import type { Priority } from '../../shared/queues/priority-names.ts';
-import type { SessionRecord } from '../../shared/sessions/session.ts';
 import {
   type CHANNEL_KINDS,
   REMOTE_CHANNELS,
   REMOTE_KINDS,
   type RemoteChannel,
   type SessionKind,
-} from '../../shared/sessions/session-kinds.ts';
+} from '../../shared/sessions/channel-kinds.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, printList, printResult, withPawl } from '../context.ts';

@@ -47,7 +47,7 @@ const sessionKind: Rule = ({ tool, session: { kind } }) =>
   SESSION_TIERS[kind].includes(tool.tier)
     ? undefined
     : deny(
-        `built-in.session-kinds.${kind}`,
+        `built-in.channel-kinds.${kind}`,
         `a ${kind} session may only use the tiers ${SESSION_TIERS[kind].join(', ')}`,
       );
 

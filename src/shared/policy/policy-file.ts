@@ -56,7 +56,7 @@ export const policySettingsSchema = z.strictObject({
   global: layerSchema.optional(),
   tenants: z.record(z.string(), layerSchema).default({}),
   agents: z.record(z.string(), layerSchema).default({}),
-  /** The key is the kind of the channel that the session's requests reach (`session-kinds.ts`), or `none`. */
+  /** The key is the kind of the channel that the session's requests reach (`channel-kinds.ts`), or `none`. */
   channels: z.record(z.string(), layerSchema).default({}),
   sessions: z.record(z.string(), layerSchema).default({}),
 });

@@ -2,7 +2,7 @@
 import type { StandingApprovalRequest } from '../approvals/approval.ts';
 import type { DedupeMode } from '../calls/envelope.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import type { SessionKind } from '../sessions/session-kinds.ts';
+import type { SessionKind } from '../sessions/channel-kinds.ts';
 import type { SkillRule } from '../sessions/skill-rule.ts';
 import type { Effects, Tier } from '../tools/tool.ts';
 import type { PolicyDecision, PolicySettings, ToolPolicyRecord } from './policy-file.ts';

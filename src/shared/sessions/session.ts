@@ -12,7 +12,6 @@ import { CAPABILITIES, READ_ONLY_CAPABILITIES } from '../tools/capabilities.ts';
 import { type Capability, TIERS, type Tier } from '../tools/tool.ts';
 import type { SessionAgent } from '../tools/tool-context.ts';
 import { defined } from '../util/json/omit-undefined.ts';
-import { sessionAgent, sessionAgentSchema } from './session-agent.ts';
 import {
   CHANNEL_KINDS,
   channelTarget,
@@ -20,7 +19,8 @@ import {
   REMOTE_KINDS,
   SESSION_KINDS,
   type SessionKind,
-} from './session-kinds.ts';
+} from './channel-kinds.ts';
+import { sessionAgent, sessionAgentSchema } from './session-agent.ts';
 import type { SkillRule } from './skill-rule.ts';
 
 /**

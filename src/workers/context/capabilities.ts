@@ -4,8 +4,8 @@
  */
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
+import type { SessionKind } from '../../shared/sessions/channel-kinds.ts';
 import { CHANNEL_ADVICE, SESSION_CAPABILITIES } from '../../shared/sessions/session.ts';
-import type { SessionKind } from '../../shared/sessions/session-kinds.ts';
 import { READ_ONLY_CAPABILITIES } from '../../shared/tools/capabilities.ts';
 import type { Agents } from '../../shared/tools/sub-agent.ts';
 import type {

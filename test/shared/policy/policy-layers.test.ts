@@ -5,8 +5,8 @@ import { POLICY_DECISIONS, type PolicyDecision } from '../../../src/shared/polic
 import { toolLimits } from '../../../src/shared/policy/policy-layers.ts';
 import type { PolicyRequest } from '../../../src/shared/policy/policy-request.ts';
 import { taintOf } from '../../../src/shared/policy/taint.ts';
+import { SESSION_KINDS, type SessionKind } from '../../../src/shared/sessions/channel-kinds.ts';
 import { newSession, type SessionRecord } from '../../../src/shared/sessions/session.ts';
-import { SESSION_KINDS, type SessionKind } from '../../../src/shared/sessions/session-kinds.ts';
 import { TIERS } from '../../../src/shared/tools/tool.ts';
 import { escapeInvisible, formatForDisplay } from '../../../src/shared/util/text/visible-text.ts';
 import { matches } from '../../../src/shared/util/wildcard.ts';

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { requirePermission } from '../../../src/shared/policy/policy.ts';
 import type { PolicyRequest } from '../../../src/shared/policy/policy-request.ts';
-import { SESSION_KINDS } from '../../../src/shared/sessions/session-kinds.ts';
+import { SESSION_KINDS } from '../../../src/shared/sessions/channel-kinds.ts';
 import { TIERS } from '../../../src/shared/tools/tool.ts';
 
 function result(change: Partial<PolicyRequest>): string {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { SESSION_KINDS } from '../../../src/shared/sessions/channel-kinds.ts';
 import {
   newSession,
   openSessionSchema,
@@ -7,7 +8,6 @@ import {
   type SessionRecord,
   withTaint,
 } from '../../../src/shared/sessions/session.ts';
-import { SESSION_KINDS } from '../../../src/shared/sessions/session-kinds.ts';
 import { CAPABILITIES, TIERS } from '../../../src/shared/tools/tool.ts';
 
 describe('what a session’s kind allows (A9, A17, A18)', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { SESSION_KINDS } from '../../../src/shared/sessions/channel-kinds.ts';
 import { SESSION_CAPABILITIES } from '../../../src/shared/sessions/session.ts';
-import { SESSION_KINDS } from '../../../src/shared/sessions/session-kinds.ts';
 import {
   type Agents,
   CAPABILITIES,

@@ -2,7 +2,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { createLocalRunner } from '../../../src/local/run-tool.ts';
-import { SESSION_KINDS } from '../../../src/shared/sessions/session-kinds.ts';
+import { SESSION_KINDS } from '../../../src/shared/sessions/channel-kinds.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { baseTools } from '../../../src/workers/tools/index.ts';
 import { AVAILABLE, PARAMS } from '../../conformance/availability.ts';

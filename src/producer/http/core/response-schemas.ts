@@ -6,8 +6,8 @@ import { z } from 'zod';
 import { APPROVAL_STATES } from '../../../shared/approvals/approval.ts';
 import { SETTLEMENTS } from '../../../shared/calls/call-state.ts';
 import { EFFECTS } from '../../../shared/retries/effects.ts';
+import { SESSION_KINDS } from '../../../shared/sessions/channel-kinds.ts';
 import { channelSchema, openSessionSchema } from '../../../shared/sessions/session.ts';
-import { SESSION_KINDS } from '../../../shared/sessions/session-kinds.ts';
 import { skillSchema } from '../../../shared/sessions/skill.ts';
 import { AGENT_MESSAGES } from '../../../shared/tools/sub-agent.ts';
 import {

@@ -4,13 +4,13 @@ import type { Settings } from '../../../shared/config/config.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { sessionAccount } from '../../../shared/limits/budget.ts';
 import { requireAllowedRoot } from '../../../shared/policy/workspace-root.ts';
+import { channelTarget } from '../../../shared/sessions/channel-kinds.ts';
 import {
   changeSessionSchema,
   type OpenSession,
   openSessionSchema,
   type SessionRecord,
 } from '../../../shared/sessions/session.ts';
-import { channelTarget } from '../../../shared/sessions/session-kinds.ts';
 import { spent } from '../../../shared/store/limits/budgets.ts';
 import { liesIn } from '../../../shared/util/file-path.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';

@@ -1,7 +1,7 @@
 /** The records of sessions. Readers may cache them until a broadcast says otherwise: see `SessionRecord` for what changes. */
 import type { ApprovalRoute } from '../../approvals/approval.ts';
+import { LOCAL_CHANNELS, type LocalChannel } from '../../sessions/channel-kinds.ts';
 import { type SessionRecord, sessionClosed, sessionForged, withTaint } from '../../sessions/session.ts';
-import { LOCAL_CHANNELS, type LocalChannel } from '../../sessions/session-kinds.ts';
 import { Signatures } from '../../signing/signatures.ts';
 import type { Shards } from '../queues/shards.ts';
 import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';

@@ -1,4 +1,4 @@
-/** The kinds of sessions and channels. They stand apart from the schemas, so that the command line's help loads none. */
+/** The kinds of channels and sessions. They stand apart from the schemas, so that the command line's help loads none. */
 
 export const SESSION_KINDS = ['main', 'branch', 'worker'] as const;
 export type SessionKind = (typeof SESSION_KINDS)[number];
