@@ -28,37 +28,39 @@
 -- recently without the call raises the number of proofs by one, up to five. A checkpoint raises it by two: the call made progress before.
 local MAX_BLAMED, IN_CODE, BEFORE_CODE, MAX_PROOFS, LOST_TTL_MS = 2, 10, 1, 5, 600000
 local now = nowMs()
-local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
-  'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token', 'followed',
-  'approval', 'resolution', 'outcome', 'outcomeAt', 'once', 'blamed', 'alone', 'lostAlone', 'checkpoint', 'ended')
-if fields[26] then fields[3] = endedFields(fields[26]).generation end
-local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4] or 0), fields[6] or '', tonumber(fields[7] or 0)
+local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'circuit', 'notBeforeMs', 'cancelRequested',
+  'signature', 'followed', 'approval', 'resolution', 'outcome', 'outcomeAt', 'once', 'ended')
+-- Only earlier attempts leave these fields.
+local earlier = fields[4] and redis.call('HMGET', KEYS[1], 'attempts', 'lost', 'firstStartedAtMs', 'startedAtMs', 'worker', 'token', 'blamed', 'alone',
+  'lostAlone', 'checkpoint') or {}
+if fields[16] then fields[3] = endedFields(fields[16]).generation end
+local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4] or 0), earlier[1] or '', tonumber(earlier[2] or 0)
 if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
 -- A record that has an outcome has ended, whatever its state says: any writer can change that.
-if state ~= 'inflight' or fields[19] or fields[20] then return {'ended', now, state} end
-if phase == 'awaiting-approval' then return {'awaiting', now, fields[17] or ''} end
+if state ~= 'inflight' or fields[13] or fields[14] then return {'ended', now, state} end
+if phase == 'awaiting-approval' then return {'awaiting', now, fields[11] or ''} end
 if phase == 'pending' then
   local untilMs, rule = unpack(redis.call('HMGET', KEYS[1], 'pendingUntilMs', 'onExpiry'))
-  return {'pending', now, (untilMs or now) - now, rule or 'fail', fields[5], fields[14] or '', fence, attempts, fields[18] or ''}
+  return {'pending', now, (untilMs or now) - now, rule or 'fail', fields[5], fields[9] or '', fence, attempts, fields[12] or ''}
 end
-if fields[21] and ARGV[9] == '1' then return {'apart', now} end
-if fields[12] then
-  local earlyMs = tonumber(fields[12]) - now
+if fields[15] and ARGV[9] == '1' then return {'apart', now} end
+if fields[7] then
+  local earlyMs = tonumber(fields[7]) - now
   if phase == 'waiting-retry' and earlyMs > 5 or phase == 'delayed' and earlyMs > 0 then return {'early', now, earlyMs} end
 end
 
 -- An attempt that left no record is recovered also while the circuit is open: its outcome must be decided first.
-local leftNoRecord = phase == 'running' and fields[15] ~= ARGV[5]
+local leftNoRecord = phase == 'running' and earlier[6] ~= ARGV[5]
 -- The outcome is still undecided when its worker released the call, or sends the script again after a lost answer.
 local undecided = leftNoRecord
   or ((phase == 'queued' or phase == 'running') and lost > 0 and attempts:find('"status":"lost"[^\n]*\n$') ~= nil)
 if phase == 'running' and not leftNoRecord then fence = fence - 1 end
-local worker, blamed, lostAlone = fields[11] or '', tonumber(fields[22] or 0), tonumber(fields[24] or 0)
+local worker, blamed, lostAlone = earlier[5] or '', tonumber(earlier[7] or 0), tonumber(earlier[9] or 0)
 local isBlamed = leftNoRecord and redis.call('EXISTS', ARGV[10] .. ':stopped:' .. worker) == 0
 if isBlamed then
   blamed = blamed + 1
-  if fields[23] == fields[4] then lostAlone = lostAlone + BEFORE_CODE end
-  if fields[23] == fields[4] .. '!' then lostAlone = lostAlone + IN_CODE end
+  if earlier[8] == fields[4] then lostAlone = lostAlone + BEFORE_CODE end
+  if earlier[8] == fields[4] .. '!' then lostAlone = lostAlone + IN_CODE end
 end
 -- The workers that were lost recently without this call.
 local function lostWithoutCall()
@@ -68,25 +70,25 @@ local function lostWithoutCall()
   end
   return others
 end
-local isPoison = lostAlone >= IN_CODE and lostAlone >= IN_CODE * math.min(MAX_PROOFS, 1 + lostWithoutCall() + (fields[25] and 2 or 0))
+local isPoison = lostAlone >= IN_CODE and lostAlone >= IN_CODE * math.min(MAX_PROOFS, 1 + lostWithoutCall() + (earlier[10] and 2 or 0))
 if ARGV[6] == '0' and (leftNoRecord or lost > 0) then
   return {'suspect', now, leftNoRecord and '1' or '0', fields[5], blamed >= MAX_BLAMED and not isPoison and '1' or '0'}
 end
-local epoch, circuitState, raw = circuitOf(KEYS[2], fields[8])
+local epoch, circuitState, raw = circuitOf(KEYS[2], fields[6])
 if circuitState ~= 'CLOSED' and ARGV[4] ~= epoch and not undecided then
-  return {'circuit', now, raw, fields[8], fields[5], fields[14] or '', fence, attempts, fields[18] or ''}
+  return {'circuit', now, raw, fields[6], fields[5], fields[9] or '', fence, attempts, fields[12] or ''}
 end
 
 if leftNoRecord then
   lost = lost + 1
-  attempts = attempts .. '{"fence":' .. fence .. ',"worker":' .. cjson.encode(fields[11] or '')
-    .. ',"startedAtMs":' .. (fields[10] or now) .. ',"finishedAtMs":' .. now .. ',"status":"lost","retriable":false}\n'
+  attempts = attempts .. '{"fence":' .. fence .. ',"worker":' .. cjson.encode(earlier[5] or '')
+    .. ',"startedAtMs":' .. (earlier[4] or now) .. ',"finishedAtMs":' .. now .. ',"status":"lost","retriable":false}\n'
 end
 -- The first start gets a field of its own when there is a second one.
-local firstStartedAtMs = fields[9] or fields[10] or now
+local firstStartedAtMs = earlier[3] or earlier[4] or now
 redis.call('HSET', KEYS[1], 'phase', 'running', 'fence', text(fence + 1), 'worker', ARGV[2], 'token', ARGV[5], 'startedAtMs', text(now),
   'lockUntilMs', text(now + ARGV[3]))
-if fields[10] and not fields[9] then redis.call('HSET', KEYS[1], 'firstStartedAtMs', firstStartedAtMs) end
+if earlier[4] and not earlier[3] then redis.call('HSET', KEYS[1], 'firstStartedAtMs', firstStartedAtMs) end
 if leftNoRecord then redis.call('HSET', KEYS[1], 'attempts', attempts, 'lost', lost) end
 if isBlamed then
   redis.call('HSET', KEYS[1], 'blamed', blamed, 'lostAlone', lostAlone)
@@ -95,8 +97,8 @@ if isBlamed then
   redis.call('PEXPIRE', ARGV[10], LOST_TTL_MS)
 end
 if ARGV[11] == '1' then redis.call('HSET', KEYS[1], 'alone', text(fence + 1)) end
-if fields[16] then
+if fields[10] then
   notify(redis.call('HGET', KEYS[1], 'inboxes'), ARGV[7], {'{"type":"attempt","callId":"', ARGV[8], '"}'})
 end
-return {'started', now, fence + 1, fields[5], fields[14] or '', attempts, lost, undecided and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0',
-  fields[17] or '', fields[18] or '', isPoison and '1' or '0', fields[25]}
+return {'started', now, fence + 1, fields[5], fields[9] or '', attempts, lost, undecided and '1' or '0', firstStartedAtMs, fields[6], raw, fields[8] or '0',
+  fields[11] or '', fields[12] or '', isPoison and '1' or '0', earlier[10]}

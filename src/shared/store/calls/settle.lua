@@ -17,18 +17,17 @@ if (fields[2] or '0') ~= ARGV[2] then return {'fenced', now} end
 -- One time for all: the record and what it refers to must expire together, and Redis' clock may advance between two commands.
 local expiresAt = text(now + terms.ttlMs)
 if location and redis.call('EXISTS', location.key) == 0 then error('UNKEPT: the text of an outcome does not exist') end
-local written, dropped = {}, {'phase', 'inboxes', 'lockUntilMs', 'worker', 'token'}
+local written = {location and 'outcomeAt' or 'outcome', location and location.key or ARGV[3], 'state', terms.state}
+local dropped = {'phase', 'inboxes', 'lockUntilMs', 'worker', 'token'}
 local function field(name, value) written[#written + 1], written[#written + 2] = name, value end
 local function drop(name, exists) if exists then dropped[#dropped + 1] = name end end
-field(location and 'outcomeAt' or 'outcome', location and location.key or ARGV[3])
-field('state', terms.state)
 -- The record of a success never changes again, so its fields are packed into one. A call with an approval keeps them, for its signature.
 local version, isPacked = text((fields[4] or 1) + 1), terms.state == 'done' and fields[2] and not fields[12] and string.find(fields[6] or '', '^%d+$')
 if isPacked then
   local ended, isComplete = endedText(fields[6], fields[7], now, fields[2], version, fields[8], attempts)
   field('ended', ended)
   if isComplete then attempts = nil end
-  for _, name in ipairs({'generation', 'createdAtMs', 'startedAtMs', 'fence', 'paramsDigest'}) do drop(name, true) end
+  dropped = {'phase', 'inboxes', 'lockUntilMs', 'worker', 'token', 'generation', 'createdAtMs', 'startedAtMs', 'fence', 'paramsDigest'}
   drop('version', fields[4])
   drop('signature', fields[9])
   drop('circuit', terms.plainCircuit)
