@@ -4,6 +4,7 @@ import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { bookTool } from '../../helpers/book-tool.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
+import { scripted } from '../../helpers/tools.ts';
 
 function journeyTools() {
   const log: string[] = [];
@@ -124,19 +125,24 @@ test.each([
   expect(log).toEqual(['book Linz']);
 });
 
-test('a plan that is undone compensates what succeeded, the last one first', async () => {
+test('a plan that is undone compensates what succeeded, the last one first, and names what cannot be undone', async () => {
   const { tools, log } = journeyTools();
-  const { session } = await startFleet({ tools });
-  const plan = await session.plan({
-    nodes: {
-      a: { tool: 'book', params: { city: 'A' } },
-      b: { tool: 'book', params: { city: 'B' }, after: ['a'] },
-      c: { tool: 'book', params: { city: 'C' }, after: ['b'] },
-      d: { tool: 'book', params: { city: 'Nowhere' }, after: ['c'], onFailure: 'undo' },
-    },
-  });
+  const { tool: note } = scripted('note', () => ({ output: 'noted' }));
+  const { session } = await startFleet({ tools: [...tools, note] });
+  const nodes = {
+    a: { tool: 'book', params: { city: 'A' } },
+    b: { tool: 'book', params: { city: 'B' }, after: ['a'] },
+    c: { tool: 'book', params: { city: 'C' }, after: ['b'] },
+    d: { tool: 'book', params: { city: 'Nowhere' }, after: ['c'], onFailure: 'undo' as const },
+  };
+  const plan = await session.plan({ nodes });
   expect(plan).toMatchObject({ state: 'undone', because: 'd' });
-  expect(log).toEqual(['book A', 'book B', 'book C', 'undo C', 'undo B', 'undo A']);
+  expect(log.splice(0)).toEqual(['book A', 'book B', 'book C', 'undo C', 'undo B', 'undo A']);
+
+  const noted = await session.plan({ nodes: { ...nodes, c: { tool: 'note', after: ['b'] } } });
+  expect(noted).toMatchObject({ state: 'failed', because: 'd' });
+  expect(noted.nodes['c']?.calls[0]).toMatchObject({ status: 'success', undo: { errorCode: 'CALL_NOT_COMPENSABLE' } });
+  expect(log).toEqual(['book A', 'book B', 'undo B', 'undo A']);
 });
 
 test('all faults of a plan are found before anything runs, each with its path, and nothing is stored', async () => {
