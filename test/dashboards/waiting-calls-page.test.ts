@@ -50,4 +50,20 @@ describeInBrowser('the operator’s page', () => {
     await page.getByText('Attempt 1 left the call to an outside system').waitFor();
     await page.getByText(`until ${shownEnd} at most, without a worker`).waitFor();
   });
+
+  test('shows a callback that fails, and sends it again', async () => {
+    const { tool } = scripted('pay', () => ({ output: 'paid' }));
+    const { server, call, pawl } = await startRig({ tools: [tool] });
+    const callbackUrl = 'http://127.0.0.1:9/settled';
+    await call({ tool: 'pay', session: 's', callbackUrl });
+    const attempts = async () => (await pawl.callbacks.list({ state: 'failing' })).callbacks[0]?.attempts;
+    const before = await eventually(attempts);
+    const page = await openPage(server.url);
+    await page.getByRole('link', { name: 'Fleet', exact: true }).click();
+    await page.getByRole('heading', { name: 'Failing callbacks' }).waitFor();
+    await page.getByText(callbackUrl).waitFor();
+    await page.getByRole('button', { name: 'Replay' }).click();
+    await page.getByText('The callback is sent again').waitFor();
+    await eventually(async () => ((await attempts()) ?? 0) > before);
+  });
 });
