@@ -25,6 +25,7 @@ import type { Isolation } from '../sandbox/isolation.ts';
 import { CallChanges } from '../workspace/diff-tracker.ts';
 import { openWorkspace } from '../workspace/workspace.ts';
 import { forbiddenReason } from '../workspace/workspace-roots.ts';
+import { checkArguments } from './handle-arguments.ts';
 import { openNetwork } from './network.ts';
 import { openProcesses } from './processes.ts';
 
@@ -165,22 +166,26 @@ class GuardedWorkspace implements Workspace {
   // Fields, not methods: a tool may destructure the handle (`const { read } = ctx.workspace`).
   readonly read: Workspace['read'] = async (path, options) => {
     this.#demand('workspace:read');
+    checkArguments('workspace.read', path, options);
     return this.#workspace.read(path, options);
   };
 
   readonly list: Workspace['list'] = async (path) => {
     this.#demand('workspace:read');
+    checkArguments('workspace.list', path);
     return this.#workspace.list(path);
   };
 
   readonly write: Workspace['write'] = async (path, content, options) => {
     this.#demand('workspace:write');
+    checkArguments('workspace.write', path, content, options);
     const [written] = await this.commit([{ kind: 'write', path, content, ...options }]);
     return { created: written?.existed === false, bytes: Buffer.byteLength(content) };
   };
 
   readonly commit: Workspace['commit'] = async (changes) => {
     this.#demand('workspace:write');
+    checkArguments('workspace.commit', changes);
     const committed = await trackSideEffect(this.#attempt, () => this.#workspace.commit(changes));
     changes.forEach((change, index) => {
       const before = committed[index]?.before;
@@ -196,6 +201,7 @@ class GuardedWorkspace implements Workspace {
 
   readonly search: Workspace['search'] = async (search) => {
     this.#demand('workspace:read');
+    checkArguments('workspace.search', search);
     return this.#workspace.search(search);
   };
 }
@@ -204,6 +210,7 @@ function guardedProcesses(processes: Processes, demand: Demand, attempt: SideEff
   return {
     run: async (request) => {
       demand('processes');
+      checkArguments('processes.run', request);
       return trackSideEffect(attempt, () => processes.run(request));
     },
   };
@@ -216,9 +223,16 @@ function guardedTerminals(terminals: Terminals | undefined, demand: Demand, atte
     return terminals;
   };
   return {
-    start: (request) => trackSideEffect(attempt, async () => requireHandle().start(request)),
-    write: (terminalId, chars, waitMs) =>
-      trackSideEffect(attempt, async () => requireHandle().write(terminalId, chars, waitMs)),
+    start: async (request) => {
+      const handle = requireHandle();
+      checkArguments('terminals.start', request);
+      return trackSideEffect(attempt, () => handle.start(request));
+    },
+    write: async (terminalId, chars, waitMs) => {
+      const handle = requireHandle();
+      checkArguments('terminals.write', terminalId, chars, waitMs);
+      return trackSideEffect(attempt, () => handle.write(terminalId, chars, waitMs));
+    },
   };
 }
 
@@ -229,15 +243,28 @@ function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: Side
       throw new PawlError('PERMISSION_DENIED', 'Sub-agents need a fleet, and there is none here.');
     return agents;
   };
+  const handleFor = (method: keyof Agents, ...values: readonly unknown[]): Agents => {
+    const handle = requireHandle();
+    checkArguments(`agents.${method}`, ...values);
+    return handle;
+  };
   return {
     // One call starts one agent, however often it is attempted.
-    spawn: async (message, agentType) => requireHandle().spawn(message, agentType),
-    send: (agentId, message, interrupt) =>
-      trackSideEffect(attempt, async () => requireHandle().send(agentId, message, interrupt)),
-    resume: (agentId) => trackSideEffect(attempt, async () => requireHandle().resume(agentId)),
-    look: async (agentIds) => requireHandle().look(agentIds),
-    haveAnswered: async (agentIds) => requireHandle().haveAnswered(agentIds),
-    close: (agentId) => trackSideEffect(attempt, async () => requireHandle().close(agentId)),
+    spawn: async (message, agentType) => handleFor('spawn', message, agentType).spawn(message, agentType),
+    send: async (agentId, message, interrupt) => {
+      const handle = handleFor('send', agentId, message, interrupt);
+      return trackSideEffect(attempt, () => handle.send(agentId, message, interrupt));
+    },
+    resume: async (agentId) => {
+      const handle = handleFor('resume', agentId);
+      return trackSideEffect(attempt, () => handle.resume(agentId));
+    },
+    look: async (agentIds) => handleFor('look', agentIds).look(agentIds),
+    haveAnswered: async (agentIds) => handleFor('haveAnswered', agentIds).haveAnswered(agentIds),
+    close: async (agentId) => {
+      const handle = handleFor('close', agentId);
+      return trackSideEffect(attempt, () => handle.close(agentId));
+    },
   };
 }
 
@@ -254,19 +281,26 @@ function guardedMemory(
     return memory;
   };
   return {
-    search: async (query, options) => requireHandle('memory:search').search(query, options),
-    store: (text, options) =>
-      trackSideEffect(attempt, async () =>
-        requireHandle('memory:store').store(text, tainted ? { ...options, tainted } : options),
-      ),
+    search: async (query, options) => {
+      const store = requireHandle('memory:search');
+      checkArguments('memory.search', query, options);
+      return store.search(query, options);
+    },
+    store: async (text, options) => {
+      const store = requireHandle('memory:store');
+      checkArguments('memory.store', text, options);
+      return trackSideEffect(attempt, () => store.store(text, tainted ? { ...options, tainted } : options));
+    },
     get: async (id) => {
       const store = requireHandle('memory:search');
+      checkArguments('memory.get', id);
       if (store.get === undefined)
         throw new PawlError('PERMISSION_DENIED', 'This memory store does not support reading by ID.');
       return store.get(id);
     },
     forget: async (id) => {
       const store = requireHandle('memory:store');
+      checkArguments('memory.forget', id);
       if (store.forget === undefined)
         throw new PawlError('PERMISSION_DENIED', 'This memory store does not support forget.');
       return trackSideEffect(attempt, async () => store.forget?.(id) ?? false);
@@ -296,11 +330,15 @@ class GuardedChannel implements Channel {
   }
 
   // These are fields for the same reason as in the workspace's handle.
-  readonly send: Channel['send'] = (message) =>
-    trackSideEffect(this.#attempt, async () => this.#requireHandle().send(message));
+  readonly send: Channel['send'] = async (message) => {
+    const channel = this.#requireHandle();
+    checkArguments('channel.send', message);
+    return trackSideEffect(this.#attempt, () => channel.send(message));
+  };
 
   readonly ask: NonNullable<Channel['ask']> = async (question) => {
     const channel = this.#requireHandle();
+    checkArguments('channel.ask', question);
     if (channel.ask === undefined)
       throw new PawlError('PERMISSION_DENIED', `The session's ${channel.kind} channel cannot bring answers back.`);
     return channel.ask(question);

@@ -143,3 +143,68 @@ describe('least privilege (A9, A10)', () => {
     expect(await capabilities.memory.store('x')).toEqual({ id: 'memory-1' });
   });
 });
+
+type Handles = Record<string, Record<string, (...values: unknown[]) => Promise<unknown>>>;
+/** Each method with arguments that it takes, of which the test replaces one at a time. */
+const METHODS: Readonly<Record<string, readonly unknown[]>> = {
+  'workspace.read': ['a', { maxBytes: 1 }],
+  'workspace.list': ['a'],
+  'workspace.write': ['a', 'text', { expected: 'absent' }],
+  'workspace.commit': [[{ kind: 'write', path: 'a', content: 'text' }]],
+  'workspace.search': [{ glob: '*' }],
+  'processes.run': [{ argv: ['true'], env: { A: 'b' }, timeoutMs: 1 }],
+  'terminals.start': [{ argv: ['true'], timeoutMs: 1, waitMs: 1 }],
+  'terminals.write': ['terminal', 'text', 1],
+  'memory.search': ['query', { limit: 1 }],
+  'memory.store': ['text', { ttlMs: 1 }],
+  'memory.get': ['id'],
+  'memory.forget': ['id'],
+  'channel.send': [{ text: 'text' }],
+  'channel.ask': [{ text: 'text', timeoutMs: 1 }],
+  'agents.spawn': ['text', 'type'],
+  'agents.send': ['agent', 'text', true],
+  'agents.resume': ['agent'],
+  'agents.look': [['agent']],
+  'agents.haveAnswered': [['agent']],
+  'agents.close': ['agent'],
+};
+const WRONG = [null, 5.5, Number.NaN, false, [5], { other: 1 }, () => 1, Symbol('s'), 10n];
+
+test.each(Object.entries(METHODS))('%s names a wrong argument, and does nothing', async (method, usual) => {
+  let uses = 0;
+  const handle = (names: readonly string[]) => {
+    const use = async () => {
+      uses += 1;
+    };
+    return { kind: 'console', ...Object.fromEntries(names.map((name) => [name, use])) } as never;
+  };
+  const namesOf = (part: string) =>
+    Object.keys(METHODS).flatMap((each) => (each.startsWith(`${part}.`) ? [each.slice(part.length + 1)] : []));
+  const attempt = { sideEffects: 0 };
+  const capabilities = granted({
+    attempt,
+    terminals: handle(namesOf('terminals')),
+    memory: handle(namesOf('memory')),
+    channel: handle(namesOf('channel')),
+    agents: handle(namesOf('agents')),
+  });
+  const [part = '', name = ''] = method.split('.');
+  const call = (values: readonly unknown[]) => (capabilities as unknown as Handles)[part]?.[name]?.(...values);
+  const isUsual = (value: unknown, index: number) => typeof value === typeof usual[index] && typeof value === 'boolean';
+  for (const index of usual.keys())
+    for (const value of WRONG.filter((each) => !isUsual(each, index))) {
+      // A number of milliseconds may have a fraction.
+      if (value === 5.5 && typeof usual[index] === 'number') continue;
+      await expect(call(usual.with(index, value))).rejects.toMatchObject({
+        code: 'RESULT_INVALID',
+        message: expect.stringMatching(`^ctx\\.${method}: .+ (?:must|has|is required)`),
+      });
+    }
+  for (const [index, value] of usual.entries())
+    if (typeof value === 'object' && value !== null && !Array.isArray(value))
+      for (const member of Object.keys(value))
+        await expect(call(usual.with(index, { ...value, [member]: Symbol('s') }))).rejects.toMatchObject({
+          message: expect.stringContaining(`.${member} must be`),
+        });
+  expect([uses, attempt.sideEffects]).toEqual([0, 0]);
+});

@@ -1,0 +1,100 @@
+/**
+ * Checks what tools hand over to the methods of their context's handles. Authors without TypeScript get an error that names the argument;
+ * nothing has happened then.
+ */
+import { z } from 'zod';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { WITHOUT_RECEIVED } from '../../shared/schema/zod-issues.ts';
+import { describeValue } from '../../shared/tools/tool-answers.ts';
+
+/** The arguments of each method by name, in their order. Made at the first use, because many tools use no handle. */
+const makeArguments = () => {
+  const text = z.string();
+  const flag = z.boolean().optional();
+  const count = z.int().nonnegative().optional();
+  const ms = z.number().nonnegative();
+  const texts = z.record(text, text).optional();
+  const argv = z.array(text).min(1);
+  const bytes = z.custom<string | Uint8Array>(
+    (value) => typeof value === 'string' || value instanceof Uint8Array,
+    'must be a text or bytes',
+  );
+  const written = { path: text, content: bytes, expected: text.optional() };
+  const change = z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('write'), ...written, like: text.optional(), isExecutable: flag }),
+    z.strictObject({ kind: z.literal('remove'), path: text, expected: text.optional() }),
+  ]);
+  const search = { path: text, glob: text, pattern: text, ignoreCase: z.boolean(), literal: z.boolean() };
+  const limits = { contextLines: z.int().nonnegative(), includeIgnored: z.boolean(), limit: z.int().nonnegative() };
+  const program = { argv, cwd: text.optional(), env: texts };
+  const option = z.strictObject({ value: text, label: text, description: text.optional() });
+  const message = z.strictObject({ text, format: z.enum(['text', 'markdown']).optional() });
+  return {
+    'workspace.read': { path: text, options: z.strictObject({ maxBytes: count }).optional() },
+    'workspace.list': { path: text },
+    'workspace.write': {
+      path: text,
+      content: bytes,
+      options: z.strictObject({ expected: text.optional(), like: text.optional(), isExecutable: flag }).optional(),
+    },
+    'workspace.commit': { changes: z.array(change) },
+    'workspace.search': { search: z.strictObject({ ...search, ...limits }).partial() },
+    'processes.run': {
+      request: z.strictObject({ ...program, stdin: text.optional(), timeoutMs: ms.optional(), maxOutputBytes: count }),
+    },
+    'terminals.start': { request: z.strictObject({ ...program, tty: flag, timeoutMs: ms, waitMs: ms }) },
+    'terminals.write': { terminalId: text, chars: text, waitMs: ms },
+    'memory.search': { query: text, options: z.strictObject({ limit: count, metadata: texts }).optional() },
+    'memory.store': {
+      text,
+      options: z
+        .strictObject({
+          metadata: texts,
+          ttlMs: ms.optional(),
+          source: text.optional(),
+          tainted: flag,
+          id: text.optional(),
+        })
+        .optional(),
+    },
+    'memory.get': { id: text },
+    'memory.forget': { id: text },
+    'channel.send': {
+      message: z.preprocess((value) => (typeof value === 'string' ? { text: value } : value), message),
+    },
+    'channel.ask': {
+      question: z.strictObject({
+        text,
+        options: z.array(option).optional(),
+        freeText: flag,
+        timeoutMs: ms.optional(),
+      }),
+    },
+    'agents.spawn': { message: text, agentType: text.optional() },
+    'agents.send': { agentId: text, message: text, interrupt: flag },
+    'agents.resume': { agentId: text },
+    'agents.look': { agentIds: z.array(text) },
+    'agents.haveAnswered': { agentIds: z.array(text) },
+    'agents.close': { agentId: text },
+  };
+};
+
+type Method = keyof ReturnType<typeof makeArguments>;
+let allArguments: ReturnType<typeof makeArguments> | undefined;
+const schemas = new Map<Method, z.ZodObject>();
+
+/** Throws `RESULT_INVALID` for arguments of another type, as `ctx.progress` does. */
+export function checkArguments(method: Method, ...values: readonly unknown[]): void {
+  allArguments ??= makeArguments();
+  const shape: z.ZodRawShape = allArguments[method];
+  const schema = schemas.get(method) ?? z.strictObject(shape);
+  schemas.set(method, schema);
+  const named = Object.fromEntries(Object.keys(shape).map((name, index) => [name, values[index]]));
+  const { error } = schema.safeParse(named, { ...WITHOUT_RECEIVED, reportInput: true });
+  if (error === undefined) return;
+  const [issue] = error.issues;
+  const path = issue?.path.map(String).join('.') ?? '';
+  const isNamed = issue?.input === undefined || issue.code === 'unrecognized_keys';
+  const received = isNamed ? '' : `; got ${describeValue(issue.input)}`;
+  throw new PawlError('RESULT_INVALID', `ctx.${method}: ${path} ${issue?.message}${received}.`);
+}
