@@ -103,7 +103,7 @@ async function start(
   if (process.platform === 'win32') return startOwned(folder, binary, options, deadlineMs);
   await endPrevious(folder, options, deadlineMs);
   const runDir = await makeRunDir(folder);
-  const { url, command } = await configure(folder, binary, options, runDir);
+  const { url, command } = await configure(folder, binary, runDir);
   const endpoint: Endpoint = { url, runDir, home: folder.home, homeId: await idOf(folder.home) };
   const { reference, supervisor } = await startSupervisor(folder, endpoint, command);
   try {
@@ -142,7 +142,7 @@ async function startOwned(
   options: EmbeddedRedisOptions,
   deadlineMs: number,
 ): Promise<EmbeddedRedis> {
-  const { url, command } = await configure(folder, binary, options, folder.home);
+  const { url, command } = await configure(folder, binary, folder.home);
   const [program = '', ...args] = command;
   const server = spawn(program, args, { cwd: HELPER_FOLDER, stdio: 'ignore', windowsHide: true });
   const end = () => void server.kill();

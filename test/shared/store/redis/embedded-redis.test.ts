@@ -176,17 +176,6 @@ describe('its lifetime', () => {
       await redis.stop();
     }
   });
-
-  test('can end with the data, when asked to', async () => {
-    const first = await startEmbeddedRedis({ dataDir, persistent: false });
-    const pid = await serverPid(first.url);
-    await withClient(first.url, (client) => client.set('fleeting', '1'));
-    await first.stop();
-    await gone(pid);
-    const second = await startEmbeddedRedis({ dataDir, persistent: false });
-    expect(await withClient(second.url, (client) => client.dbsize())).toBe(0);
-    await second.stop();
-  });
 });
 
 describe('after a crash', () => {

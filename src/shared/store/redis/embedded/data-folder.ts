@@ -114,8 +114,6 @@ export interface EmbeddedRedisOptions {
   readonly dataDir: string;
   /** Called with one line for each step that takes time or is unusual. */
   readonly log?: (line: string) => void;
-  /** False: nothing is written to disk, and the data ends with the server. Default true. */
-  readonly persistent?: boolean;
   /** The folder in which a fetched server is kept between runs; default: the user's cache folder. */
   readonly cacheDir?: string;
 }

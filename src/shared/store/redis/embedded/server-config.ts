@@ -5,13 +5,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { RedisBinary } from '../redis-binary.ts';
-import {
-  type DataFolder,
-  EmbeddedRedisError,
-  type EmbeddedRedisOptions,
-  folderDigest,
-  writePrivateFile,
-} from './data-folder.ts';
+import { type DataFolder, EmbeddedRedisError, folderDigest, writePrivateFile } from './data-folder.ts';
 
 /** The kernel's limit for a socket's path is 104 bytes on macOS and 108 on Linux. */
 const LONGEST_SOCKET_PATH = 100;
@@ -25,7 +19,6 @@ const COMPACT_VALUE_BYTES = 2_048;
 export async function configure(
   folder: DataFolder,
   binary: RedisBinary,
-  options: EmbeddedRedisOptions,
   runDir: string,
 ): Promise<{ url: string; command: readonly string[] }> {
   const file = join(runDir, 'redis.conf');
@@ -42,7 +35,7 @@ export async function configure(
     `dir ${quoted(inContainer ? '/data' : folder.home)}`,
     `logfile ${quoted(inContainer ? '/data/redis.log' : folder.serverLog)}`,
     'daemonize no',
-    `appendonly ${options.persistent === false ? 'no' : 'yes'}`,
+    'appendonly yes',
     'appendfsync everysec',
     'save ""',
     'maxmemory-policy noeviction',
