@@ -51,3 +51,16 @@ describe('an argument of a wrong type is refused with a code', () => {
     }
   });
 });
+
+test('a call whose options are no object is refused with the path', async () => {
+  const { pawl } = await startFleet({ tools: [] });
+  const session = await pawl.openSession({ actorId: 'ada' });
+  for (const options of [null, 7.5, [], 'later']) {
+    const result = await session.call('read', {}, options as never);
+    expect(result.status === 'success' || result.error, `call(${JSON.stringify(options)})`).toMatchObject({
+      code: 'CONTRACT_INVALID',
+      issues: [{ path: 'options' }],
+    });
+    expect(() => session.envelope('read', {}, options as never)).toThrow('options: must be an object');
+  }
+});

@@ -11,6 +11,7 @@ import {
   turnTag,
 } from '../../shared/calls/envelope.ts';
 import { type StartOptions, startTimeOf } from '../../shared/calls/start-time.ts';
+import { checkObject } from '../../shared/schema/known-members.ts';
 import { nearest } from '../../shared/schema/schema-issues.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { type AnyTool, DEFAULT_NAMESPACE } from '../../shared/tools/tool.ts';
@@ -59,7 +60,7 @@ export function callTargetOf({ sessionKey, actorId, agentId, tenantId }: Session
   });
 }
 
-/** Throws `CONTRACT_INVALID` for parameters that are not JSON-serializable, and for an invalid signal. */
+/** Throws `CONTRACT_INVALID` for parameters that are not JSON-serializable, and for invalid options. */
 export function callEnvelope(
   target: ToolCallEnvelope['target'],
   tool: AnyTool | string,
@@ -67,6 +68,7 @@ export function callEnvelope(
   options: CallOptions,
   clock: Pick<Clock, 'now'>,
 ): ToolCallEnvelope {
+  checkObject('options', options);
   checkSignal(options.signal);
   checkCallbackUrl(options.callbackUrl);
   const deadlineAtMs = options.deadlineAtMs ?? deadlineOf(options, clock.now());

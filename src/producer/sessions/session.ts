@@ -11,6 +11,7 @@ import { type DecodedCall, decodeCall, type ProviderCall } from '../../shared/mo
 import type { ExportableTool, ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
 import { toolsFor } from '../../shared/model-tools/tools-for.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
+import { checkObject } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { OpenSession, SessionRecord } from '../../shared/sessions/session.ts';
 import type { RepeatedCalls } from '../../shared/store/calls/repeated-calls.ts';
@@ -188,12 +189,14 @@ export class Session {
     let envelope: ToolCallEnvelope;
     let start: StartTime | undefined;
     try {
+      checkObject('options', options);
       start = startTimeOf(options, this.#clock.now());
       envelope = this.envelope(tool, params, withStartTime(options, start));
       this.#forms.check(envelope, options);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
-      const requestId = options.requestId ?? uuidv7();
+      // Plain JavaScript passes null for no options.
+      const requestId = (options as CallOptions | null)?.requestId ?? uuidv7();
       return { refused: answered(refusal(error, { requestId, toolName: startOf(toolNameOf(tool), 256) })) };
     }
     const refused = this.#refuseNow({ envelope, start }, options.signal);
