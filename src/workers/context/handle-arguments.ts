@@ -7,38 +7,40 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { WITHOUT_RECEIVED } from '../../shared/schema/zod-issues.ts';
 import { describeValue } from '../../shared/tools/tool-answers.ts';
 
-/** The arguments of each method by name, in their order. Made at the first use, because many tools use no handle. */
-const makeArguments = () => {
-  const text = z.string();
-  const flag = z.boolean().optional();
-  const count = z.int().nonnegative().optional();
-  const ms = z.number().nonnegative();
-  const texts = z.record(text, text).optional();
-  const argv = z.array(text).min(1);
-  const bytes = z.custom<string | Uint8Array>(
+const text = z.string();
+const flag = z.boolean().optional();
+const count = z.int().nonnegative().optional();
+
+function workspaceArguments() {
+  const content = z.custom<string | Uint8Array>(
     (value) => typeof value === 'string' || value instanceof Uint8Array,
     'must be a text or bytes',
   );
-  const written = { path: text, content: bytes, expected: text.optional() };
+  const writeOptions = { expected: text.optional(), like: text.optional(), isExecutable: flag };
   const change = z.discriminatedUnion('kind', [
-    z.strictObject({ kind: z.literal('write'), ...written, like: text.optional(), isExecutable: flag }),
+    z.strictObject({ kind: z.literal('write'), path: text, content, ...writeOptions }),
     z.strictObject({ kind: z.literal('remove'), path: text, expected: text.optional() }),
   ]);
   const search = { path: text, glob: text, pattern: text, ignoreCase: z.boolean(), literal: z.boolean() };
   const limits = { contextLines: z.int().nonnegative(), includeIgnored: z.boolean(), limit: z.int().nonnegative() };
-  const program = { argv, cwd: text.optional(), env: texts };
-  const option = z.strictObject({ value: text, label: text, description: text.optional() });
-  const message = z.strictObject({ text, format: z.enum(['text', 'markdown']).optional() });
   return {
     'workspace.read': { path: text, options: z.strictObject({ maxBytes: count }).optional() },
     'workspace.list': { path: text },
-    'workspace.write': {
-      path: text,
-      content: bytes,
-      options: z.strictObject({ expected: text.optional(), like: text.optional(), isExecutable: flag }).optional(),
-    },
+    'workspace.write': { path: text, content, options: z.strictObject(writeOptions).optional() },
     'workspace.commit': { changes: z.array(change) },
     'workspace.search': { search: z.strictObject({ ...search, ...limits }).partial() },
+  };
+}
+
+/** The arguments of each method by name, in their order. Made at the first use, because many tools use no handle. */
+function makeArguments() {
+  const ms = z.number().nonnegative();
+  const texts = z.record(text, text).optional();
+  const program = { argv: z.array(text).min(1), cwd: text.optional(), env: texts };
+  const option = z.strictObject({ value: text, label: text, description: text.optional() });
+  const message = z.strictObject({ text, format: z.enum(['text', 'markdown']).optional() });
+  return {
+    ...workspaceArguments(),
     'processes.run': {
       request: z.strictObject({ ...program, stdin: text.optional(), timeoutMs: ms.optional(), maxOutputBytes: count }),
     },
@@ -77,7 +79,7 @@ const makeArguments = () => {
     'agents.haveAnswered': { agentIds: z.array(text) },
     'agents.close': { agentId: text },
   };
-};
+}
 
 type Method = keyof ReturnType<typeof makeArguments>;
 let allArguments: ReturnType<typeof makeArguments> | undefined;
