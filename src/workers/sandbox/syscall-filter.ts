@@ -6,6 +6,7 @@
  * - further user namespaces, in which a program would be root and could attack the kernel's rarely used parts
  * - files with a set-user-ID or set-group-ID bit, which would stay in the workspace and run as the worker's user
  * - io_uring, whose requests no filter sees
+ * - the kernel's keys, which all programs of a user share, and interfaces to the kernel itself that no ordinary program uses
  */
 
 interface SystemCalls {
@@ -50,6 +51,8 @@ const createsSetId = (flags: number): Rule => ({
 });
 const createsUserNamespace: Rule = { errno: EPERM, when: [[{ argument: 0, hasAnyOf: CLONE_NEWUSER }]] };
 
+const NEVER: Rule = { errno: EPERM };
+
 const RULES = {
   socket: { errno: EPERM, when: [[{ argument: 0, equals: AF_UNIX }], [{ argument: 0, equals: AF_VSOCK }]] },
   clone: createsUserNamespace,
@@ -58,6 +61,12 @@ const RULES = {
   clone3: { errno: ENOSYS },
   openat2: { errno: ENOSYS },
   io_uring_setup: { errno: ENOSYS },
+  add_key: NEVER,
+  request_key: NEVER,
+  keyctl: NEVER,
+  bpf: NEVER,
+  perf_event_open: NEVER,
+  userfaultfd: NEVER,
   chmod: setsId(1),
   fchmod: setsId(1),
   fchmodat: setsId(2),
@@ -80,6 +89,12 @@ const SYSTEM_CALLS: Readonly<Partial<Record<NodeJS.Architecture, SystemCalls>>> 
       clone3: 435,
       openat2: 437,
       io_uring_setup: 425,
+      add_key: 248,
+      request_key: 249,
+      keyctl: 250,
+      bpf: 321,
+      perf_event_open: 298,
+      userfaultfd: 323,
       chmod: 90,
       fchmod: 91,
       fchmodat: 268,
@@ -100,6 +115,12 @@ const SYSTEM_CALLS: Readonly<Partial<Record<NodeJS.Architecture, SystemCalls>>> 
       clone3: 435,
       openat2: 437,
       io_uring_setup: 425,
+      add_key: 217,
+      request_key: 218,
+      keyctl: 219,
+      bpf: 280,
+      perf_event_open: 241,
+      userfaultfd: 282,
       fchmod: 52,
       fchmodat: 53,
       fchmodat2: 452,

@@ -317,6 +317,15 @@ describe('what the owner of a workspace runs later', () => {
   });
 });
 
+/** Makes system calls that each must be refused. */
+const NEVER = `def never(*numbers):
+ libc = ctypes.CDLL(None, use_errno=True)
+ for number in numbers:
+  libc.syscall(number, b'user', b'name', b'text', 4, -3)
+  if ctypes.get_errno() != 1:
+   raise SystemExit(str(number))
+ raise PermissionError()`;
+
 describe('programs in the sandbox', () => {
   confined.each([
     ['a socket by path is reached', "socket.socket(socket.AF_UNIX).connect('SOCKET')"],
@@ -325,6 +334,11 @@ describe('programs in the sandbox', () => {
     ['a file gets the set-user-ID bit', "os.chmod('own', 0o4755)"],
     ['a file gets the set-group-ID bit', "os.fchmod(os.open('own', os.O_RDONLY), 0o2755)"],
     ['a file is made with the set-user-ID bit', "os.umask(0); os.open('new', os.O_CREAT | os.O_WRONLY, 0o4755)"],
+    // The calls `add_key`, `request_key`, `keyctl`, `perf_event_open`, `bpf` and `userfaultfd`.
+    [
+      'the keys of the kernel, or the kernel itself, are reached',
+      `never(${process.arch === 'arm64' ? '217, 218, 219, 241, 280, 282' : '248, 249, 250, 298, 321, 323'})`,
+    ],
   ])('cannot do it: %s', async (_what, line) => {
     const root = temporaryFolder();
     const socket = join(root, 'docker.sock');
@@ -333,7 +347,7 @@ describe('programs in the sandbox', () => {
     try {
       files(root, { own: '' });
       chmodSync(join(root, 'own'), 0o755);
-      const script = `import ctypes, os, socket\nif not hasattr(os, 'unshare'):\n os.CLONE_NEWUSER = 0x10000000\n os.unshare = lambda flags: ctypes.CDLL(None, use_errno=True).unshare(flags) and (_ for _ in ()).throw(PermissionError())\nsocket.socketpair()\nprint('began')\ntry:\n ${line.replace('SOCKET', socket)}\nexcept PermissionError:\n print('denied')`;
+      const script = `import ctypes, os, socket\n${NEVER}\nif not hasattr(os, 'unshare'):\n os.CLONE_NEWUSER = 0x10000000\n os.unshare = lambda flags: ctypes.CDLL(None, use_errno=True).unshare(flags) and (_ for _ in ()).throw(PermissionError())\nsocket.socketpair()\nprint('began')\ntry:\n ${line.replace('SOCKET', socket)}\nexcept PermissionError:\n print('denied')`;
       files(root, { 'try.py': script });
       expect((await run(root, 'python3 try.py')).stdout).toBe('began\ndenied\n');
       expect(lstatSync(join(root, 'own')).mode & 0o6000).toBe(0);
