@@ -6,6 +6,7 @@ import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import { needExcept } from '../../shared/store/dispatch/fetch-jobs.ts';
 import type { AnyTool, ToolResult } from '../../shared/tools/tool.ts';
 import { DEFAULT_VOTERS } from '../../shared/tools/trust-class.ts';
+import { findUnserializable } from '../../shared/util/json/json-support.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import { type Attempt, attemptsWith } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
@@ -105,8 +106,10 @@ export async function countVote(
 ): Promise<CountedVote> {
   const comparable =
     tool.normalise === undefined ? result.output : await normaliseOutput(tool, result.output, schedule);
-  // Workers must not agree on undefined.
-  if (comparable === undefined) throw new TypeError(`normalise of ${tool.name} returned undefined`);
+  // Workers must not agree on nothing, nor on values that JSON makes equal, such as invalid dates.
+  const kind = comparable === undefined ? 'nothing' : findUnserializable(comparable)?.kind;
+  if (kind !== undefined)
+    throw new TypeError(`normalise of ${tool.name} must return a JSON-serializable value; it returned ${kind}`);
   const ballot = { output: comparable, success: result.success !== false };
   const vote = { worker: workerId, digest: digest(canonicalJson(ballot)) };
   const votes = votesOf(started.earlierAttempts);
