@@ -18,8 +18,8 @@ interface Demo {
 }
 
 /** The first interruption ends the demo early, the second one at once. */
-export async function runDemo(context: CliContext, { json = false }: { readonly json?: boolean }): Promise<number> {
-  const { out, environment } = context;
+export async function runDemo(context: CliContext): Promise<number> {
+  const { json, out, environment } = context;
   const stop = new AbortController();
   const stopListening = context.onInterrupt((times) =>
     times === 1 ? stop.abort() : context.endNow(EXIT_CODES.failed.code),
