@@ -15,7 +15,7 @@ import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { invalidInput, PawlError } from '../../shared/errors/failure.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
@@ -357,9 +357,7 @@ function checkDecision({ decision, digest: shown }: DecideOptions): void {
       ? []
       : [{ path: 'digest', message: `must be the digest of the approval as it was shown; got ${quoteValue(shown)}` }]),
   ];
-  if (issues.length === 0) return;
-  const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
-  throw new PawlError('CONTRACT_INVALID', `The decision is not usable: ${listed}.`, { issues });
+  if (issues.length > 0) throw invalidInput('The decision is not usable', issues, 'the decision');
 }
 
 function stale(state: ApprovalState): PawlError {

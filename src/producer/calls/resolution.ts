@@ -6,7 +6,7 @@ import { resultFromOutside, textFromOutside } from '../../shared/calls/completio
 import { isUnresolved, type Outcome, resultError } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy, ttlsOf } from '../../shared/config/tool-settings.ts';
-import { failureOf, PawlError } from '../../shared/errors/failure.ts';
+import { failureOf, invalidInput, PawlError } from '../../shared/errors/failure.ts';
 import { WITH_RECEIVED, zodIssues } from '../../shared/schema/zod-issues.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
@@ -34,9 +34,7 @@ export interface ResolutionDeps {
 export function parseResolution(resolution: unknown): Resolution {
   const parsed = resolutionSchema.safeParse(resolution, WITH_RECEIVED);
   if (parsed.success) return parsed.data;
-  const issues = zodIssues(parsed.error);
-  const listed = issues.map(({ path, message }) => `${path === '' ? 'the resolution' : path}: ${message}`).join('; ');
-  throw new PawlError('CONTRACT_INVALID', `The resolution is not usable: ${listed}.`, { issues });
+  throw invalidInput('The resolution is not usable', zodIssues(parsed.error), 'the resolution');
 }
 
 /**

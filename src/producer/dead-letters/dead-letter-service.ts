@@ -1,6 +1,6 @@
 /** `pawl.deadLetters`: lists, redrives and discards calls of mutating tools that failed for good. */
 import { partitionOf } from '../../shared/calls/call-id.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { invalidInput, PawlError } from '../../shared/errors/failure.ts';
 import { checkLimit, checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
@@ -369,9 +369,8 @@ function formatCursor({ callId, failedAtMs }: Cursor): string {
 function parseCursor(text: string): Cursor {
   const [, failedAtMs, callId] = /^(\d{1,16})-(.{1,128})$/.exec(text) ?? [];
   if (failedAtMs !== undefined && callId !== undefined) return { failedAtMs: Number(failedAtMs), callId };
-  throw new PawlError('CONTRACT_INVALID', 'The query is not usable: next: must be the `next` of a page.', {
-    issues: [{ path: 'next', message: 'must be the `next` of a page' }],
-  });
+  const issues = [{ path: 'next', message: 'must be the `next` of a page' }];
+  throw invalidInput('The query is not usable', issues, 'the query');
 }
 
 function notRedrivable(callId: string): SkippedCall {

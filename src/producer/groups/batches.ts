@@ -8,7 +8,7 @@ import {
   type ToolResultEnvelope,
 } from '../../shared/calls/envelope.ts';
 import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
-import { type Issue, PawlError } from '../../shared/errors/failure.ts';
+import { type Issue, invalidInput, PawlError } from '../../shared/errors/failure.ts';
 import {
   type BatchDefinition,
   type BatchEntryError,
@@ -242,8 +242,7 @@ function checkBytes(definition: BatchDefinition): void {
 }
 
 function invalidBatch(issues: readonly Issue[]): PawlError {
-  const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
-  return new PawlError('CONTRACT_INVALID', `The batch is not usable: ${listed}.`, { issues });
+  return invalidInput('The batch is not usable', issues, 'the batch');
 }
 
 /** Gives the call a key, so that it is the same call when another process submits it again. */

@@ -4,7 +4,7 @@
  * A token names its partition, so that it can be found, and is 256 random bits otherwise. Only its digest is stored.
  */
 import { z } from 'zod';
-import { type Issue, PawlError } from '../errors/failure.ts';
+import { type Issue, invalidInput, PawlError } from '../errors/failure.ts';
 import { digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { fitToSchema, validatorOf } from '../schema/validator.ts';
@@ -122,9 +122,8 @@ function parseAs<Schema extends z.ZodType>(schema: Schema, value: unknown): z.ou
   throw invalid(zodIssues(parsed.error));
 }
 
-function invalid(issues: readonly { readonly path: string; readonly message: string }[]): PawlError {
-  const listed = issues.map(({ path, message }) => `${path === '' ? 'the completion' : path}: ${message}`).join('; ');
-  return new PawlError('CONTRACT_INVALID', `The completion is not usable: ${listed}.`, { issues: [...issues] });
+function invalid(issues: readonly Issue[]): PawlError {
+  return invalidInput('The completion is not usable', issues, 'the completion');
 }
 
 /**

@@ -1,7 +1,7 @@
 /** The contract: `ToolCallEnvelope` 1.1 goes in, `ToolResultEnvelope` comes out. */
 import { z } from 'zod';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
-import { type Issue, PawlError } from '../errors/failure.ts';
+import { type Issue, invalidInput, PawlError } from '../errors/failure.ts';
 import { RESULT_STATUSES, type ResultStatus } from '../errors/result-status.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
@@ -223,12 +223,7 @@ export function turnOf({ control }: Pick<ToolCallEnvelope, 'control'>): string |
 }
 
 export function contractInvalid(issues: readonly Issue[]): PawlError {
-  const listed = issues
-    .map((issue) => `${issue.path === '' ? 'the envelope' : issue.path}: ${issue.message}`)
-    .join('; ');
-  return new PawlError('CONTRACT_INVALID', `The call does not follow contract ${CONTRACT_VERSION}: ${listed}.`, {
-    issues,
-  });
+  return invalidInput(`The call does not follow contract ${CONTRACT_VERSION}`, issues, 'the envelope');
 }
 
 /** The contract's JSON Schemas, as published with the package. */

@@ -4,7 +4,7 @@
  * `code`, only switches a tool of the workers' code on and off.
  */
 import { z } from 'zod';
-import { type Issue, PawlError } from '../errors/failure.ts';
+import { type Issue, invalidInput, type PawlError } from '../errors/failure.ts';
 import { type ToolPolicyRecord, toolRuleSchema } from '../policy/policy-file.ts';
 import { EFFECTS } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
@@ -232,6 +232,5 @@ async function declaredSchema(foreign: JsonSchema, path: string, role: 'paramete
 }
 
 function invalid(issues: readonly Issue[]): PawlError {
-  const listed = issues.map(({ path, message }) => `${path === '' ? 'it' : path}: ${message}`).join('; ');
-  return new PawlError('CONTRACT_INVALID', `The tool cannot be declared: ${listed}.`, { issues });
+  return invalidInput('The tool cannot be declared', issues, 'it');
 }

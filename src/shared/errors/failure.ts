@@ -30,6 +30,16 @@ export class PawlError extends Error {
   }
 }
 
+/**
+ * The error for input that is refused, with the path of each fault. `whole` names the input where a path is empty.
+ *
+ *     throw invalidInput('The plan is not usable', issues, 'the plan');
+ */
+export function invalidInput(problem: string, issues: readonly Issue[], whole: string): PawlError {
+  const listed = issues.map(({ path, message }) => `${path === '' ? whole : path}: ${message}`).join('; ');
+  return new PawlError('CONTRACT_INVALID', `${problem}: ${listed}.`, { issues });
+}
+
 /** The error for tools that say more than an `Error` can: a code of their own, and whether another try could help. */
 export class ToolError extends Error {
   override readonly name = 'ToolError';

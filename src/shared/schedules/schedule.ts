@@ -1,7 +1,7 @@
 /** A schedule: a call that is made again and again, at times of an interval or of a cron expression. */
 import { z } from 'zod';
 import { identifierSchema, laterParamsSchema } from '../calls/envelope.ts';
-import { type Issue, PawlError } from '../errors/failure.ts';
+import { type Issue, invalidInput, type PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { nearest, quoteValue } from '../schema/schema-issues.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
@@ -144,8 +144,7 @@ export function parseSchedule({ id, ...input }: ScheduleRequest): CheckedSchedul
 }
 
 export function invalidSchedule(issues: readonly Issue[]): PawlError {
-  const listed = issues.map(({ path, message }) => `${path === '' ? 'the schedule' : path}: ${message}`).join('; ');
-  return new PawlError('CONTRACT_INVALID', `The schedule cannot be used: ${listed}.`, { issues });
+  return invalidInput('The schedule cannot be used', issues, 'the schedule');
 }
 
 /** A schedule as stored. */

@@ -3,7 +3,7 @@
  * `skill-rule.ts` applies them to a session.
  */
 import { z } from 'zod';
-import { type Issue, PawlError } from '../errors/failure.ts';
+import { type Issue, invalidInput, PawlError } from '../errors/failure.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { isObject } from '../util/json/json-types.ts';
 
@@ -57,14 +57,7 @@ export function skillRecord(
   if (NAME.test(name) && parsed.success) return { ...parsed.data, name, ...origin };
   const issues: Issue[] = parsed.success ? [] : zodIssues(parsed.error);
   if (!NAME.test(name)) issues.unshift({ path: 'name', message: `must be ${NAME_RULE}; got ${JSON.stringify(name)}` });
-  const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
-  throw new PawlError(
-    'CONTRACT_INVALID',
-    `The skill ${JSON.stringify(name)} (${origin.source}) is not usable: ${listed}.`,
-    {
-      issues,
-    },
-  );
+  throw invalidInput(`The skill ${JSON.stringify(name)} (${origin.source}) is not usable`, issues, 'the skill');
 }
 
 const FIELDS: Readonly<Record<string, keyof PutSkill>> = {

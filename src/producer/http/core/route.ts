@@ -4,7 +4,7 @@
  */
 import express, { type Express, type NextFunction, type Request, type RequestHandler, type Response } from 'express';
 import { z } from 'zod';
-import { PawlError } from '../../../shared/errors/failure.ts';
+import { invalidInput } from '../../../shared/errors/failure.ts';
 import { redact } from '../../../shared/errors/redaction.ts';
 import { WITH_RECEIVED, zodIssues } from '../../../shared/schema/zod-issues.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
@@ -247,11 +247,8 @@ function validate(schema: z.ZodType, value: unknown, part: 'query' | 'headers' |
   // The query that Express parses has no prototype, and zod does not accept it as an object.
   const parsed = schema.safeParse(part === 'body' ? value : { ...(value as object) }, WITH_RECEIVED);
   if (parsed.success) return parsed.data;
-  const issues = zodIssues(parsed.error);
-  const listed = issues.map(({ path, message }) => `${path === '' ? `the ${part}` : path}: ${message}`).join('; ');
-  throw new PawlError('CONTRACT_INVALID', `The ${part} ${part === 'headers' ? 'are' : 'is'} not usable: ${listed}.`, {
-    issues,
-  });
+  const verb = part === 'headers' ? 'are' : 'is';
+  throw invalidInput(`The ${part} ${verb} not usable`, zodIssues(parsed.error), `the ${part}`);
 }
 
 function writeResponse(response: Response, { status, body, headers = {}, stream }: RouteResponse): void {

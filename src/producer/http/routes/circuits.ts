@@ -1,6 +1,6 @@
 /** `/debug/tool-reliability`: circuits, ledger counts and switches, and the operator's changes to them. */
 import { z } from 'zod';
-import { PawlError } from '../../../shared/errors/failure.ts';
+import { invalidInput, PawlError } from '../../../shared/errors/failure.ts';
 import { TIERS, toolNamed } from '../../../shared/tools/tool.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
@@ -121,9 +121,7 @@ async function setCircuit(
 }
 
 function invalid(path: string, message: string): PawlError {
-  return new PawlError('CONTRACT_INVALID', `The body is not usable: ${path}: ${message}.`, {
-    issues: [{ path, message }],
-  });
+  return invalidInput('The body is not usable', [{ path, message }], 'the body');
 }
 
 async function tenantCircuit(pawl: Pawl, tool: string, tenantId: string): Promise<string> {

@@ -20,7 +20,7 @@ import {
   startTimeOf,
   withStartTime,
 } from '../../../shared/calls/start-time.ts';
-import { PawlError } from '../../../shared/errors/failure.ts';
+import { invalidInput } from '../../../shared/errors/failure.ts';
 import { WITH_RECEIVED, zodIssues } from '../../../shared/schema/zod-issues.ts';
 import { splitName } from '../../../shared/tools/tool.ts';
 import { MAX_DELAY_MS } from '../../../shared/util/time.ts';
@@ -242,13 +242,8 @@ function isShort(body: Readonly<Record<string, unknown>>): boolean {
 /** The envelope of a call in its short form, whose session is opened if there is none. Throws `CONTRACT_INVALID`. */
 async function shortEnvelope(pawl: Pawl, caller: Caller, body: unknown, start?: StartTime): Promise<ToolCallEnvelope> {
   const parsed = shortCallSchema.safeParse(body, WITH_RECEIVED);
-  if (!parsed.success) {
-    const issues = zodIssues(parsed.error);
-    const listed = issues.map(({ path, message }) => `${path === '' ? 'the call' : path}: ${message}`).join('; ');
-    throw new PawlError('CONTRACT_INVALID', `The call is neither an envelope nor its short form: ${listed}.`, {
-      issues,
-    });
-  }
+  if (!parsed.success)
+    throw invalidInput('The call is neither an envelope nor its short form', zodIssues(parsed.error), 'the call');
   const { tool, params: parsedParams, session: sessionKey, namespace, ...optionalFields } = parsed.data;
   const params = restoreProtoMember(parsedParams, (body as { readonly params?: unknown }).params);
   const session = await findOrOpenSession(pawl, caller, { sessionKey });
