@@ -144,6 +144,13 @@ export async function withPawl(
   }
 }
 
+/** A command that needs a producer and nothing before it: its work gets the context and the producer, and what the command line gives. */
+export function pawlCommand<Args extends readonly unknown[]>(
+  work: (context: CliContext, pawl: Pawl, ...args: Args) => Promise<number | undefined>,
+): (context: CliContext, ...args: Args) => Promise<number> {
+  return (context, ...args) => withPawl(context, (pawl) => work(context, pawl, ...args));
+}
+
 /** The user of this process by the system's user database. An environment variable could be missing or hold another name. */
 export function userName(): string | undefined {
   try {

@@ -12,7 +12,7 @@ import type { StandingApproval } from '../../shared/store/approvals/standing-app
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { truncateText } from '../../shared/util/text/truncate-json.ts';
 import { escapeInvisible, escapeLine } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, operatorName, printList, printResult, say, withPawl } from '../context.ts';
+import { type CliContext, operatorName, pawlCommand, printList, printResult, say, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { readParams } from '../params.ts';
 import { block, type Column, fieldLines, moment } from '../print.ts';
@@ -26,28 +26,23 @@ const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'WHAT', text: (listing) => summaryText(approvalView(listing)) },
 ];
 
-export async function listApprovals(
-  context: CliContext,
-  options: { limit: number; state?: ApprovalState | 'all' },
-): Promise<number> {
-  return withPawl(context, async (pawl) => {
+export const listApprovals = pawlCommand(
+  async (context, pawl, options: { limit: number; state?: ApprovalState | 'all' }) => {
     const { limit, state = 'pending' } = options;
     const approvals = await pawl.approvals.listBrief({ limit, ...(state === 'all' ? {} : { state }) });
     const none = state === 'all' ? 'there are no approvals' : `no approval is ${state}`;
     printList(context, { approvals: approvals.map(listedApprovalView) }, { rows: approvals, columns: COLUMNS, none });
-  });
-}
+  },
+);
 
-export async function showApproval(context: CliContext, id: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const listing = await pawl.approvals.show(id);
-    const similar = (await pawl.approvals.similarTo(listing.record)).map(decisionView);
-    const before = similar.map(({ state, decidedBy = '', summary, reason = '' }) =>
-      escapeLine(`  before         ${state} by ${decidedBy}: ${summary} ${reason}`),
-    );
-    printResult(context, { ...approvalView(listing), similar }, [describeApproval(listing), ...before].join('\n'));
-  });
-}
+export const showApproval = pawlCommand(async (context, pawl, id: string) => {
+  const listing = await pawl.approvals.show(id);
+  const similar = (await pawl.approvals.similarTo(listing.record)).map(decisionView);
+  const before = similar.map(({ state, decidedBy = '', summary, reason = '' }) =>
+    escapeLine(`  before         ${state} by ${decidedBy}: ${summary} ${reason}`),
+  );
+  printResult(context, { ...approvalView(listing), similar }, [describeApproval(listing), ...before].join('\n'));
+});
 
 export interface DecideCommandOptions {
   readonly digest?: string;
@@ -85,28 +80,20 @@ const REMEMBERED_COLUMNS: readonly Column<StandingApproval>[] = [
   { title: 'UNTIL', text: ({ validUntilMs }) => moment(validUntilMs) },
 ];
 
-export async function listStandingApprovals(context: CliContext, sessionKey: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const { key } = await pawl.session(sessionKey);
-    const rows = await pawl.approvals.remembered(key);
-    const none = 'there are no standing approvals';
-    printList(context, { remembered: rows.map(standingApprovalView) }, { rows, columns: REMEMBERED_COLUMNS, none });
-  });
-}
+export const listStandingApprovals = pawlCommand(async (context, pawl, sessionKey: string) => {
+  const { key } = await pawl.session(sessionKey);
+  const rows = await pawl.approvals.remembered(key);
+  const none = 'there are no standing approvals';
+  printList(context, { remembered: rows.map(standingApprovalView) }, { rows, columns: REMEMBERED_COLUMNS, none });
+});
 
-export async function revokeStandingApproval(
-  context: CliContext,
-  sessionKey: string,
-  approvalId: string,
-): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const { key } = await pawl.session(sessionKey);
-    const revoked = await pawl.approvals.forget(key, approvalId, operatorName());
-    const scope = `${revoked.tool.name}, ${scopeText(revoked.amendment)}`;
-    const text = escapeLine(`${scope}: calls of this kind need an approval again`);
-    printResult(context, standingApprovalView(revoked), text);
-  });
-}
+export const revokeStandingApproval = pawlCommand(async (context, pawl, sessionKey: string, approvalId: string) => {
+  const { key } = await pawl.session(sessionKey);
+  const revoked = await pawl.approvals.forget(key, approvalId, operatorName());
+  const scope = `${revoked.tool.name}, ${scopeText(revoked.amendment)}`;
+  const text = escapeLine(`${scope}: calls of this kind need an approval again`);
+  printResult(context, standingApprovalView(revoked), text);
+});
 
 function scopeText(scope: StandingApprovalRequest): string {
   return scope.kind === 'command-prefix' ? scope.prefix.join(' ') : scope.kind;

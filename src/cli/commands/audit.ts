@@ -7,7 +7,7 @@ import { readLines, sinkName, type TrailFiles, trailFiles } from '../../shared/s
 import type { AuditEntry } from '../../shared/store/audit/audit-trail.ts';
 import { ChainSignatures } from '../../shared/store/audit/chain-signatures.ts';
 import { auditFolder } from '../../shared/store/audit-service.ts';
-import { type CliContext, print, printList, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, pawlCommand, print, printList, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, moment, plural, prettyJson } from '../print.ts';
 
@@ -47,20 +47,18 @@ export interface VerifyAuditOptions {
 }
 
 /** Verifies the files of the trail and its records in Redis. Exit code 1 when a record is not as it was written. */
-export async function verifyAudit(context: CliContext, options: VerifyAuditOptions): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const folder = options.folder ?? auditFolder(pawl.settings);
-    const target = { folder, isNamed: options.folder !== undefined, from: options.from };
-    const trails = await verifyAll(pawl, target).catch((error: unknown) => {
-      throw isFileError(error) ? usageError(`The files in ${folder} cannot be read: ${error.message}.`) : error;
-    });
-    const intact = trails.every(({ faults }) => faults.length === 0);
-    if (context.json) print(context, prettyJson({ intact, trails }));
-    else for (const trail of trails) printTrail(context, trail);
-    if (trails.length === 0) say(context, `nothing was recorded yet (no files in ${folder}, no trail in Redis)`);
-    return intact ? EXIT_CODES.success.code : EXIT_CODES.failed.code;
+export const verifyAudit = pawlCommand(async (context, pawl, options: VerifyAuditOptions) => {
+  const folder = options.folder ?? auditFolder(pawl.settings);
+  const target = { folder, isNamed: options.folder !== undefined, from: options.from };
+  const trails = await verifyAll(pawl, target).catch((error: unknown) => {
+    throw isFileError(error) ? usageError(`The files in ${folder} cannot be read: ${error.message}.`) : error;
   });
-}
+  const intact = trails.every(({ faults }) => faults.length === 0);
+  if (context.json) print(context, prettyJson({ intact, trails }));
+  else for (const trail of trails) printTrail(context, trail);
+  if (trails.length === 0) say(context, `nothing was recorded yet (no files in ${folder}, no trail in Redis)`);
+  return intact ? EXIT_CODES.success.code : EXIT_CODES.failed.code;
+});
 
 /** Whether the folder cannot be read: it is not a folder, or belongs to another user. */
 function isFileError(error: unknown): error is NodeJS.ErrnoException {

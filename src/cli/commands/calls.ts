@@ -5,7 +5,7 @@ import { callSummary, callView } from '../../producer/http/core/views.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { readExactJson } from '../../shared/util/json/exact-json.ts';
-import { type CliContext, printList, printResult, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, pawlCommand, printList, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, duration } from '../print.ts';
@@ -33,45 +33,39 @@ export function callStatus({ state, phase, outcome }: CallRecord): string {
   return outcome?.error === undefined || state === 'cancelled' ? state : `${state}: ${outcome.error.code}`;
 }
 
-export async function listCalls(context: CliContext, options: ListCallsOptions): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const { session, limit, tool, state } = options;
-    const isAll = session === undefined && tool === undefined && state === undefined;
-    const { ledger, shards } = pawl.backend;
-    const { records: calls, complete } = await findCalls(shards.partitions(), ledger, {
-      limit,
-      tool,
-      state,
-      ...(session !== undefined && { sessionKey: session }),
-      isVisible: () => true,
-    });
-    const json = { calls: calls.map(callSummary), ...(complete ? {} : { truncated: true }) };
-    const none = isAll ? 'there are no calls' : 'there are no such calls';
-    printList(context, json, { rows: calls, columns: CALL_COLUMNS, none });
-    if (!complete) say(context, 'older calls were not searched');
+export const listCalls = pawlCommand(async (context, pawl, options: ListCallsOptions) => {
+  const { session, limit, tool, state } = options;
+  const isAll = session === undefined && tool === undefined && state === undefined;
+  const { ledger, shards } = pawl.backend;
+  const { records: calls, complete } = await findCalls(shards.partitions(), ledger, {
+    limit,
+    tool,
+    state,
+    ...(session !== undefined && { sessionKey: session }),
+    isVisible: () => true,
   });
-}
+  const json = { calls: calls.map(callSummary), ...(complete ? {} : { truncated: true }) };
+  const none = isAll ? 'there are no calls' : 'there are no such calls';
+  printList(context, json, { rows: calls, columns: CALL_COLUMNS, none });
+  if (!complete) say(context, 'older calls were not searched');
+});
 
-export async function showCall(context: CliContext, callId: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const record = await pawl.read(callId);
-    if (record === undefined) throw unknownCall(callId);
-    printResult(context, callView(record), storyOf(record));
-  });
-}
+export const showCall = pawlCommand(async (context, pawl, callId: string) => {
+  const record = await pawl.read(callId);
+  if (record === undefined) throw unknownCall(callId);
+  printResult(context, callView(record), storyOf(record));
+});
 
 /** Exit code 6 when the effect of the cancelled call may have happened, 1 when the call had ended already. */
-export async function runCancel(context: CliContext, callId: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const { settlement, result } = await pawl.cancel(callId);
-    const json = { callId, settlement, ...(result !== undefined && { result }) };
-    printResult(context, json, `${callId} ${SETTLEMENT_SENTENCES[settlement]}`);
-    if (!context.json && settlement !== 'too-late' && result?.status === 'error')
-      for (const line of resolutionSteps(result.error, callId)) say(context, line);
-    if (settlement === 'too-late') return EXIT_CODES.failed.code;
-    return settlement === 'unsettled' ? EXIT_CODES.outcomeUnknown.code : EXIT_CODES.success.code;
-  });
-}
+export const runCancel = pawlCommand(async (context, pawl, callId: string) => {
+  const { settlement, result } = await pawl.cancel(callId);
+  const json = { callId, settlement, ...(result !== undefined && { result }) };
+  printResult(context, json, `${callId} ${SETTLEMENT_SENTENCES[settlement]}`);
+  if (!context.json && settlement !== 'too-late' && result?.status === 'error')
+    for (const line of resolutionSteps(result.error, callId)) say(context, line);
+  if (settlement === 'too-late') return EXIT_CODES.failed.code;
+  return settlement === 'unsettled' ? EXIT_CODES.outcomeUnknown.code : EXIT_CODES.success.code;
+});
 
 export interface ResolveCallOptions extends BulkOptions {
   readonly as: Resolution['as'];

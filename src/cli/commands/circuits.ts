@@ -2,7 +2,7 @@
 import type { EnforcedCircuit } from '../../producer/circuits/circuit-effects.ts';
 import { circuitView } from '../../producer/http/core/views.ts';
 import { nearest } from '../../shared/schema/schema-issues.ts';
-import { type CliContext, printList, usageError, withPawl } from '../context.ts';
+import { type CliContext, pawlCommand, printList, usageError } from '../context.ts';
 import { type Column, moment } from '../print.ts';
 
 const COLUMNS: readonly Column<EnforcedCircuit>[] = [
@@ -19,19 +19,12 @@ const COLUMNS: readonly Column<EnforcedCircuit>[] = [
   { title: 'WHY', text: ({ circuit }) => ('reason' in circuit ? circuit.reason : '') },
 ];
 
-export async function listCircuits(context: CliContext): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    show(context, await pawl.circuits.list());
-  });
-}
+export const listCircuits = pawlCommand(async (context, pawl) => {
+  show(context, await pawl.circuits.list());
+});
 
-export async function setCircuit(
-  context: CliContext,
-  action: 'force_open' | 'reset',
-  key: string,
-  options: { reason?: string },
-): Promise<number> {
-  return withPawl(context, async (pawl) => {
+export const setCircuit = pawlCommand(
+  async (context, pawl, action: 'force_open' | 'reset', key: string, options: { reason?: string }) => {
     const changed = await pawl.circuits.set(action, isCircuitKey(key) ? { key } : { tool: key }, options.reason);
     if (changed.length === 0) {
       const near = nearest(
@@ -42,8 +35,8 @@ export async function setCircuit(
       throw usageError(`There is no circuit ${JSON.stringify(key)} that ever opened.${hint}`);
     }
     show(context, changed);
-  });
-}
+  },
+);
 
 /** Whether a text is the key of a circuit. Any other text names a tool. */
 function isCircuitKey(text: string): boolean {

@@ -7,7 +7,7 @@ import { deadLetterView, redriveView } from '../../producer/http/core/views.ts';
 import type { DeadLetterFilter } from '../../shared/store/dead-letters/dead-letter-index.ts';
 import type { RedriveRecord } from '../../shared/store/redrives/redrives.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { type CliContext, printList, printResult, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, pawlCommand, printList, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { type Column, moment, plural } from '../print.ts';
 
@@ -95,21 +95,17 @@ export async function discard(context: CliContext, ids: readonly string[], optio
   });
 }
 
-export async function listRedrives(context: CliContext, options: { limit: number }): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const rows = await pawl.deadLetters.redrives({ limit: options.limit });
-    const none = 'there were no redrives in the last week';
-    printList(context, { redrives: rows.map(redriveView) }, { rows, columns: REDRIVE_COLUMNS, none });
-  });
-}
+export const listRedrives = pawlCommand(async (context, pawl, options: { limit: number }) => {
+  const rows = await pawl.deadLetters.redrives({ limit: options.limit });
+  const none = 'there were no redrives in the last week';
+  printList(context, { redrives: rows.map(redriveView) }, { rows, columns: REDRIVE_COLUMNS, none });
+});
 
-export async function stopRedrive(context: CliContext, redriveId: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const progress = await pawl.deadLetters.stop(redriveId);
-    const text = `${redriveId} is ${progress.state}: ${progress.started} of ${progress.matched} were redriven`;
-    printResult(context, redriveView(progress), text);
-  });
-}
+export const stopRedrive = pawlCommand(async (context, pawl, redriveId: string) => {
+  const progress = await pawl.deadLetters.stop(redriveId);
+  const text = `${redriveId} is ${progress.state}: ${progress.started} of ${progress.matched} were redriven`;
+  printResult(context, redriveView(progress), text);
+});
 
 /** Resolves all calls in doubt that match a filter, in as many requests as needed. */
 export async function resolveAll(

@@ -1,7 +1,16 @@
 /** `pawl plans`: lists, shows, runs and cancels plans. */
 import type { PlanSummary, PlanView } from '../../producer/groups/plan-view.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, operatorName, printList, printResult, say, usageError, withPawl } from '../context.ts';
+import {
+  type CliContext,
+  operatorName,
+  pawlCommand,
+  printList,
+  printResult,
+  say,
+  usageError,
+  withPawl,
+} from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
@@ -31,18 +40,14 @@ function resultOf({ skipped, error, calls }: NamedNode[1]): string {
   return skipped ?? error?.message ?? failed ?? escapeLine(calls[0]?.summary ?? '');
 }
 
-export async function listPlans(context: CliContext, options: { readonly limit: number }): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const plans = await pawl.plans.list({ limit: options.limit });
-    printList(context, { plans }, { rows: plans, columns: COLUMNS, none: 'there are no plans' });
-  });
-}
+export const listPlans = pawlCommand(async (context, pawl, options: { readonly limit: number }) => {
+  const plans = await pawl.plans.list({ limit: options.limit });
+  printList(context, { plans }, { rows: plans, columns: COLUMNS, none: 'there are no plans' });
+});
 
-export async function showPlan(context: CliContext, id: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    printPlan(context, await pawl.plans.show(id));
-  });
-}
+export const showPlan = pawlCommand(async (context, pawl, id: string) => {
+  printPlan(context, await pawl.plans.show(id));
+});
 
 function printPlan(context: CliContext, plan: PlanView): void {
   const because = plan.because === undefined ? '' : `, because of ${plan.because}`;
@@ -85,10 +90,8 @@ export async function planCommand(
   });
 }
 
-export async function cancelPlan(context: CliContext, id: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    await pawl.plans.cancel(id, operatorName());
-    const plan = await pawl.plans.read(id);
-    printResult(context, plan, `${id} is ${plan.state}`);
-  });
-}
+export const cancelPlan = pawlCommand(async (context, pawl, id: string) => {
+  await pawl.plans.cancel(id, operatorName());
+  const plan = await pawl.plans.read(id);
+  printResult(context, plan, `${id} is ${plan.state}`);
+});

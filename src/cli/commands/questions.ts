@@ -2,8 +2,8 @@
 import type { Reply } from '../../producer/approvals/questions.ts';
 import type { QuestionRecord } from '../../shared/store/approvals/questions.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { type CliContext, operatorName, printList, printResult, withPawl } from '../context.ts';
-import { requireTrustedKeys } from '../doctor/signing-keys.ts';
+import { type CliContext, operatorName, pawlCommand, printList, printResult } from '../context.ts';
+import { signingCommand } from '../doctor/signing-keys.ts';
 import { type Column, duration } from '../print.ts';
 
 const COLUMNS: readonly Column<QuestionRecord>[] = [
@@ -19,12 +19,10 @@ const COLUMNS: readonly Column<QuestionRecord>[] = [
   { title: 'ANSWERS', text: answersText },
 ];
 
-export async function listQuestions(context: CliContext, options: { readonly limit: number }): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const questions = await pawl.questions.list(options.limit);
-    printList(context, { questions }, { rows: questions, columns: COLUMNS, none: 'there are no questions' });
-  });
-}
+export const listQuestions = pawlCommand(async (context, pawl, options: { readonly limit: number }) => {
+  const questions = await pawl.questions.list(options.limit);
+  printList(context, { questions }, { rows: questions, columns: COLUMNS, none: 'there are no questions' });
+});
 
 export function answerQuestion(context: CliContext, id: string, answer: string): Promise<number> {
   return reply(context, id, { answer });
@@ -34,14 +32,11 @@ export function dismissQuestion(context: CliContext, id: string): Promise<number
   return reply(context, id, { dismiss: true });
 }
 
-async function reply(context: CliContext, id: string, answer: Reply): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
-    const by = operatorName();
-    await pawl.questions.reply(id, answer, by);
-    printResult(context, { id, ...answer, by }, 'answer' in answer ? 'answered' : 'dismissed');
-  });
-}
+const reply = signingCommand(async (context, pawl, id: string, answer: Reply) => {
+  const by = operatorName();
+  await pawl.questions.reply(id, answer, by);
+  printResult(context, { id, ...answer, by }, 'answer' in answer ? 'answered' : 'dismissed');
+});
 
 function answersText({ options = [], freeText }: QuestionRecord): string {
   const values = options.map(({ value }) => value);

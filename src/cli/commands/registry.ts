@@ -8,7 +8,7 @@ import { importOpenApi } from '../../shared/connectors/openapi-import.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, operatorName, print, printResult, say, usageError, withPawl } from '../context.ts';
-import { requireTrustedKeys } from '../doctor/signing-keys.ts';
+import { requireTrustedKeys, signingCommand } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, plural, prettyJson, table } from '../print.ts';
 
@@ -54,23 +54,17 @@ function declarationOf(
   return { qualified: qualified as string, spec: spec as DeclaredTool };
 }
 
-export async function removeTool(context: CliContext, name: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
-    await pawl.registry.remove(name, changeOptions());
-    if (context.json) print(context, prettyJson({ removed: name }));
-    else say(context, `${name} was removed`);
-  });
-}
+export const removeTool = signingCommand(async (context, pawl, name: string) => {
+  await pawl.registry.remove(name, changeOptions());
+  if (context.json) print(context, prettyJson({ removed: name }));
+  else say(context, `${name} was removed`);
+});
 
-export async function switchTool(context: CliContext, enabled: boolean, name: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
-    const record = await pawl.registry.patch(name, { enabled }, changeOptions());
-    if (context.json) print(context, prettyJson(record));
-    else say(context, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
-  });
-}
+export const switchTool = signingCommand(async (context, pawl, enabled: boolean, name: string) => {
+  const record = await pawl.registry.patch(name, { enabled }, changeOptions());
+  if (context.json) print(context, prettyJson(record));
+  else say(context, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
+});
 
 export interface ImportOpenApiOptions {
   readonly namespace?: string;

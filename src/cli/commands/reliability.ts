@@ -2,7 +2,7 @@
 import type { Pawl } from '../../producer/client.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { type CliContext, print, printResult, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, pawlCommand, print, printResult, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, moment, plural, prettyJson, table } from '../print.ts';
 
@@ -23,19 +23,15 @@ export async function listReliability(context: CliContext): Promise<number> {
   return withPawl(context, (pawl) => show(context, pawl));
 }
 
-export async function setReliability(
-  context: CliContext,
-  enabled: boolean,
-  { tool, reason }: { tool?: string; reason?: string },
-): Promise<number> {
-  return withPawl(context, async (pawl) => {
+export const setReliability = pawlCommand(
+  async (context, pawl, enabled: boolean, { tool, reason }: { tool?: string; reason?: string }) => {
     await pawl.reliability.set(enabled, {
       ...(tool !== undefined && { tool }),
       ...(reason !== undefined && { reason }),
     });
     return show(context, pawl);
-  });
-}
+  },
+);
 
 export async function flushCalls(
   context: CliContext,

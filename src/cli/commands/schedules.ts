@@ -3,8 +3,8 @@ import type { PutSchedule } from '../../producer/schedules/schedule-service.ts';
 import type { OccurrenceView, ScheduleView } from '../../producer/schedules/schedule-view.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, operatorName, printList, printResult, say, withPawl } from '../context.ts';
-import { requireTrustedKeys } from '../doctor/signing-keys.ts';
+import { type CliContext, operatorName, pawlCommand, printList, printResult, say, withPawl } from '../context.ts';
+import { requireTrustedKeys, signingCommand } from '../doctor/signing-keys.ts';
 import { readParams } from '../params.ts';
 import { type Column, fieldLines, moment, table } from '../print.ts';
 
@@ -25,18 +25,14 @@ function timesOf({ every, cron, timezone }: ScheduleView): string {
   return timezone === undefined ? cron : `${cron} ${timezone}`;
 }
 
-export async function listSchedules(context: CliContext): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const schedules = await pawl.schedules.list();
-    printList(context, { schedules }, { rows: schedules, columns: COLUMNS, none: 'there are no schedules' });
-  });
-}
+export const listSchedules = pawlCommand(async (context, pawl) => {
+  const schedules = await pawl.schedules.list();
+  printList(context, { schedules }, { rows: schedules, columns: COLUMNS, none: 'there are no schedules' });
+});
 
-export async function showSchedule(context: CliContext, id: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    show(context, await pawl.schedules.get(id));
-  });
-}
+export const showSchedule = pawlCommand(async (context, pawl, id: string) => {
+  show(context, await pawl.schedules.get(id));
+});
 
 export interface PutScheduleOptions
   extends Pick<PutSchedule, 'cron' | 'timezone' | 'from' | 'until' | 'limit' | 'overlap' | 'missed'> {
@@ -59,27 +55,18 @@ export async function putSchedule(context: CliContext, id: string, options: PutS
   });
 }
 
-export async function changeSchedule(
-  context: CliContext,
-  action: 'pause' | 'resume' | 'run',
-  id: string,
-  { reason }: { reason?: string },
-): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
+export const changeSchedule = signingCommand(
+  async (context, pawl, action: 'pause' | 'resume' | 'run', id: string, { reason }: { reason?: string }) => {
     const view = await pawl.schedules[action](id, { ...changeOptions(), ...(reason !== undefined && { reason }) });
     const next = view.next[0] === undefined ? '' : `, next ${view.next[0]}`;
     printResult(context, view, escapeLine('callId' in view ? String(view.callId) : `${id} is ${view.state}${next}`));
-  });
-}
+  },
+);
 
-export async function removeSchedule(context: CliContext, id: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
-    await pawl.schedules.remove(id, changeOptions());
-    printResult(context, { removed: id }, escapeLine(`${id} is removed; its calls continue`));
-  });
-}
+export const removeSchedule = signingCommand(async (context, pawl, id: string) => {
+  await pawl.schedules.remove(id, changeOptions());
+  printResult(context, { removed: id }, escapeLine(`${id} is removed; its calls continue`));
+});
 
 const EVENT_COLUMNS: readonly Column<OccurrenceView>[] = [
   { title: 'TIME', text: ({ at }) => at },

@@ -13,8 +13,8 @@ import {
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, printList, printResult, withPawl } from '../context.ts';
-import { requireTrustedKeys } from '../doctor/signing-keys.ts';
+import { pawlCommand, printList, printResult } from '../context.ts';
+import { signingCommand } from '../doctor/signing-keys.ts';
 import { type Column, fieldLines, moment, table } from '../print.ts';
 import { CALL_COLUMNS } from './calls.ts';
 
@@ -46,62 +46,50 @@ export interface OpenSessionOptions extends Readonly<Partial<Record<RemoteChanne
   readonly budget?: Budget;
 }
 
-export async function openSession(context: CliContext, options: OpenSessionOptions): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
-    const { key, parent, actor, agent, tenant, importance, workspace, kind, skill, budget } = options;
-    const { agentName: name, model, state } = options;
-    const remote = REMOTE_KINDS.find((each) => options[each] !== undefined);
-    const channel = options.channel ?? remote;
-    const { record } = await pawl.openSession({
-      kind,
-      ...defined({ sessionKey: key, parent, state, actorId: actor, agentId: agent }),
-      ...(name === undefined && model === undefined ? {} : { agent: defined({ name, model }) }),
-      ...defined({ tenantId: tenant, importance, workspaceRoot: workspace }),
-      ...(channel !== undefined && {
-        channel: { kind: channel, ...(remote && { [REMOTE_CHANNELS[remote].field]: options[remote] }) },
-      }),
-      ...(skill !== undefined && { skills: [...skill] }),
-      ...(budget !== undefined && { budget }),
-    });
-    printResult(context, record, escapeLine(record.sessionKey));
+export const openSession = signingCommand(async (context, pawl, options: OpenSessionOptions) => {
+  const { key, parent, actor, agent, tenant, importance, workspace, kind, skill, budget } = options;
+  const { agentName: name, model, state } = options;
+  const remote = REMOTE_KINDS.find((each) => options[each] !== undefined);
+  const channel = options.channel ?? remote;
+  const { record } = await pawl.openSession({
+    kind,
+    ...defined({ sessionKey: key, parent, state, actorId: actor, agentId: agent }),
+    ...(name === undefined && model === undefined ? {} : { agent: defined({ name, model }) }),
+    ...defined({ tenantId: tenant, importance, workspaceRoot: workspace }),
+    ...(channel !== undefined && {
+      channel: { kind: channel, ...(remote && { [REMOTE_CHANNELS[remote].field]: options[remote] }) },
+    }),
+    ...(skill !== undefined && { skills: [...skill] }),
+    ...(budget !== undefined && { budget }),
   });
-}
+  printResult(context, record, escapeLine(record.sessionKey));
+});
 
-export async function listSessions(context: CliContext, options: { limit: number }): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const sessions = await pawl.sessions.list(options.limit);
-    printList(context, { sessions }, { rows: sessions, columns: COLUMNS, none: 'there are no sessions' });
-  });
-}
+export const listSessions = pawlCommand(async (context, pawl, options: { limit: number }) => {
+  const sessions = await pawl.sessions.list(options.limit);
+  printList(context, { sessions }, { rows: sessions, columns: COLUMNS, none: 'there are no sessions' });
+});
 
-export async function showSession(context: CliContext, key: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const { record } = await pawl.session(key);
-    const sessionView = { ...record, ...(await spentBy(pawl, record)) };
-    const calls = await pawl.calls.list({ sessionKey: key, limit: CALLS_SHOWN });
-    const fields = Object.entries({ ...sessionView, createdAtMs: undefined, opened: moment(record.createdAtMs) });
-    const texts = fields.map(
-      ([name, value]) => [name, typeof value === 'string' ? value : (JSON.stringify(value) ?? '')] as const,
-    );
-    const callLines = calls.length === 0 ? 'no calls' : table(calls, CALL_COLUMNS);
-    const json = { ...sessionView, calls: calls.map(callSummary) };
-    printResult(context, json, [...fieldLines(texts), '', callLines].join('\n'));
-  });
-}
+export const showSession = pawlCommand(async (context, pawl, key: string) => {
+  const { record } = await pawl.session(key);
+  const sessionView = { ...record, ...(await spentBy(pawl, record)) };
+  const calls = await pawl.calls.list({ sessionKey: key, limit: CALLS_SHOWN });
+  const fields = Object.entries({ ...sessionView, createdAtMs: undefined, opened: moment(record.createdAtMs) });
+  const texts = fields.map(
+    ([name, value]) => [name, typeof value === 'string' ? value : (JSON.stringify(value) ?? '')] as const,
+  );
+  const callLines = calls.length === 0 ? 'no calls' : table(calls, CALL_COLUMNS);
+  const json = { ...sessionView, calls: calls.map(callSummary) };
+  printResult(context, json, [...fieldLines(texts), '', callLines].join('\n'));
+});
 
-export async function setSessionState(context: CliContext, key: string, state: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
-    const record = await pawl.sessions.setState(key, state);
-    printResult(context, record, escapeLine(`${key} is ${record.state}`));
-  });
-}
+export const setSessionState = signingCommand(async (context, pawl, key: string, state: string) => {
+  const record = await pawl.sessions.setState(key, state);
+  printResult(context, record, escapeLine(`${key} is ${record.state}`));
+});
 
-export async function closeSession(context: CliContext, key: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    await pawl.sessions.close(key);
-    const text = `${escapeLine(key)} is closed; its calls in flight were cancelled`;
-    printResult(context, { sessionKey: key, state: 'closed' }, text);
-  });
-}
+export const closeSession = pawlCommand(async (context, pawl, key: string) => {
+  await pawl.sessions.close(key);
+  const text = `${escapeLine(key)} is closed; its calls in flight were cancelled`;
+  printResult(context, { sessionKey: key, state: 'closed' }, text);
+});

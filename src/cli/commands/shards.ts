@@ -2,7 +2,7 @@
 import type { ShardView } from '../../producer/operations/fleet-services.ts';
 import { MAX_SHARDS, shardCountSchema } from '../../shared/queues/shards.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
-import { type CliContext, printResult, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, pawlCommand, printResult, say, usageError, withPawl } from '../context.ts';
 import { type Column, table } from '../print.ts';
 
 const COLUMNS: readonly Column<ShardView>[] = [
@@ -18,11 +18,9 @@ const CLUSTER_COLUMNS: readonly Column<ShardView>[] = [
   { title: 'NODE', text: ({ node }) => node ?? '' },
 ];
 
-export async function listShards(context: CliContext): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    show(context, await pawl.shards.list());
-  });
-}
+export const listShards = pawlCommand(async (context, pawl) => {
+  show(context, await pawl.shards.list());
+});
 
 export async function setShards(context: CliContext, tierName: string, count: string): Promise<number> {
   const tier = TIERS.find((candidate) => candidate === tierName);

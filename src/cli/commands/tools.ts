@@ -5,7 +5,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { nearest } from '../../shared/schema/schema-issues.ts';
 import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { type CliContext, printList, printResult, withPawl } from '../context.ts';
+import { pawlCommand, printList, printResult } from '../context.ts';
 import { block, type Column, prettyJson } from '../print.ts';
 
 const COLUMNS: readonly Column<SwitchedTool>[] = [
@@ -34,25 +34,21 @@ function firstSentence(text: string): string {
   return sentence.length <= 80 ? sentence : `${startOf(sentence, 79)}…`;
 }
 
-export async function listTools(context: CliContext, options: { session?: string }): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const tools = await switchedTools(pawl, options.session);
-    const rows = [...tools].sort((a, b) => (qualifiedName(a) < qualifiedName(b) ? -1 : 1));
-    const none = `no worker has published a tool: start one with 'pawl up' or 'pawl worker'`;
-    printList(context, { tools: rows.map(switchedToolView) }, { rows, columns: COLUMNS, none });
-  });
-}
+export const listTools = pawlCommand(async (context, pawl, options: { session?: string }) => {
+  const tools = await switchedTools(pawl, options.session);
+  const rows = [...tools].sort((a, b) => (qualifiedName(a) < qualifiedName(b) ? -1 : 1));
+  const none = `no worker has published a tool: start one with 'pawl up' or 'pawl worker'`;
+  printList(context, { tools: rows.map(switchedToolView) }, { rows, columns: COLUMNS, none });
+});
 
-export async function showTool(context: CliContext, name: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const tools = await switchedTools(pawl);
-    const matches = tools.filter((tool) => tool.name === name || qualifiedName(tool) === name);
-    if (matches.length === 0) throw unknownTool(name, tools);
-    const [newest] = matches.sort((a, b) => b.workers - a.workers || b.seenAtMs - a.seenAtMs);
-    if (newest === undefined) throw unknownTool(name, tools);
-    printResult(context, switchedToolView(newest), describeTool(newest));
-  });
-}
+export const showTool = pawlCommand(async (context, pawl, name: string) => {
+  const tools = await switchedTools(pawl);
+  const matches = tools.filter((tool) => tool.name === name || qualifiedName(tool) === name);
+  if (matches.length === 0) throw unknownTool(name, tools);
+  const [newest] = matches.sort((a, b) => b.workers - a.workers || b.seenAtMs - a.seenAtMs);
+  if (newest === undefined) throw unknownTool(name, tools);
+  printResult(context, switchedToolView(newest), describeTool(newest));
+});
 
 function unknownTool(name: string, tools: readonly SwitchedTool[]): PawlError {
   const near = nearest(name, tools.map(shortName));

@@ -1,7 +1,7 @@
 /** `pawl workers`: lists the worker processes of the fleet, and asks one of them to end. */
 import { nearest } from '../../shared/schema/schema-issues.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
-import { type CliContext, printList, printResult, usageError, withPawl } from '../context.ts';
+import { pawlCommand, printList, printResult, usageError } from '../context.ts';
 import { type Column, duration, moment } from '../print.ts';
 
 type Worker = CatalogueContent['workers'][number];
@@ -19,28 +19,24 @@ function columns(nowMs: number): readonly Column<Worker>[] {
   ];
 }
 
-export async function listWorkers(context: CliContext): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const { workers } = await pawl.backend.catalogue.read();
-    const rows = [...workers].sort((a, b) => (a.id < b.id ? -1 : 1));
-    const none = `no worker is running: start one with 'pawl up' or 'pawl worker'`;
-    printList(context, { workers: rows }, { rows, columns: columns(pawl.backend.clock.now()), none });
-  });
-}
+export const listWorkers = pawlCommand(async (context, pawl) => {
+  const { workers } = await pawl.backend.catalogue.read();
+  const rows = [...workers].sort((a, b) => (a.id < b.id ? -1 : 1));
+  const none = `no worker is running: start one with 'pawl up' or 'pawl worker'`;
+  printList(context, { workers: rows }, { rows, columns: columns(pawl.backend.clock.now()), none });
+});
 
-export async function drainWorker(context: CliContext, id: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const { workers } = await pawl.backend.catalogue.read();
-    if (!workers.some((worker) => worker.id === id)) {
-      const near = nearest(
-        id,
-        workers.map((worker) => worker.id),
-      );
-      const hint = near.length > 0 ? `Did you mean ${near.join(' or ')}?` : `'pawl workers' lists them.`;
-      throw usageError(`There is no worker ${JSON.stringify(id)}. ${hint}`);
-    }
-    await pawl.workers.drain(id);
-    const text = `${id} was asked to accept no further calls, finish its running ones, and end`;
-    printResult(context, { id, asked: 'drain' }, text);
-  });
-}
+export const drainWorker = pawlCommand(async (context, pawl, id: string) => {
+  const { workers } = await pawl.backend.catalogue.read();
+  if (!workers.some((worker) => worker.id === id)) {
+    const near = nearest(
+      id,
+      workers.map((worker) => worker.id),
+    );
+    const hint = near.length > 0 ? `Did you mean ${near.join(' or ')}?` : `'pawl workers' lists them.`;
+    throw usageError(`There is no worker ${JSON.stringify(id)}. ${hint}`);
+  }
+  await pawl.workers.drain(id);
+  const text = `${id} was asked to accept no further calls, finish its running ones, and end`;
+  printResult(context, { id, asked: 'drain' }, text);
+});

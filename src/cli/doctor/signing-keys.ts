@@ -1,7 +1,7 @@
 /** Checks that the fleet trusts the keys with which a command signs. */
 import type { Pawl } from '../../producer/client.ts';
 import { countUntrusting } from '../../producer/operations/signing-check.ts';
-import { type CliContext, say, usageError } from '../context.ts';
+import { type CliContext, pawlCommand, say, usageError } from '../context.ts';
 import { plural } from '../print.ts';
 
 /**
@@ -16,4 +16,14 @@ export async function requireTrustedKeys(context: CliContext, pawl: Pawl): Promi
   const message = `The signing keys here are not those of ${subject}, which would refuse this command's record. Set PAWL_SIGNING_KEYS as on the workers; 'pawl doctor' compares the keys.`;
   if (isWholeFleet) throw usageError(message);
   say(context, message);
+}
+
+/** A command that writes a signed record, and needs nothing before its producer. */
+export function signingCommand<Args extends readonly unknown[]>(
+  work: (context: CliContext, pawl: Pawl, ...args: Args) => Promise<number | undefined>,
+): (context: CliContext, ...args: Args) => Promise<number> {
+  return pawlCommand(async (context, pawl, ...args: Args) => {
+    await requireTrustedKeys(context, pawl);
+    return work(context, pawl, ...args);
+  });
 }

@@ -1,7 +1,7 @@
 /** `pawl callbacks`: lists callbacks, sends one again, and prints their secrets. */
 import type { CallbackView } from '../../../producer/callbacks/callback-service.ts';
 import type { CallbackState } from '../../../shared/callbacks/callback-state.ts';
-import { type CliContext, operatorName, print, printList, printResult, say, withPawl } from '../../context.ts';
+import { operatorName, pawlCommand, print, printList, printResult, say } from '../../context.ts';
 import { type Column, moment, prettyJson } from '../../print.ts';
 
 const COLUMNS: readonly Column<CallbackView>[] = [
@@ -17,29 +17,20 @@ const COLUMNS: readonly Column<CallbackView>[] = [
   { title: 'URL', text: ({ url }) => url },
 ];
 
-export async function listCallbacks(
-  context: CliContext,
-  options: { limit: number; state?: CallbackState },
-): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const { limit, state } = options;
-    const listed = await pawl.callbacks.list({ limit, state });
-    const none = state === undefined ? 'there are no callbacks' : `no callback is ${state}`;
-    printList(context, listed, { rows: listed.callbacks, columns: COLUMNS, none });
-  });
-}
+export const listCallbacks = pawlCommand(async (context, pawl, options: { limit: number; state?: CallbackState }) => {
+  const { limit, state } = options;
+  const listed = await pawl.callbacks.list({ limit, state });
+  const none = state === undefined ? 'there are no callbacks' : `no callback is ${state}`;
+  printList(context, listed, { rows: listed.callbacks, columns: COLUMNS, none });
+});
 
-export async function replayCallback(context: CliContext, id: string): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const replayed = await pawl.callbacks.replay(id, { by: operatorName() });
-    if (context.json) print(context, prettyJson(replayed));
-    else say(context, `${id} is sent again, to ${replayed.url}`);
-  });
-}
+export const replayCallback = pawlCommand(async (context, pawl, id: string) => {
+  const replayed = await pawl.callbacks.replay(id, { by: operatorName() });
+  if (context.json) print(context, prettyJson(replayed));
+  else say(context, `${id} is sent again, to ${replayed.url}`);
+});
 
-export async function showCallbackSecret(context: CliContext, options: { tenant?: string }): Promise<number> {
-  return withPawl(context, async (pawl) => {
-    const secrets = await pawl.callbacks.secrets(options.tenant);
-    printResult(context, { secrets }, secrets.join('\n'));
-  });
-}
+export const showCallbackSecret = pawlCommand(async (context, pawl, options: { tenant?: string }) => {
+  const secrets = await pawl.callbacks.secrets(options.tenant);
+  printResult(context, { secrets }, secrets.join('\n'));
+});
