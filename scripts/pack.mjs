@@ -27,7 +27,10 @@ function published(original) {
   // scripts stay, so that after a crash `npm pack` still finds its own.
   const { scripts, devDependencies, overrides, allowScripts, ...rest } = manifest;
   const { postinstall, ...kept } = scripts;
-  return `${JSON.stringify({ ...rest, exports, types: exports['.'].types, scripts: kept }, null, 2)}\n`;
+  const dependencies = Object.fromEntries(
+    Object.entries(rest.dependencies).filter(([name]) => !INLINED.includes(name) || OF_TYPES.includes(name)),
+  );
+  return `${JSON.stringify({ ...rest, dependencies, exports, types: exports['.'].types, scripts: kept }, null, 2)}\n`;
 }
 
 function restore() {
@@ -40,17 +43,20 @@ function restore() {
   renameSync(KEPT_ASIDE, MANIFEST);
 }
 
-/** What a user's program imports, and what Pawl starts in further threads and processes. */
+/** What Pawl starts in processes and threads. */
 const PROCESSES = ['cli', 'cli/processes/watchdog-thread', 'shared/schema/schema-thread-main'];
 
 /** `pawl demo`, which is an example: the package has it in `dist/demo`. */
 const EXAMPLES = ['demo/demo', 'demo/worker-main'];
 
-function entries() {
+/** The modules that a program can import. */
+function exported() {
   const { exports } = JSON.parse(readFileSync(existsSync(KEPT_ASIDE) ? KEPT_ASIDE : MANIFEST, 'utf8'));
   const modules = Object.values(exports).map((target) => /^\.\/src\/(?<module>.+)\.ts$/.exec(target)?.groups.module);
-  return [...modules.filter((name) => name !== undefined), ...PROCESSES];
+  return modules.filter((name) => name !== undefined);
 }
+
+const entries = () => [...exported(), ...PROCESSES];
 
 async function build() {
   const dist = join(ROOT, 'dist');
@@ -69,7 +75,7 @@ async function build() {
 /** Removes the declarations that no public one refers to. */
 function keepReachableTypes(dist) {
   const reached = new Set();
-  const open = entries().map((name) => join(dist, `${name}.d.ts`));
+  const open = exported().map((name) => join(dist, `${name}.d.ts`));
   for (let file = open.pop(); file !== undefined; file = open.pop()) {
     if (reached.has(file)) continue;
     reached.add(file);
@@ -88,6 +94,8 @@ function keepReachableTypes(dist) {
  */
 const INLINED = ['bullmq', 'ioredis', 'commander', 'opossum', 'ignore', 'ajv', 'ajv-formats', 'pino'];
 const OPTIONAL = ['msgpackr-extract', 'pg'];
+/** The inlined libraries that the published types refer to, so that the package still depends on them. */
+const OF_TYPES = ['bullmq', 'ioredis'];
 /** BullMQ as ECMAScript modules, of which unused ones are left out. */
 const BULLMQ = join(ROOT, 'node_modules/bullmq/dist/esm/index.js');
 

@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { expect, test } from 'vitest';
+import { expect, inject, test } from 'vitest';
 import { OPTIONAL_FEATURES } from '../src/shared/errors/optional-packages.ts';
 
 type Versions = Readonly<Record<string, string>>;
@@ -17,9 +18,22 @@ interface Manifest {
 const SCRIPT = fileURLToPath(new URL('../scripts/pack.mjs', import.meta.url));
 const own = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as Manifest;
 
-test('the published package has the dependencies and the peers of the checkout, and requires no peer', () => {
-  const published = JSON.parse(execFileSync(process.execPath, [SCRIPT, 'manifest'], { encoding: 'utf8' })) as Manifest;
-  expect(published.dependencies).toEqual(own.dependencies);
+const published = JSON.parse(execFileSync(process.execPath, [SCRIPT, 'manifest'], { encoding: 'utf8' })) as Manifest;
+
+test('the published package depends on what its code loads, and on the libraries of its types', () => {
+  const folder = join(inject('builtPackage'), 'dist');
+  const code = globSync('**/*.js', { cwd: folder }).map((file) => readFileSync(join(folder, file), 'utf8'));
+  // Ajv writes code with a `require` of its own, which never runs here: a quotation mark stands before it.
+  const isLoaded = (name: string) => {
+    const load = new RegExp(`(?:\\bfrom |\\bimport ?\\(?|(?<!['\`])\\b\\w*require\\w*\\()"${name}["/]`);
+    return code.some((text) => load.test(text));
+  };
+  const named = Object.keys(own.dependencies).filter((name) => isLoaded(name) || /^(?:bullmq|ioredis)$/.test(name));
+  expect(Object.keys(published.dependencies)).toEqual(named);
+  expect(own.dependencies).toMatchObject(published.dependencies);
+});
+
+test('the published package has the peers of the checkout, and requires none', () => {
   expect(published.optionalDependencies).toBeUndefined();
   expect(published.devDependencies).toBeUndefined();
   expect(published.peerDependencies).toEqual(own.peerDependencies);
