@@ -31,6 +31,7 @@ import { type CallJob, ENQUEUE_DELAYED_LUA, ENQUEUE_LUA, enqueueArguments, jobId
 import type { Redis } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
+import { parseJson } from '../signing/signed-text.ts';
 
 export interface Preview {
   readonly summary: string;
@@ -147,7 +148,7 @@ export class Approvals {
 
   #recordOf(id: string, fields: Readonly<Record<string, string>>): ApprovalRecord | undefined {
     if (fields['state'] === undefined || fields['request'] === undefined) return undefined;
-    const request = parsed(fields['request']) as ApprovalRequest | undefined;
+    const request = parseJson(fields['request']) as ApprovalRequest | undefined;
     if (request?.id !== id || !verifyApproval(this.#signatures, request, fields['request'], fields['signature'] ?? ''))
       return undefined;
     const { preview, decision } = fields;
@@ -160,7 +161,7 @@ export class Approvals {
     return {
       state: fields['state'] as ApprovalState,
       request,
-      ...(isPreviewValid ? { preview: parsed(preview) as Preview } : {}),
+      ...(isPreviewValid ? { preview: parseJson(preview) as Preview } : {}),
       ...(verified !== undefined && { decision: verified }),
       ...(fields['decidedAtMs'] !== undefined && { decidedAtMs: Number(fields['decidedAtMs']) }),
       announced: fields['announced'] === '1',
@@ -338,12 +339,4 @@ function briefOf(record: ApprovalRecord): BriefApproval {
   };
   const shortened = brief.request !== request || brief.preview !== preview || brief.decision !== decision;
   return { ...record, ...brief, shortened, paramsBytes: Buffer.byteLength(paramsJson) };
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

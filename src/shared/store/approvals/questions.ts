@@ -9,6 +9,7 @@
 import type { Answer, Question } from '../../tools/capabilities.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
+import { serverTimeMs } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
@@ -114,8 +115,7 @@ export class Questions extends FleetRecords {
 
   /** The waiting questions that `isVisible` accepts, the most urgent first. */
   async pending(limit: number, isVisible: (record: QuestionRecord) => boolean = () => true): Promise<QuestionRecord[]> {
-    const [seconds] = await this.redis.time();
-    const fromMs = Number(seconds) * 1_000;
+    const fromMs = await serverTimeMs(this.redis);
     const questions: QuestionRecord[] = [];
     for (let offset = 0; questions.length < limit; offset += PAGE) {
       const ids = await this.redis.zrangebyscore(this.keys.questions, fromMs, '+inf', 'LIMIT', offset, PAGE);

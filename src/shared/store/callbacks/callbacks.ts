@@ -12,7 +12,7 @@ import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { type FleetKeys, type Partition, PartitionKeys } from '../redis/keys.ts';
-import { luaConstants, luaFunction, Script } from '../redis/script.ts';
+import { fieldsOf, luaConstants, luaFunction, Script } from '../redis/script.ts';
 
 /** Callbacks are listed, and can be replayed, for this long after their call's end. */
 const CALLBACK_TTL_MS = 3 * 24 * 3_600_000;
@@ -92,7 +92,7 @@ export class CallbackRecords extends FleetRecords {
     const answer = await takeScript.run(this.redis, [this.#base(partition)], [token, leaseMs, maxCallbacks]);
     const [nextInMs, ...leased] = answer as [number, ...string[][]];
     return {
-      callbacks: leased.map(([id = '', ...fields]) => ({ ...this.#record(id, pairsOf(fields)), token })),
+      callbacks: leased.map(([id = '', ...fields]) => ({ ...this.#record(id, fieldsOf(fields)), token })),
       ...(nextInMs < 0 ? {} : { nextInMs }),
     };
   }
@@ -185,12 +185,6 @@ export class CallbackRecords extends FleetRecords {
       ...(fields['lastAtMs'] !== undefined && { lastAtMs: Number(fields['lastAtMs']) }),
     };
   }
-}
-
-function pairsOf(fields: readonly string[]): Readonly<Record<string, string>> {
-  const pairs: Record<string, string> = {};
-  for (let index = 0; index < fields.length; index += 2) pairs[fields[index] ?? ''] = fields[index + 1] ?? '';
-  return pairs;
 }
 
 function unknownCallback(id: string): PawlError {

@@ -6,7 +6,7 @@ import type { Signatures } from '../../signing/signatures.ts';
 import { type ByteRange, parseParts } from '../../util/json/large-json.ts';
 import { type AuditWriter, MAX_UNSEALED } from '../audit/audit-writer.ts';
 import { BlobStores } from '../blobs/blob-stores.ts';
-import { isClustered, type Redis } from '../redis/connection.ts';
+import { isClustered, type Redis, serverTimeMs } from '../redis/connection.ts';
 import { AuditKeys, FleetKeys, homePartition, PARTITION_NAMES, type Partition, PartitionKeys } from '../redis/keys.ts';
 import { luaConstants, type Script } from '../redis/script.ts';
 import { Segments } from '../segments/segments.ts';
@@ -180,8 +180,7 @@ export class LedgerAccess {
   }
 
   /** Redis' clock, milliseconds. */
-  async now(): Promise<number> {
-    const [seconds, microseconds] = await this.redis.time();
-    return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+  now(): Promise<number> {
+    return serverTimeMs(this.redis);
   }
 }

@@ -1,6 +1,7 @@
 /** Stores the fleet's switches, and counts what would have happened without shadow mode. */
 import type { ReliabilitySwitch, ReliabilitySwitches, ShadowKind } from '../../config/switches.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
+import { serverTimeMs } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 
@@ -17,10 +18,7 @@ export interface ShadowCount {
 
 export class SwitchRecords extends FleetRecords {
   async read(): Promise<{ readonly switches: ReliabilitySwitches; readonly nowMs: number }> {
-    const [stored, [seconds, microseconds]] = await Promise.all([
-      this.redis.hgetall(this.keys.switches),
-      this.redis.time(),
-    ]);
+    const [stored, nowMs] = await Promise.all([this.redis.hgetall(this.keys.switches), serverTimeMs(this.redis)]);
     const { [ALL]: forAllTools, ...tools } = stored;
     return {
       switches: {
@@ -29,7 +27,7 @@ export class SwitchRecords extends FleetRecords {
           Object.entries(tools).map(([tool, json]) => [tool, JSON.parse(json) as ReliabilitySwitch]),
         ),
       },
-      nowMs: Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000),
+      nowMs,
     };
   }
 

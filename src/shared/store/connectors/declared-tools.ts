@@ -11,6 +11,7 @@ import {
 import { PawlError } from '../../errors/failure.ts';
 import type { ToolPolicyRecord } from '../../policy/policy-file.ts';
 import { qualifiedName } from '../../tools/tool.ts';
+import { SharedRuns } from '../../util/shared-runs.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
@@ -117,8 +118,7 @@ export class DeclaredToolCopy {
   readonly #onChange: (tool: string, record: RegistryRecord | undefined) => void;
   readonly #records = new Map<string, RegistryRecord>();
   #sequence = 0;
-  #currentRead: Promise<void> | undefined;
-  #nextRead: Promise<void> | undefined;
+  readonly #reads = new SharedRuns();
 
   constructor(
     specs: Pick<DeclaredToolRecords, 'changesSince'>,
@@ -130,20 +130,7 @@ export class DeclaredToolCopy {
 
   /** Resolves when the copy has every change that was written before this call. */
   catchUp(): Promise<void> {
-    if (this.#currentRead === undefined) {
-      this.#currentRead = this.#read().finally(() => {
-        this.#currentRead = undefined;
-      });
-      return this.#currentRead;
-    }
-    // The records that are being read may be older than the change just announced.
-    this.#nextRead ??= this.#currentRead
-      .catch(() => {})
-      .then(() => {
-        this.#nextRead = undefined;
-        return this.catchUp();
-      });
-    return this.#nextRead;
+    return this.#reads.run(() => this.#read());
   }
 
   async #read(): Promise<void> {

@@ -162,6 +162,12 @@ async function checkDatabase(redis: Redis): Promise<void> {
   }
 }
 
+/** The server's clock, milliseconds since the epoch. */
+export async function serverTimeMs(redis: Pick<Redis, 'time'>): Promise<number> {
+  const [seconds, microseconds] = await redis.time();
+  return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+}
+
 function clusterOf(redis: Redis): Cluster | undefined {
   const client: unknown = redis;
   return client instanceof Cluster ? client : undefined;

@@ -1,9 +1,10 @@
 /**
- * Waits until acknowledged writes are on Redis' disk (`WAITAOF`). One round at a time serves all callers; a caller that comes during a
- * round waits for the next one. It has its own connection, because the command blocks a connection.
+ * Waits until acknowledged writes are on Redis' disk (`WAITAOF`). One round at a time serves all callers. It has its own connection,
+ * because the command blocks a connection.
  */
 import { partitionFor } from '../../calls/call-id.ts';
 import { PawlError } from '../../errors/failure.ts';
+import { SharedRuns } from '../../util/shared-runs.ts';
 import { backendError } from './backend-error.ts';
 import { closeConnection, isClustered, openConnection, type Redis } from './connection.ts';
 import { FleetKeys, PartitionKeys } from './keys.ts';
@@ -12,16 +13,11 @@ import { FleetKeys, PartitionKeys } from './keys.ts';
 const WAIT_MS = 5_000;
 const KEY_TTL_MS = 60_000;
 
-/** The rounds of one server. */
-interface Rounds {
-  current?: Promise<void>;
-  next?: Promise<void>;
-}
-
 export class DiskBarrier {
   readonly #client: Redis;
   readonly #prefix: string;
-  readonly #rounds = new Map<string, Rounds>();
+  /** Those of each server. */
+  readonly #rounds = new Map<string, SharedRuns>();
 
   private constructor(client: Redis, prefix: string) {
     this.#client = client;
@@ -45,25 +41,9 @@ export class DiskBarrier {
     const key = isClustered(this.#client)
       ? `${new PartitionKeys(this.#prefix, partitionFor(callId)).base}:disk`
       : new FleetKeys(this.#prefix).disk;
-    const rounds = this.#rounds.get(key) ?? {};
+    const rounds = this.#rounds.get(key) ?? new SharedRuns();
     this.#rounds.set(key, rounds);
-    return this.#nextRound(key, rounds);
-  }
-
-  #nextRound(key: string, rounds: Rounds): Promise<void> {
-    if (rounds.current === undefined) {
-      rounds.current = this.#runRound(key).finally(() => {
-        delete rounds.current;
-      });
-      return rounds.current;
-    }
-    rounds.next ??= rounds.current
-      .catch(() => {})
-      .then(() => {
-        delete rounds.next;
-        return this.#nextRound(key, rounds);
-      });
-    return rounds.next;
+    return rounds.run(() => this.#runRound(key));
   }
 
   async #runRound(key: string): Promise<void> {

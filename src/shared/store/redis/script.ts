@@ -69,6 +69,13 @@ export class Script {
   }
 }
 
+/** A hash as scripts return it: names and values in turn. */
+export function fieldsOf(flat: readonly string[]): Readonly<Record<string, string>> {
+  const fields: Record<string, string> = {};
+  for (let index = 0; index < flat.length; index += 2) fields[flat[index] ?? ''] = flat[index + 1] ?? '';
+  return fields;
+}
+
 const sentScripts = new WeakMap<Redis, Set<Script>>();
 
 /** The scripts that this connection's server knows; after a reconnect it may be another server. */

@@ -5,7 +5,7 @@ import { type SessionRecord, sessionClosed, sessionForged, withTaint } from '../
 import { Signatures } from '../../signing/signatures.ts';
 import type { Shards } from '../queues/shards.ts';
 import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
-import type { Redis } from '../redis/connection.ts';
+import { type Redis, serverTimeMs } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
@@ -155,8 +155,7 @@ export class Sessions extends FleetRecords {
 
   /** Keeps a session, and those above it, for as long as usual after a time that may be far off. */
   async keepUntil({ sessionKey, ancestors = [], parent, tenantId }: SessionRecord, untilMs: number): Promise<void> {
-    const [seconds] = await this.redis.time();
-    const delayMs = untilMs - Number(seconds) * 1_000;
+    const delayMs = untilMs - (await serverTimeMs(this.redis));
     const lists = [this.keys.sessions, ...(tenantId === undefined ? [] : [this.keys.sessionsOf(tenantId)])];
     const records = [sessionKey, ...ancestors].map((key) => [this.keys.session(key), KEPT_MS] as const);
     const listed = [...ancestors, ...(parent === undefined ? [] : [parent])].map((key) =>

@@ -3,7 +3,7 @@ import { isMerged, partitionOf, type RequestIdentity, requestNameOf } from '../.
 import { decodeOutcome, type Outcome } from '../../../calls/outcome.ts';
 import { PawlError } from '../../../errors/failure.ts';
 import type { SettledEvent } from '../../queues/result-inbox.ts';
-import { Script } from '../../redis/script.ts';
+import { fieldsOf, Script } from '../../redis/script.ts';
 import {
   type CallRecord,
   callRecord,
@@ -42,7 +42,7 @@ export async function readCall(
     [keys.record(callId)],
     [inboxId, keys.records, following ? '1' : '0'],
   );
-  const fields = unpackedFields(pairs(flat as readonly string[]));
+  const fields = unpackedFields(fieldsOf(flat as readonly string[]));
   const nowMs = Number(readAt);
   if (fields['state'] === undefined) {
     const isMoved = (await access.segments.restore(fields['callId'] ?? callId)) === 'restored';
@@ -152,12 +152,6 @@ export async function readProgress(
     const [fence, number] = id.split('-').map(Number);
     return { fence: fence ?? 0, number: number ?? 0, event: JSON.parse(event ?? '{}') as ProgressReport };
   });
-}
-
-function pairs(flat: readonly string[]): Fields {
-  const fields: Record<string, string> = {};
-  for (let index = 0; index < flat.length; index += 2) fields[flat[index] ?? ''] = flat[index + 1] ?? '';
-  return fields;
 }
 
 /** Whether the call was merged into another one. The record alone is no proof: anyone who can write to Redis can change it. */
