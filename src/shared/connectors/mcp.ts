@@ -2,6 +2,7 @@
  * MCP servers as tools: the names and tiers of a server's tools, and the accepted definitions. A server is a foreign program, so its own
  * annotations never lower a tier unless the operator trusts them.
  */
+import { distinctNames } from '../model-tools/names.ts';
 import type { Effects } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
@@ -46,23 +47,10 @@ export function namespaceOf(server: string): string {
   return `${NAMESPACE_PREFIX}${server}`;
 }
 
-const MAX_NAME = 64;
-const SUFFIX_LENGTH = 8;
-
 /** Names for a server's tools, in order. A name that would collide, or is not allowed here, ends in a digest of the original. */
 export function toolNames(names: readonly string[]): readonly string[] {
   const plain = names.map((name) => name.replaceAll(/[^A-Za-z0-9_-]/g, '_').replace(/^(?![A-Za-z])/, 't_'));
-  return names.map((name, index) => {
-    const plainName = plain[index] ?? '';
-    const collides = plain.some(
-      (otherName, otherIndex) => otherName.toLowerCase() === plainName.toLowerCase() && otherIndex !== index,
-    );
-    if (!collides && plainName.length <= MAX_NAME) return plainName;
-    const suffix = digest(name)
-      .replaceAll(/[^A-Za-z0-9]/g, '')
-      .slice(0, SUFFIX_LENGTH);
-    return `${plainName.slice(0, MAX_NAME - SUFFIX_LENGTH - 1)}_${suffix}`;
-  });
+  return distinctNames(plain, names, (name) => name.toLowerCase());
 }
 
 /** An operator's decisions about a server's tools. */

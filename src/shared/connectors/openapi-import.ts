@@ -10,6 +10,7 @@ import {
   invalidDocument,
   type Json,
   NotImportable,
+  numberedName,
   objectOf,
   referencesOf,
   resolveReference,
@@ -163,13 +164,8 @@ function namespaceOf(title: unknown): string {
 }
 
 function uniqueName(preferred: unknown, usedNames: Set<string>): string {
-  const base =
-    String(preferred)
-      .replaceAll(/[^A-Za-z0-9_-]+/g, '_')
-      .replaceAll(/^[^A-Za-z]+|_+$/g, '')
-      .slice(0, 60) || 'operation';
-  let name = base;
-  for (let number = 2; usedNames.has(name); number += 1) name = `${base}_${number}`;
-  usedNames.add(name);
-  return name;
+  const plain = String(preferred)
+    .replaceAll(/[^A-Za-z0-9_-]+/g, '_')
+    .replaceAll(/^[^A-Za-z]+|_+$/g, '');
+  return numberedName(plain.slice(0, 60) || 'operation', usedNames);
 }

@@ -8,6 +8,7 @@ import {
   invalidDocument,
   type Json,
   NotImportable,
+  numberedName,
   objectOf,
   resolveReference,
   withDefinitions,
@@ -316,9 +317,6 @@ export function schemesOf(document: Json): Json {
 }
 
 function parameterName(preferred: string, usedNames: Set<string>): string {
-  const base = preferred.replaceAll(/[^A-Za-z0-9_-]+/g, '_').replaceAll(/^_+|_+$/g, '') || 'parameter';
-  let name = base;
-  for (let number = 2; usedNames.has(name); number += 1) name = `${base}_${number}`;
-  usedNames.add(name);
-  return name;
+  const plain = preferred.replaceAll(/[^A-Za-z0-9_-]+/g, '_').replaceAll(/^_+|_+$/g, '');
+  return numberedName(plain || 'parameter', usedNames);
 }

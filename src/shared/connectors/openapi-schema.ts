@@ -2,6 +2,7 @@
 import { PawlError } from '../errors/failure.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { atPointer } from '../schema/reference-places.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from '../schema/schema-keywords.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { startOf } from '../util/text/text-cut.ts';
@@ -249,17 +250,15 @@ export function resolveReference(document: Json, value: unknown): Json | undefin
 }
 
 function target(document: Json, reference: string): unknown {
-  return reference
-    .slice('#/'.length)
-    .split('/')
-    .map(decodeStep)
-    .reduce<unknown>(
-      (node, part) =>
-        typeof node === 'object' && node !== null && Object.hasOwn(node, part)
-          ? (node as Readonly<Record<string, unknown>>)[part]
-          : undefined,
-      document,
-    );
+  return atPointer(reference.slice('#'.length), document);
+}
+
+/** The name, with a number behind it where it is used already. */
+export function numberedName(base: string, usedNames: Set<string>): string {
+  let name = base;
+  for (let number = 2; usedNames.has(name); number += 1) name = `${base}_${number}`;
+  usedNames.add(name);
+  return name;
 }
 
 export function objectOf(value: unknown): Json | undefined {

@@ -1,8 +1,9 @@
 /** Maps tools to names that every provider accepts. */
 import { digest } from '../schema/canonical-json.ts';
-import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
+import { DEFAULT_NAMESPACE, qualifiedName } from '../tools/tool.ts';
 
-const MAX_LENGTH = 64;
+export const MAX_NAME_LENGTH = 64;
+const SUFFIX_LENGTH = 8;
 
 export interface ToolReference {
   readonly namespace: string;
@@ -14,12 +15,7 @@ export interface ToolReference {
  * A name that is too long, or would collide, ends in a digest of the qualified name, which does not depend on the other tools.
  */
 export function exportedNames(tools: readonly ToolReference[]): readonly string[] {
-  const plain = tools.map((tool) => plainName(tool));
-  return tools.map((tool, index) => {
-    const name = plain[index] ?? '';
-    const collides = plain.some((other, otherIndex) => other === name && otherIndex !== index);
-    return collides || name.length > MAX_LENGTH ? distinctName(tool, name) : name;
-  });
+  return distinctNames(tools.map(plainName), tools.map(qualifiedName));
 }
 
 function plainName({ namespace, name }: ToolReference): string {
@@ -28,11 +24,18 @@ function plainName({ namespace, name }: ToolReference): string {
   return /^[A-Za-z_]/.test(mapped) ? mapped : `_${mapped}`;
 }
 
-function distinctName({ namespace, name }: ToolReference, mapped: string): string {
-  const suffix = digest(`${namespace}.${name}`)
-    .replaceAll(/[^A-Za-z0-9]/g, '')
-    .slice(0, 8);
-  return `${mapped.slice(0, MAX_LENGTH - suffix.length - 1)}_${suffix}`;
+/** The names, of which each that is too long, or is another's too, ends in a digest of its original. `keyOf`: what two names share. */
+export function distinctNames(
+  names: readonly string[],
+  originals: readonly string[],
+  keyOf = (name: string) => name,
+): readonly string[] {
+  return names.map((name, index) => {
+    const isShared = names.some((other, otherIndex) => keyOf(other) === keyOf(name) && otherIndex !== index);
+    if (!isShared && name.length <= MAX_NAME_LENGTH) return name;
+    const suffix = digest(originals[index] ?? '').replaceAll(/[^A-Za-z0-9]/g, '');
+    return `${name.slice(0, MAX_NAME_LENGTH - SUFFIX_LENGTH - 1)}_${suffix.slice(0, SUFFIX_LENGTH)}`;
+  });
 }
 
 /** Names of base tools in other systems, which models may use. They are not exported; policies see the tool's own name. */

@@ -1,27 +1,21 @@
 /**
  * Maps parameters to names that every provider accepts, and back. Anthropic refuses a whole request for one other name, such as `$filter`.
  */
-import { digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { distinctNames, MAX_NAME_LENGTH } from './names.ts';
 import { flatRoot } from './object-root.ts';
 
 type Properties = Readonly<Record<string, unknown>>;
-
-const MAX_LENGTH = 64;
-const SUFFIX_LENGTH = 8;
 
 /** Maps each parameter whose name providers refuse to its replacement. Providers check the root only. */
 export function renamedParameters(schema: JsonSchema): ReadonlyMap<string, string> {
   const names = Object.keys((flatRoot(schema).schema['properties'] ?? {}) as object);
   const plain = names.map((name) => name.replaceAll(/[^A-Za-z0-9_.-]/g, '_') || '_');
+  const distinct = distinctNames(plain, names);
+  // A name that is accepted as it is stays, even where the plain form of another one equals it.
+  const isKept = (name: string, index: number) => name === plain[index] && name.length <= MAX_NAME_LENGTH;
   return new Map(
-    names.flatMap((name, index) => {
-      const plainName = plain[index] ?? '';
-      const collides = plain.some((other, otherIndex) => other === plainName && otherIndex !== index);
-      const isKept = name === plainName && name.length <= MAX_LENGTH;
-      if (isKept) return [];
-      return [[name, collides || plainName.length > MAX_LENGTH ? distinctParameter(name, plainName) : plainName]];
-    }),
+    names.flatMap((name, index) => (isKept(name, index) ? [] : [[name, distinct[index] ?? name] as const])),
   );
 }
 
@@ -65,11 +59,4 @@ function withOwnName(form: Properties, name: string): Properties {
     ...form,
     description: [form['description'], `Stands for ${JSON.stringify(name)}.`].filter(Boolean).join(' '),
   };
-}
-
-function distinctParameter(name: string, plainName: string): string {
-  const suffix = digest(name)
-    .replaceAll(/[^A-Za-z0-9]/g, '')
-    .slice(0, SUFFIX_LENGTH);
-  return `${plainName.slice(0, MAX_LENGTH - SUFFIX_LENGTH - 1)}_${suffix}`;
 }

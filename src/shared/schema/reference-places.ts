@@ -134,7 +134,8 @@ function absolute(address: string, base: string): string {
   return URL.canParse(address, base) ? new URL(address, base).href.replace(/#$/, '') : address;
 }
 
-function atPointer(pointer: string, document: unknown): unknown {
+/** What a JSON pointer leads to; undefined where there is nothing. */
+export function atPointer(pointer: string, document: unknown): unknown {
   let value = document;
   for (const step of pointer === '' ? [] : pointer.slice(1).split('/')) {
     const name = decodeStep(step);
