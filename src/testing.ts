@@ -26,7 +26,6 @@ export {
   type DedupeAttempt,
   type DedupeRecord,
   type DedupeStore,
-  type FlushSelection,
 } from './shared/calls/dedupe-store.ts';
 export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
 export { type InMemoryDedupeOptions, InMemoryDedupeStore } from './shared/store/dedupe/dedupe-memory.ts';

@@ -21,10 +21,10 @@ const SHORT_MS = 100;
 /** What a busy machine may take between two steps of a test. */
 const STANDSTILL_MS = 2_500;
 
-type Change = Partial<Omit<DedupeRecord, 'request'>> & { readonly sessionKey?: string };
+type Change = Partial<DedupeRecord>;
 
 async function recordFor(store: DedupeStore, key: string, change: Change = {}): Promise<DedupeRecord> {
-  const { sessionKey = 'session-1', ttlMs = LONG_MS, ...rest } = change;
+  const { ttlMs = LONG_MS, ...rest } = change;
   const nowMs = await store.now();
   return {
     key,
@@ -35,7 +35,13 @@ async function recordFor(store: DedupeStore, key: string, change: Change = {}): 
     updatedAtMs: nowMs,
     expiresAtMs: nowMs + ttlMs,
     ttlMs,
-    request: { sessionKey, actorId: 'ada', requestId: 'request-1', toolCallId: 'call-1', paramsDigest: 'digest-1' },
+    request: {
+      sessionKey: 'session-1',
+      actorId: 'ada',
+      requestId: 'request-1',
+      toolCallId: 'call-1',
+      paramsDigest: 'digest-1',
+    },
     lockUntilMs: nowMs + DEDUPE_DEFAULTS.lockMs,
     version: 1,
     ...rest,
@@ -168,8 +174,6 @@ export function describeDedupeStore(name: string, openRig: () => Promise<StoreRi
         await rig.pass(afterMs + 1);
       }
       expect(await store.size()).toBe(1);
-      expect(await store.keysOfSession('session-1')).toEqual(['lasting']);
-      expect(await store.keysOfTool('tools.note')).toEqual(['lasting']);
       expect(await store.delete('brief')).toBe(false);
       expect(await store.compareAndSet('brief', 1, await recordFor(store, 'brief'))).toEqual({
         swapped: false,
@@ -185,7 +189,6 @@ export function describeDedupeStore(name: string, openRig: () => Promise<StoreRi
       await rig.pass(first.expiresAtMs + 1);
       const second = await claim(store, 'again');
       expect(await store.get('again')).toEqual(second);
-      expect(await store.keysOfSession('session-1')).toEqual(['again']);
     });
 
     test('replacing a record gives it the new record’s time to live', async () => {
@@ -196,7 +199,6 @@ export function describeDedupeStore(name: string, openRig: () => Promise<StoreRi
       await store.compareAndSet('prolonged', 1, second);
       await rig.pass(first.expiresAtMs + 1);
       expect(await store.get('prolonged')).toMatchObject({ state: 'done', expiresAtMs: second.expiresAtMs });
-      expect(await store.keysOfTool('tools.note')).toEqual(['prolonged']);
       expect(await store.size()).toBe(1);
     });
 
@@ -222,60 +224,7 @@ export function describeDedupeStore(name: string, openRig: () => Promise<StoreRi
       expect(await store.delete('cleared')).toBe(true);
       expect(await store.delete('cleared')).toBe(false);
       expect(await store.get('cleared')).toBeUndefined();
-      expect(await store.keysOfSession('session-1')).toEqual([]);
       await claim(store, 'cleared');
-    });
-
-    test('keys are found by session and by tool, and only there (R15)', async () => {
-      const store = (await openRig()).open();
-      await claim(store, 'a', { sessionKey: 'one', tool: 'tools.read' });
-      await claim(store, 'b', { sessionKey: 'one', tool: 'tools.write' });
-      await claim(store, 'c', { sessionKey: 'two', tool: 'tools.read' });
-      expect((await store.keysOfSession('one')).sort()).toEqual(['a', 'b']);
-      expect(await store.keysOfSession('two')).toEqual(['c']);
-      expect(await store.keysOfSession('on')).toEqual([]);
-      expect((await store.keysOfTool('tools.read')).sort()).toEqual(['a', 'c']);
-      expect(await store.keysOfTool('tools.write')).toEqual(['b']);
-      // A record that moves is found where it went.
-      const moved = await recordFor(store, 'b', { sessionKey: 'two', tool: 'tools.read' });
-      await store.compareAndSet('b', 1, moved);
-      expect(await store.keysOfSession('one')).toEqual(['a']);
-      expect(await store.keysOfTool('tools.write')).toEqual([]);
-      expect((await store.keysOfTool('tools.read')).sort()).toEqual(['a', 'b', 'c']);
-    });
-
-    test('a flush drops a session, a tool or all, and tells how many (R25)', async () => {
-      const store = (await openRig()).open();
-      const fill = async () => {
-        for (const [key, sessionKey, tool] of [
-          ['a', 'one', 'x'],
-          ['b', 'one', 'y'],
-          ['c', 'two', 'x'],
-          ['d', 'two', 'y'],
-        ] as const)
-          await store.setIfNotExists(await recordFor(store, key, { sessionKey, tool }));
-      };
-      await fill();
-      expect(await store.flush({ session: 'one' })).toBe(2);
-      expect(await keysIn(store, ['a', 'b', 'c', 'd'])).toEqual(['c', 'd']);
-      expect(await store.flush({ session: 'one' })).toBe(0);
-      await fill();
-      expect(await store.flush({ tool: 'x' })).toBe(2);
-      expect(await keysIn(store, ['a', 'b', 'c', 'd'])).toEqual(['b', 'd']);
-      await fill();
-      expect(await store.flush({ all: true })).toBe(4);
-      expect(await store.size()).toBe(0);
-      expect(await store.keysOfTool('y')).toEqual([]);
-      expect(await store.flush({ all: true })).toBe(0);
-    });
-
-    test('a flush of more than one script takes drops all of them', async () => {
-      const store = (await openRig()).open();
-      const record = await recordFor(store, 'many');
-      await Promise.all(Array.from({ length: 1_200 }, (_, n) => store.setIfNotExists({ ...record, key: `many-${n}` })));
-      expect(await store.size()).toBe(1_200);
-      expect(await store.flush({ session: 'session-1' })).toBe(1_200);
-      expect(await store.size()).toBe(0);
     });
 
     test('the janitor drops what has expired, tells how many, and touches nothing else', async () => {
@@ -308,7 +257,6 @@ export function describeDedupeStore(name: string, openRig: () => Promise<StoreRi
       expect(evicted).toEqual(['c', 'a', 'b']);
       expect(await store.size()).toBe(4);
       expect(await keysIn(store, ['running', 'a', 'b', 'c', 'd', 'e', 'f'])).toEqual(['running', 'd', 'e', 'f']);
-      expect((await store.keysOfSession('session-1')).sort()).toEqual(['d', 'e', 'f', 'running']);
     });
 
     test('a store that is full of records in flight refuses a claim, says so, and takes it once there is room', async () => {
@@ -373,17 +321,14 @@ export function describeDedupeStore(name: string, openRig: () => Promise<StoreRi
       'constructor',
       'toString',
       'hasOwnProperty',
-    ])('the hostile text %j is a key, a session and a tool like any other', async (text) => {
+    ])('the hostile text %j is a key like any other', async (text) => {
       const store = (await openRig()).open({ maxKeys: 5 });
       expect(await store.get(text)).toBeUndefined();
-      expect(await store.keysOfSession(text)).toEqual([]);
-      const record = await claim(store, text, { sessionKey: text, tool: text });
+      const record = await claim(store, text);
       await claim(store, 'neighbour');
       expect(await store.get(text)).toEqual(record);
-      expect(await store.keysOfSession(text)).toEqual([text]);
-      expect(await store.keysOfTool(text)).toEqual([text]);
       expect(await store.compareAndSet(text, 1, { ...record, state: 'done' })).toMatchObject({ swapped: true });
-      expect(await store.flush({ session: text })).toBe(1);
+      expect(await store.delete(text)).toBe(true);
       expect(await store.get(text)).toBeUndefined();
       expect(await store.get('neighbour')).toBeDefined();
     });

@@ -61,11 +61,6 @@ export const DEDUPE_DEFAULTS = {
   lockMs: 2 * 60_000,
 } as const;
 
-export type FlushSelection =
-  | { readonly session: string; readonly tool?: never; readonly all?: never }
-  | { readonly tool: string; readonly session?: never; readonly all?: never }
-  | { readonly all: true; readonly session?: never; readonly tool?: never };
-
 export type DedupeClaim = { readonly created: true } | { readonly created: false; readonly existing: DedupeRecord };
 
 export type DedupeSwap =
@@ -93,10 +88,6 @@ export interface DedupeStore {
   compareAndSet(key: string, expectedVersion: number, next: DedupeRecord): Promise<DedupeSwap>;
   /** Returns whether there was a record. */
   delete(key: string): Promise<boolean>;
-  keysOfSession(sessionKey: string): Promise<string[]>;
-  keysOfTool(tool: string): Promise<string[]>;
-  /** Deletes the records of a session, of a tool, or all, in flight or not. Returns their number. */
-  flush(selection: FlushSelection): Promise<number>;
   /** Removes expired records from memory. Returns their number. */
   sweep(): Promise<number>;
   /** The number of existing records. */
@@ -106,21 +97,18 @@ export interface DedupeStore {
 }
 
 /** A record as stores keep it: as text, beside the fields that they read. */
-export interface StoredRecord extends Pick<DedupeRecord, 'key' | 'tool' | 'state' | 'expiresAtMs' | 'version'> {
-  readonly sessionKey: string;
+export interface StoredRecord extends Pick<DedupeRecord, 'key' | 'state' | 'expiresAtMs' | 'version'> {
   readonly json: string;
 }
 
 /** Checks a record before it is stored; throws `CONTRACT_INVALID`. */
 export function storedRecord(input: DedupeRecord, version: number, key = input.key): StoredRecord {
   const record = { ...input, key, version };
-  const { tool, state, expiresAtMs, request } = record;
+  const { state, expiresAtMs } = record;
   checkKey(key);
-  checkText('tool', tool);
-  checkText('request.sessionKey', request.sessionKey);
   if (!Number.isSafeInteger(expiresAtMs))
     throw contractInvalid([{ path: 'expiresAtMs', message: `must be whole milliseconds; got ${expiresAtMs}` }]);
-  return { key, tool, state, expiresAtMs, version, sessionKey: request.sessionKey, json: serialize(record) };
+  return { key, state, expiresAtMs, version, json: serialize(record) };
 }
 
 function serialize(record: DedupeRecord): string {
@@ -133,15 +121,11 @@ function serialize(record: DedupeRecord): string {
 }
 
 export function checkKey(key: string): void {
-  checkText('key', key);
+  // Keys without a UTF-8 form of their own would share one record.
+  if (!key.isWellFormed()) throw contractInvalid([{ path: 'key', message: 'must be well-formed Unicode' }]);
   if (key === '') throw contractInvalid([{ path: 'key', message: 'must not be empty' }]);
   if (Buffer.byteLength(key) > MAX_KEY_BYTES)
     throw contractInvalid([{ path: 'key', message: `must be at most ${MAX_KEY_BYTES} bytes of UTF-8` }]);
-}
-
-/** Texts without a UTF-8 form of their own would share one record. */
-function checkText(path: string, text: string): void {
-  if (!text.isWellFormed()) throw contractInvalid([{ path, message: 'must be well-formed Unicode' }]);
 }
 
 export function exists(record: Pick<DedupeRecord, 'expiresAtMs'>, nowMs: number): boolean {

@@ -11,7 +11,6 @@ import {
   type DedupeStoreOptions,
   type DedupeSwap,
   exists,
-  type FlushSelection,
   type StoredRecord,
   storedRecord,
   storeIsFull,
@@ -34,8 +33,6 @@ export class InMemoryDedupeStore implements DedupeStore {
   readonly #inflight = new Map<string, StoredRecord>();
   /** The least recently used first. */
   readonly #finished = new Map<string, StoredRecord>();
-  readonly #bySession = new Map<string, Set<string>>();
-  readonly #byTool = new Map<string, Set<string>>();
   #sweptAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: InMemoryDedupeOptions = {}) {
@@ -80,25 +77,6 @@ export class InMemoryDedupeStore implements DedupeStore {
     return present;
   }
 
-  async keysOfSession(sessionKey: string): Promise<string[]> {
-    return this.#existing(this.#bySession.get(sessionKey));
-  }
-
-  async keysOfTool(tool: string): Promise<string[]> {
-    return this.#existing(this.#byTool.get(tool));
-  }
-
-  async flush(selection: FlushSelection): Promise<number> {
-    const keys =
-      selection.all === true
-        ? this.#existing(new Set(this.#keys()))
-        : selection.session !== undefined
-          ? await this.keysOfSession(selection.session)
-          : await this.keysOfTool(selection.tool);
-    for (const key of keys) this.#drop(key);
-    return keys.length;
-  }
-
   async sweep(): Promise<number> {
     return this.#sweep();
   }
@@ -131,19 +109,13 @@ export class InMemoryDedupeStore implements DedupeStore {
   }
 
   #put(stored: StoredRecord): void {
-    const { key, state, tool, sessionKey } = stored;
+    const { key, state } = stored;
     (state === 'inflight' ? this.#inflight : this.#finished).set(key, stored);
-    addTo(this.#bySession, sessionKey, key);
-    addTo(this.#byTool, tool, key);
   }
 
   #drop(key: string): void {
-    const stored = this.#inflight.get(key) ?? this.#finished.get(key);
-    if (stored === undefined) return;
     this.#inflight.delete(key);
     this.#finished.delete(key);
-    removeFrom(this.#bySession, stored.sessionKey, key);
-    removeFrom(this.#byTool, stored.tool, key);
   }
 
   /** Throws `BACKEND_UNAVAILABLE` when all that is held is in flight. */
@@ -170,33 +142,8 @@ export class InMemoryDedupeStore implements DedupeStore {
     yield* this.#inflight.values();
     yield* this.#finished.values();
   }
-
-  *#keys(): Generator<string> {
-    yield* this.#inflight.keys();
-    yield* this.#finished.keys();
-  }
-
-  #existing(keys: ReadonlySet<string> | undefined): string[] {
-    const nowMs = this.#clock.now();
-    return [...(keys ?? [])].filter((key) => {
-      const stored = this.#inflight.get(key) ?? this.#finished.get(key);
-      return stored !== undefined && exists(stored, nowMs);
-    });
-  }
 }
 
 function parse({ json }: StoredRecord): DedupeRecord {
   return JSON.parse(json) as DedupeRecord;
-}
-
-function addTo(index: Map<string, Set<string>>, name: string, key: string): void {
-  const keys = index.get(name);
-  if (keys === undefined) index.set(name, new Set([key]));
-  else keys.add(key);
-}
-
-function removeFrom(index: Map<string, Set<string>>, name: string, key: string): void {
-  const keys = index.get(name);
-  keys?.delete(key);
-  if (keys?.size === 0) index.delete(name);
 }

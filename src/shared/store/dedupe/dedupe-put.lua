@@ -1,6 +1,6 @@
 -- Puts a record in the place of the version that is expected there: 0 claims a key that has none.
 --
--- KEYS  1 record  2 index of all, by expiry  3 finished records, by last use  4 index of the session  5 index of the tool
+-- KEYS  1 record  2 index of all, by expiry  3 finished records, by last use
 -- ARGV  1 key  2 expected version  3 record (JSON)  4 its state  5 when it expires, ms since the epoch  6 largest number of
 --       records, 0 for any
 -- Returns {code, …}:
@@ -8,7 +8,7 @@
 --   other  record (JSON) or nil: what stands there instead
 --   full   key or nil: the finished record that was used longest ago; nil when all are in flight
 local now = nowMs()
-local stored = redis.call('HMGET', KEYS[1], 'version', 'record', 'state', 'sessionIndex', 'toolIndex')
+local stored = redis.call('HMGET', KEYS[1], 'version', 'record', 'state')
 local capped = ARGV[6] ~= '0'
 
 -- Microseconds, so that two uses never tie.
@@ -34,22 +34,16 @@ if capped and ARGV[2] == '0' and redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[6
   end
 end
 
-for _, index in ipairs({stored[4], stored[5]}) do
-  if index then redis.call('ZREM', index, ARGV[1]) end
-end
-redis.call('HSET', KEYS[1], 'version', ARGV[2] + 1, 'record', ARGV[3], 'state', ARGV[4], 'sessionIndex', KEYS[4], 'toolIndex', KEYS[5])
+redis.call('HSET', KEYS[1], 'version', ARGV[2] + 1, 'record', ARGV[3], 'state', ARGV[4])
 redis.call('PEXPIREAT', KEYS[1], ARGV[5])
--- An index lives as long as what it lists, and forgets what has expired whenever it is written.
-for _, index in ipairs({KEYS[2], KEYS[4], KEYS[5]}) do
-  redis.call('ZADD', index, ARGV[5], ARGV[1])
-  if index ~= KEYS[2] then redis.call('ZREMRANGEBYSCORE', index, '-inf', '(' .. now) end
-  local last = redis.call('ZRANGE', index, -1, -1, 'WITHSCORES')[2]
-  if last then redis.call('PEXPIREAT', index, last) end
-end
+redis.call('ZADD', KEYS[2], ARGV[5], ARGV[1])
+-- An index lives as long as what it lists.
+local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
+redis.call('PEXPIREAT', KEYS[2], last)
 if ARGV[4] == 'inflight' then
   redis.call('ZREM', KEYS[3], ARGV[1])
 elseif capped then
   use()
-  redis.call('PEXPIREAT', KEYS[3], redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or ARGV[5])
+  redis.call('PEXPIREAT', KEYS[3], last)
 end
 return {'put'}

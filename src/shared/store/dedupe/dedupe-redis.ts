@@ -9,11 +9,10 @@ import {
   type DedupeStore,
   type DedupeStoreOptions,
   type DedupeSwap,
-  type FlushSelection,
   storedRecord,
   storeIsFull,
 } from '../../calls/dedupe-store.ts';
-import type { Redis } from '../redis/connection.ts';
+import { type Redis, serverTimeMs } from '../redis/connection.ts';
 import { DedupeKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 
@@ -25,11 +24,10 @@ export interface RedisDedupeOptions extends DedupeStoreOptions {
 const putScript = new Script(new URL('./dedupe-put.lua', import.meta.url));
 const getScript = new Script(new URL('./dedupe-get.lua', import.meta.url));
 const dropScript = new Script(new URL('./dedupe-drop.lua', import.meta.url));
-const keysScript = new Script(new URL('./dedupe-keys.lua', import.meta.url));
 const sweepScript = new Script(new URL('./dedupe-sweep.lua', import.meta.url));
 const sizeScript = new Script(new URL('./dedupe-size.lua', import.meta.url));
 
-/** The number of records that one script deletes at most, so that it does not hold up other clients. */
+/** The number of records that one script sweeps at most, so that it does not hold up other clients. */
 const BATCH = 500;
 
 export class RedisDedupeStore implements DedupeStore {
@@ -55,7 +53,8 @@ export class RedisDedupeStore implements DedupeStore {
         this.#options.onBackpressure?.({ size, maxKeys: this.#maxKeys });
         throw storeIsFull(size);
       }
-      for (const evicted of await this.#drop([found], { finishedOnly: true })) this.#options.onEvicted?.(evicted);
+      const evicted = await this.#drop(found, 'finished');
+      if (evicted !== undefined) this.#options.onEvicted?.(evicted);
     }
   }
 
@@ -76,30 +75,7 @@ export class RedisDedupeStore implements DedupeStore {
 
   async delete(key: string): Promise<boolean> {
     checkKey(key);
-    return (await this.#drop([key])).length > 0;
-  }
-
-  async keysOfSession(sessionKey: string): Promise<string[]> {
-    return this.#listed(this.#keys.session(sessionKey));
-  }
-
-  async keysOfTool(tool: string): Promise<string[]> {
-    return this.#listed(this.#keys.tool(tool));
-  }
-
-  async flush(selection: FlushSelection): Promise<number> {
-    const index =
-      selection.all === true
-        ? this.#keys.all
-        : selection.session !== undefined
-          ? this.#keys.session(selection.session)
-          : this.#keys.tool(selection.tool);
-    let flushed = 0;
-    for (;;) {
-      const keys = await this.#listed(index, BATCH);
-      flushed += (await this.#drop(keys)).length;
-      if (keys.length < BATCH) return flushed;
-    }
+    return (await this.#drop(key, 'any')) !== undefined;
   }
 
   async sweep(): Promise<number> {
@@ -116,9 +92,8 @@ export class RedisDedupeStore implements DedupeStore {
     return Number(size);
   }
 
-  async now(): Promise<number> {
-    const [seconds, microseconds] = await this.#redis.time();
-    return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+  now(): Promise<number> {
+    return serverTimeMs(this.#redis);
   }
 
   async #put(
@@ -126,25 +101,20 @@ export class RedisDedupeStore implements DedupeStore {
     expectedVersion: number,
     key = record.key,
   ): Promise<readonly ['put' | 'other' | 'full', string | null]> {
-    const { tool, sessionKey, state, expiresAtMs, json } = storedRecord(record, expectedVersion + 1, key);
+    const { state, expiresAtMs, json } = storedRecord(record, expectedVersion + 1, key);
     const { all, finished } = this.#keys;
     const [code, found] = await putScript.run(
       this.#redis,
-      [this.#keys.record(key), all, finished, this.#keys.session(sessionKey), this.#keys.tool(tool)],
+      [this.#keys.record(key), all, finished],
       [key, expectedVersion, json, state, expiresAtMs, this.#maxKeys],
     );
     return [code as 'put' | 'other' | 'full', typeof found === 'string' ? found : null];
   }
 
-  async #drop(keys: readonly string[], { finishedOnly = false } = {}): Promise<DedupeRecord[]> {
-    if (keys.length === 0) return [];
-    const { all, finished, records } = this.#keys;
-    const dropped = await dropScript.run(this.#redis, [all, finished], [records, finishedOnly ? '1' : '0', ...keys]);
-    return dropped.map((record) => parse(record as string));
-  }
-
-  async #listed(index: string, limit = -1): Promise<string[]> {
-    return (await keysScript.run(this.#redis, [index], [limit])) as string[];
+  async #drop(key: string, state: 'finished' | 'any'): Promise<DedupeRecord | undefined> {
+    const keys = [this.#keys.record(key), this.#keys.all, this.#keys.finished];
+    const [dropped] = await dropScript.run(this.#redis, keys, [key, state === 'finished' ? '1' : '0']);
+    return typeof dropped === 'string' ? parse(dropped) : undefined;
   }
 }
 

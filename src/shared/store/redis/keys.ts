@@ -281,14 +281,11 @@ export class GroupKeys extends Keys {
 
 /** The keys of a dedupe store. They share one hash tag: a script touches a record and its indexes in one step. */
 export class DedupeKeys extends Keys {
-  readonly records = `${this.base}:record:`;
   /** Index of all records, by expiry. */
   readonly all = `${this.base}:all`;
   /** Index of finished records, by last use. */
   readonly finished = `${this.base}:finished`;
-  readonly record = (key: string) => `${this.records}${key}`;
-  readonly session = (sessionKey: string) => `${this.base}:session:${sessionKey}`;
-  readonly tool = (tool: string) => `${this.base}:tool:${tool}`;
+  readonly record = (key: string) => `${this.base}:record:${key}`;
 
   constructor(prefix: string) {
     super(`${prefix}:{dedupe}`);
