@@ -10,7 +10,7 @@ import type { Backend } from '../shared/store/backend.ts';
 import { verifiedEvent } from '../shared/store/calls/records/signed-records.ts';
 import type { PublishedTool } from '../shared/store/fleet/catalogue.ts';
 import { InboxReader } from '../shared/store/queues/result-inbox.ts';
-import { BroadcastListener, publishBroadcast } from '../shared/store/redis/broadcasts.ts';
+import { publishBroadcast, receiveBroadcasts } from '../shared/store/redis/broadcasts.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
@@ -325,7 +325,7 @@ function composeConnections(core: Core, updates: FleetUpdates) {
     onError,
   });
   shards.onChange(() => inbox.follow());
-  const broadcasts = BroadcastListener.open({
+  const broadcasts = receiveBroadcasts({
     url,
     redis,
     prefix,

@@ -3,7 +3,8 @@ import { PawlError } from '../shared/errors/failure.ts';
 import { AuditService } from '../shared/store/audit-service.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { HEARTBEAT_MS, publishedToolId } from '../shared/store/fleet/catalogue.ts';
-import { BroadcastListener } from '../shared/store/redis/broadcasts.ts';
+import { receiveBroadcasts } from '../shared/store/redis/broadcasts.ts';
+import type { Subscription } from '../shared/store/redis/subscription.ts';
 import { EXPOSITION_TYPE, exposition } from '../shared/telemetry/metric-set.ts';
 import { MAX_TIMER_MS } from '../shared/util/time.ts';
 import { containUncaughtErrors } from './attempt/uncaught-errors.ts';
@@ -36,7 +37,7 @@ export class ToolWorker implements AsyncDisposable {
   readonly #backend: Backend;
   readonly #parts: WorkerParts;
   readonly #news: FleetNews;
-  readonly #broadcasts: BroadcastListener;
+  readonly #broadcasts: Subscription;
   readonly #auditService: AuditService;
   readonly #releaseUncaught: () => void;
   #timers: NodeJS.Timeout[] = [];
@@ -85,7 +86,7 @@ export class ToolWorker implements AsyncDisposable {
     this.tools = this.#parts.published.map(publishedToolId);
     const { onDrainAsked = () => void this.close().catch(onError) } = options;
     this.#news = new FleetNews({ backend, tiers, parts: this.#parts, onDrainAsked, onError });
-    this.#broadcasts = BroadcastListener.open({
+    this.#broadcasts = receiveBroadcasts({
       url: backend.url,
       redis: backend.redis,
       prefix: settings.prefix,

@@ -5,7 +5,7 @@
 import type { Circuit } from '../../circuits/circuit-breaker.ts';
 import type { Redis } from './connection.ts';
 import type { Partition } from './keys.ts';
-import { Subscription } from './subscription.ts';
+import { Subscription, type SubscriptionOptions } from './subscription.ts';
 
 export type Broadcast =
   /** A circuit has changed. A probe may run `retryAfterMs` after the change. */
@@ -49,49 +49,21 @@ export function broadcastChannel(redis: Redis, prefix: string): string {
   return db === 0 ? `${prefix}:news` : `${prefix}:news:${db}`;
 }
 
-export interface BroadcastListenerOptions {
-  readonly url: string;
+export interface BroadcastOptions extends Omit<SubscriptionOptions, 'channels' | 'node' | 'onMessage'> {
   /** The connection and prefix of the fleet whose broadcasts are received. */
   readonly redis: Redis;
   readonly prefix: string;
-  readonly name: string;
   onBroadcast(broadcast: Broadcast): void;
-  /** Called after each subscription: broadcasts may have been missed, so read the records again. */
-  onSubscribed(): void;
-  onError(error: Error): void;
 }
 
-export class BroadcastListener {
-  readonly #subscription: Subscription;
-
-  private constructor(subscription: Subscription) {
-    this.#subscription = subscription;
-  }
-
-  static open({
-    url,
-    redis,
-    prefix,
-    name,
-    onBroadcast,
-    onSubscribed,
-    onError,
-  }: BroadcastListenerOptions): BroadcastListener {
-    return new BroadcastListener(
-      Subscription.open({
-        url,
-        name: `${prefix}:news:${name}`,
-        channels: () => [broadcastChannel(redis, prefix)],
-        onMessage: (text) => onBroadcast(JSON.parse(text) as Broadcast),
-        onSubscribed,
-        onError,
-      }),
-    );
-  }
-
-  close(): void {
-    this.#subscription.close();
-  }
+/** Receives a fleet's broadcasts. After each `onSubscribed`, read the records again: broadcasts may have been missed. */
+export function receiveBroadcasts({ redis, prefix, name, onBroadcast, ...options }: BroadcastOptions): Subscription {
+  return Subscription.open({
+    ...options,
+    name: `${prefix}:news:${name}`,
+    channels: () => [broadcastChannel(redis, prefix)],
+    onMessage: (text) => onBroadcast(JSON.parse(text) as Broadcast),
+  });
 }
 
 export async function publishBroadcast(redis: Redis, prefix: string, broadcast: Broadcast): Promise<void> {

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { type Circuit, CLOSED_CIRCUIT, tripReason } from '../../../../src/shared/circuits/circuit-breaker.ts';
 import { circuitPolicy } from '../../../../src/shared/circuits/circuit-policy.ts';
 import { parseCircuit } from '../../../../src/shared/store/circuits/circuits.ts';
-import { BroadcastListener } from '../../../../src/shared/store/redis/broadcasts.ts';
+import { receiveBroadcasts } from '../../../../src/shared/store/redis/broadcasts.ts';
 import { signal, within } from '../../../helpers/signal.ts';
 import { type Books, CIRCUIT, openBooks, PLACE } from '../calls.ts';
 
@@ -94,7 +94,7 @@ describe('the fleet’s circuits in Redis (R22)', () => {
     const subscribed = signal();
     const heard: unknown[] = [];
     const broadcast = signal();
-    const listener = BroadcastListener.open({
+    const listener = receiveBroadcasts({
       url: world.redisUrl,
       redis,
       prefix: world.prefix,

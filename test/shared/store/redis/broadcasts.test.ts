@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { isCluster } from '../../../../src/shared/store/redis/address.ts';
-import { type Broadcast, BroadcastListener, publishBroadcast } from '../../../../src/shared/store/redis/broadcasts.ts';
+import { type Broadcast, publishBroadcast, receiveBroadcasts } from '../../../../src/shared/store/redis/broadcasts.ts';
 import { awaitReady, openConnection, type Redis } from '../../../../src/shared/store/redis/connection.ts';
 import { startWire } from '../../../helpers/proxy.ts';
 import { eventually, signal, within } from '../../../helpers/signal.ts';
@@ -10,7 +10,7 @@ async function listen(prefix: string, url: string, redis: Redis) {
   const heard: Broadcast[] = [];
   const first = signal();
   let subscriptions = 0;
-  const listener = BroadcastListener.open({
+  const listener = receiveBroadcasts({
     url,
     redis,
     prefix,
