@@ -4,9 +4,9 @@
  */
 import { canonicalJson } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { ANNOTATIONS } from '../schema/schema-keywords.ts';
 import { isOfType } from '../util/json/json-types.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import { ANNOTATIONS } from './schema-size.ts';
 
 export interface RemovedKeyword {
   /** The path of the schema: `properties.when`; empty for the root. */

@@ -1,20 +1,10 @@
 /** The size of a schema, in the measures of the providers' limits. */
+import { ANNOTATIONS } from '../schema/schema-keywords.ts';
 
 type SchemaObject = Record<string, unknown>;
 
 /** Up to this number of enum values, their length is not limited. */
 const MANY_ENUM_VALUES = 250;
-
-export const ANNOTATIONS = [
-  'title',
-  'description',
-  'examples',
-  'default',
-  '$comment',
-  'deprecated',
-  'readOnly',
-  'writeOnly',
-];
 
 export function measureSchema(schema: unknown): {
   readonly properties: number;

@@ -17,29 +17,34 @@ const require = createRequire(import.meta.url);
  * that has no linear form.
  */
 export function linearPattern(pattern: string): { test(text: string): boolean; toString(): string } {
-  let compiled: RE2JS;
   try {
-    compiled = compileWithRe2(pattern);
+    const compiled = compileWithRe2(pattern);
+    return { test: (text) => compiled.test(text), toString: () => pattern };
   } catch (error) {
-    const unknownProperty = unicodePropertiesOf(pattern).find((name) => !isProperty(name));
-    if (unknownProperty !== undefined)
-      throw new SyntaxError(
-        `The pattern ${JSON.stringify(startOf(pattern, 200))} names the Unicode property ${JSON.stringify(startOf(unknownProperty, 100))}, which RE2 does not have; use a general category or a script, such as \\p{L} or \\p{Greek}.`,
-        { cause: error },
-      );
-    const count = refusedCount(error);
-    if (count !== undefined)
-      throw new SyntaxError(
-        `The pattern ${JSON.stringify(startOf(pattern, 200))} has the repeat count ${count}, but RE2 repeats a part 1000 times at most; bound the text with \`maxLength\` instead.`,
-        { cause: error },
-      );
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new SyntaxError(
-      `The pattern ${JSON.stringify(startOf(pattern, 200))} cannot be matched in linear time (${reason}); write it without look-around and back-references.`,
-      { cause: error },
-    );
+    const { advice } = explained(pattern, error);
+    throw new SyntaxError(`The pattern ${JSON.stringify(startOf(pattern, 200))} ${advice}.`, { cause: error });
   }
-  return { test: (text) => compiled.test(text), toString: () => pattern };
+}
+
+/** Why RE2 refuses a pattern, in a few words, and as the end of a sentence that says what to write. */
+function explained(pattern: string, error: unknown): { readonly fault: string; readonly advice: string } {
+  const property = unicodePropertiesOf(pattern).find((name) => !isProperty(name));
+  if (property !== undefined)
+    return {
+      fault: 'it names a Unicode property that RE2 does not have',
+      advice: `names the Unicode property ${JSON.stringify(startOf(property, 100))}, which RE2 does not have; use a general category or a script, such as \\p{L} or \\p{Greek}`,
+    };
+  const reason = error instanceof Error ? error.message : String(error);
+  const [, count] = /invalid repeat count: `(\{[\d,]+\})`/.exec(reason) ?? [];
+  if (count !== undefined)
+    return {
+      fault: 'it repeats a part more than 1000 times',
+      advice: `has the repeat count ${count}, but RE2 repeats a part 1000 times at most; bound the text with \`maxLength\` instead`,
+    };
+  return {
+    fault: 'it cannot be matched in linear time',
+    advice: `cannot be matched in linear time (${reason}); write it without look-around and back-references`,
+  };
 }
 
 function compileWithRe2(pattern: string): RE2JS {
@@ -52,15 +57,9 @@ function endOfText(pattern: string): string {
   return pattern.replaceAll(/(?<before>(?<!\\)(?:\\\\)*)\\Z/g, '$<before>$');
 }
 
-/** The repeat count that RE2 does not take, such as `{1,2000}`. */
-function refusedCount(error: unknown): string | undefined {
-  return error instanceof Error ? /invalid repeat count: `(\{[\d,]+\})`/.exec(error.message)?.[1] : undefined;
-}
-
 function isProperty(name: string): boolean {
   try {
-    compileWithRe2(`\\p{${name}}`);
-    return true;
+    return compileWithRe2(`\\p{${name}}`) !== undefined;
   } catch {
     return false;
   }
@@ -69,14 +68,10 @@ function isProperty(name: string): boolean {
 /** The reason why a pattern cannot be matched; undefined for one that can. */
 export function patternFault(pattern: string): string | undefined {
   try {
-    linearPattern(pattern);
+    compileWithRe2(pattern);
     return undefined;
   } catch (error) {
-    if (error instanceof Error && error.message.includes('Unicode property'))
-      return 'it names a Unicode property that RE2 does not have';
-    return error instanceof Error && refusedCount(error.cause) !== undefined
-      ? 'it repeats a part more than 1000 times'
-      : 'it cannot be matched in linear time';
+    return explained(pattern, error).fault;
   }
 }
 

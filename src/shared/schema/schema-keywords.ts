@@ -9,6 +9,10 @@ export const SCHEMA_SINGLES: readonly string[] = [
   ...['unevaluatedProperties', 'unevaluatedItems'],
 ];
 
+/** Keywords that check no values. Next to a reference they replace those of its target. */
+export const ANNOTATIONS: readonly string[] =
+  'title description default examples deprecated readOnly writeOnly $comment'.split(' ');
+
 /** A copy of a schema, with another one in place of each schema directly below it; undefined for what has no keywords. */
 export function mapSchemas(schema: unknown, change: (below: unknown) => unknown): Record<string, unknown> | undefined {
   if (!isObject(schema)) return undefined;

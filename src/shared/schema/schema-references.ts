@@ -3,10 +3,9 @@
 import { isObject } from '../util/json/json-types.ts';
 import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
+import { ANNOTATIONS } from './schema-keywords.ts';
 
 const DEFINITIONS = '#/$defs/';
-/** Keywords that check no values. Next to a reference they replace those of its target. */
-const ANNOTATIONS = ['title', 'description', 'default', 'examples', 'deprecated', 'readOnly', 'writeOnly', '$comment'];
 /** Keywords that name a schema. A copy of a definition must not keep them. */
 const NAME_KEYWORDS = ['$id', '$anchor', '$dynamicAnchor', '$recursiveAnchor'];
 /** Keywords that check the members which other keywords of the schema do not check. */

@@ -11,7 +11,7 @@ import type { JsonSchema } from './json-schema.ts';
 import { isLinear, patternFault } from './linear-pattern.ts';
 import { type SchemaEdit, translateOlderDrafts, translateOwnRequired } from './older-drafts.ts';
 import { addressOf, ReferenceResolver } from './reference-places.ts';
-import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
+import { ANNOTATIONS, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 import { withoutReference } from './schema-references.ts';
 
 export interface SanitizedSchema {
@@ -263,10 +263,7 @@ function acceptNull(schema: Record<string, unknown>): void {
 /** Keywords next to which adding null to the type would not be enough. */
 const COMBINING_KEYWORDS = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const'];
 /** Keywords that check no values, or concern the whole document. */
-const ANNOTATION_KEYWORDS = [
-  ...['title', 'description', 'default', 'examples', 'deprecated', 'readOnly', 'writeOnly'],
-  ...['$schema', '$id', '$anchor', '$dynamicAnchor', '$comment', '$defs', 'definitions'],
-];
+const ANNOTATION_KEYWORDS = [...ANNOTATIONS, '$schema', '$id', '$anchor', '$dynamicAnchor', '$defs', 'definitions'];
 
 function choiceWithNull(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const entries = Object.entries(schema);

@@ -2,9 +2,9 @@
  * Unions whose alternatives differ by a tag (`op: "and"` or `op: "or"`), marked so that Ajv checks the tag first. Without the mark Ajv
  * checks all of each alternative: it reports the faults of all, and nested unions take exponential time in their depth.
  */
-import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { mapSchemas } from './schema-keywords.ts';
+import { referenced } from './schema-references.ts';
 
 const MAX_DEPTH = 64;
 
@@ -60,9 +60,7 @@ function objectOf(branch: unknown, root: JsonSchema): JsonSchema | undefined {
     // Keywords beside a reference restrict the alternative further.
     if (Object.keys(parts ?? {}).some((keyword) => !['$ref', 'description', 'title'].includes(keyword)))
       return undefined;
-    parts = ((root['$defs'] ?? {}) as Readonly<Record<string, JsonSchema>>)[
-      decodeStep(reference.slice('#/$defs/'.length))
-    ];
+    parts = referenced(reference, root) as JsonSchema | undefined;
   }
   return parts?.['type'] === 'object' ? parts : undefined;
 }

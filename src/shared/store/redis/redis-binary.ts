@@ -5,7 +5,7 @@
  * and Ubuntu, unpacked into the private cache; Docker; else an error that names the command to install one.
  */
 import { execFile } from 'node:child_process';
-import { access, mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { access, mkdir, mkdtemp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
@@ -65,11 +65,7 @@ export async function findRedisBinary(options: RedisBinaryOptions = {}): Promise
   const cacheDir = resolve(options.cacheDir ?? defaultCacheDir());
   const home = join(cacheDir, 'pawl', 'redis', `${process.platform}-${process.arch}`);
   const cached = join(home, 'redis-server');
-  const isCurrent = await renewLauncher(cached).catch((error: unknown) => {
-    tried.push(`${cached}: ${firstLine(error)}`);
-    return false;
-  });
-  const found = isCurrent ? await probe(cached, 'cache', tried) : undefined;
+  const found = await probe(cached, 'cache', tried);
   if (found !== undefined) return found;
   if (process.platform === 'linux') {
     try {
@@ -154,17 +150,6 @@ unset LD_LIBRARY_PATH
 if [ -n "$libraries" ]; then export LD_LIBRARY_PATH="$libraries"; fi
 exec "$here/root/usr/bin/pawl-redis-server" "$@"
 `;
-
-/** Replaces the launcher that an earlier version wrote. False when there is no server. */
-async function renewLauncher(path: string): Promise<boolean> {
-  const current = await readFile(path, 'utf8').catch(() => undefined);
-  if (current !== undefined && current !== LAUNCHER) {
-    const temporary = `${path}.${process.pid}`;
-    await writeFile(temporary, LAUNCHER, { mode: 0o755 });
-    await rename(temporary, path);
-  }
-  return current !== undefined;
-}
 
 /** Two processes may fetch at once: the second finds the first's folder in place and keeps that one, if it works. */
 async function replaceFolder(from: string, to: string): Promise<void> {
