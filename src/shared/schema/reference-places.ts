@@ -134,7 +134,7 @@ function absolute(address: string, base: string): string {
   return URL.canParse(address, base) ? new URL(address, base).href.replace(/#$/, '') : address;
 }
 
-/** What a JSON pointer leads to; undefined where there is nothing. */
+/** The part of a document at a JSON pointer; undefined where there is none. */
 export function atPointer(pointer: string, document: unknown): unknown {
   let value = document;
   for (const step of pointer === '' ? [] : pointer.slice(1).split('/')) {
