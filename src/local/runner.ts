@@ -24,6 +24,7 @@ import type { PublishedTool } from '../shared/store/fleet/catalogue.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { AnyTool, InputOf, OutputOf } from '../shared/tools/tool.ts';
 import { uuidv7 } from '../shared/util/time.ts';
+import { withinMs } from '../shared/util/wait.ts';
 import type { JobOutcome } from '../workers/attempt/job-outcome.ts';
 import { RunningAttempt } from '../workers/attempt/running-attempts.ts';
 import type { TerminalHost } from '../workers/context/terminal-host.ts';
@@ -250,22 +251,14 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     this.#closing.resolve();
     await this.#groups.close();
     this.#ledger.wakeAll();
-    if (!(await this.#jobsEndWithin(graceMs))) {
+    const { schedule } = this.#deps;
+    if ((await withinMs(Promise.all(this.#jobs), graceMs, schedule)) === undefined) {
       for (const running of this.#running.values()) running.abort(new PawlError('DRAINED'));
-      await this.#jobsEndWithin(INTERRUPT_MS);
+      await withinMs(Promise.all(this.#jobs), INTERRUPT_MS, schedule);
     }
     for (const stop of this.#stopTimers) stop();
     await this.#terminals.close();
     await this.#ledger.close();
     this.#results.close();
-  }
-
-  async #jobsEndWithin(limitMs: number): Promise<boolean> {
-    const ended = Promise.all(this.#jobs).then(() => true);
-    const { promise: limit, resolve: giveUp } = Promise.withResolvers<boolean>();
-    const stopTimer = this.#deps.schedule(() => giveUp(false), limitMs);
-    const inTime = await Promise.race([ended, limit]);
-    stopTimer();
-    return inTime;
   }
 }

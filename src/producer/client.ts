@@ -14,6 +14,7 @@ import type { CatalogueContent, PublishedTool } from '../shared/store/fleet/cata
 import { reSignRecords } from '../shared/store/signing/re-sign.ts';
 import type { FleetMetrics } from '../shared/store/telemetry/fleet-metrics.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
+import { withinMs } from '../shared/util/wait.ts';
 import type { ApprovalService } from './approvals/approvals.ts';
 import type { QuestionService } from './approvals/questions.ts';
 import type { CallbackService } from './callbacks/callback-service.ts';
@@ -21,7 +22,6 @@ import { type AuditQuery, findRecords } from './calls/audit.ts';
 import type { CallSubscriber } from './calls/call-events.ts';
 import type { Cancellation } from './calls/cancel.ts';
 import type { Resolution } from './calls/resolution.ts';
-import { withinMs } from './calls/result-waiters.ts';
 import type { Submission, SubmitOptions } from './calls/submission.ts';
 import type { Position } from './calls/timeline.ts';
 import type { CompletionAnswer } from './completions/completion-service.ts';

@@ -6,7 +6,7 @@ import { HEARTBEAT_MS, publishedToolId } from '../shared/store/fleet/catalogue.t
 import { receiveBroadcasts } from '../shared/store/redis/broadcasts.ts';
 import type { Subscription } from '../shared/store/redis/subscription.ts';
 import { EXPOSITION_TYPE, exposition } from '../shared/telemetry/metric-set.ts';
-import { MAX_TIMER_MS } from '../shared/util/time.ts';
+import { withinMs } from '../shared/util/wait.ts';
 import { containUncaughtErrors } from './attempt/uncaught-errors.ts';
 import { isSandboxMissing } from './context/processes.ts';
 import { FleetNews } from './fleet-news.ts';
@@ -176,12 +176,12 @@ export class ToolWorker implements AsyncDisposable {
     const marked = ledger.markStopped(shards.partitions(this.#options.tiers), this.id).catch(() => {});
     const unpublished = catalogue.leave(this.id).catch(() => {});
     const finished = Promise.all([marked, unpublished, fetchingStopped.then(() => queues.close())]);
+    const endsWithin = async (limitMs: number) => (await withinMs(finished, limitMs)) !== undefined;
     const isFinished =
-      (await endsWithin(finished, Math.min(graceMs, IDLE_MS))) ||
-      (running.size > 0 && (await endsWithin(finished, graceMs - IDLE_MS)));
+      (await endsWithin(Math.min(graceMs, IDLE_MS))) || (running.size > 0 && (await endsWithin(graceMs - IDLE_MS)));
     if (!isFinished) {
       this.interrupt();
-      if (!(await endsWithin(finished, INTERRUPT_MS))) await queues.close(true);
+      if (!(await endsWithin(INTERRUPT_MS))) await queues.close(true);
     }
     await this.#release();
   }
@@ -202,14 +202,4 @@ export class ToolWorker implements AsyncDisposable {
     await this.#backend.close();
     await this.#options.tracing?.flush();
   }
-}
-
-async function endsWithin(promise: Promise<unknown>, limitMs: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<false>((resolve) => {
-    timer = setTimeout(() => resolve(false), Math.min(Math.max(0, limitMs), MAX_TIMER_MS));
-  });
-  const ended = await Promise.race([promise.then(() => true as const), limit]);
-  clearTimeout(timer);
-  return ended;
 }

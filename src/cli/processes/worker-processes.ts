@@ -8,6 +8,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import type { Pawl } from '../../producer/client.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
+import { withinMs } from '../../shared/util/wait.ts';
 import { type CliContext, type SupervisorOrder, say } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { duration } from '../print.ts';
@@ -241,14 +242,8 @@ export class WorkerProcesses {
   }
 
   async #allExited(limitMs: number): Promise<boolean> {
-    let timer: NodeJS.Timeout | undefined;
-    const limit = new Promise<false>((resolve) => {
-      timer = setTimeout(() => resolve(false), limitMs);
-    });
-    const exits = Promise.all([...this.#workers].map(({ child }) => waitForExit(child))).then(() => true as const);
-    const exited = await Promise.race([exits, limit]);
-    clearTimeout(timer);
-    return exited;
+    const exits = Promise.all([...this.#workers].map(({ child }) => waitForExit(child)));
+    return (await withinMs(exits, limitMs)) !== undefined;
   }
 }
 

@@ -10,6 +10,7 @@ import { failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { Effects } from '../../shared/retries/effects.ts';
 import type { CallLedger, CallView } from '../../shared/store/ports.ts';
 import { backgroundSchedule, type Schedule } from '../../shared/util/time.ts';
+import { withinMs } from '../../shared/util/wait.ts';
 import type { Results } from './result-waiters.ts';
 
 export interface Cancellation {
@@ -50,10 +51,7 @@ export async function cancelCall(deps: CancelDeps, callId: string): Promise<Canc
       };
     }
     if (answer.kind === 'cancelled') await deps.onCancelled?.(record.callId);
-    const { promise: limit, resolve: giveUp } = Promise.withResolvers<undefined>();
-    const stopTimer = schedule(() => giveUp(undefined), CANCEL_ANSWER_MS);
-    const outcome = await Promise.race([waiting.outcome, limit]);
-    stopTimer();
+    const outcome = await withinMs(waiting.outcome, CANCEL_ANSWER_MS, schedule);
     if (outcome === undefined) return { settlement: 'unsettled' };
     return { settlement: outcome.settlement ?? 'too-late', result: envelopeOf(outcome, ids) };
   } finally {

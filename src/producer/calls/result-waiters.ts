@@ -6,7 +6,6 @@ import { decodeOutcome, type Outcome } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { InboxEvent, SettledEvent } from '../../shared/store/queues/result-inbox.ts';
-import { MAX_TIMER_MS } from '../../shared/util/time.ts';
 
 export type ProgressEvent = Exclude<InboxEvent, SettledEvent>;
 
@@ -266,19 +265,5 @@ export class Results {
     for (const waiters of this.#waiters.values()) for (const waiter of waiters) waiter.abandon(closed);
     this.#waiters.clear();
     this.#early.clear();
-  }
-}
-
-/** The promise's value, or undefined when it takes longer than `waitMs`. */
-export async function withinMs<T>(promise: Promise<T>, waitMs: number | undefined): Promise<T | undefined> {
-  if (waitMs === undefined) return promise;
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<undefined>((end) => {
-    timer = setTimeout(() => end(undefined), Math.min(waitMs, MAX_TIMER_MS));
-  });
-  try {
-    return await Promise.race([promise, limit]);
-  } finally {
-    clearTimeout(timer);
   }
 }

@@ -16,8 +16,8 @@ import {
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { RedrivenCall, RedriveRecord, SkippedCall } from '../../shared/store/redrives/redrives.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
+import { withinMs } from '../../shared/util/wait.ts';
 import type { RecordOverride } from '../calls/audit.ts';
-import { withinMs } from '../calls/result-waiters.ts';
 import type { CallRedriver } from './redrive-call.ts';
 import { batchSize, checkRate, type RedriveRunner } from './redrive-runner.ts';
 

@@ -6,6 +6,7 @@ import { checkMembers } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { AnyTool, InputOf, OutputOf } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { onAbort } from '../../shared/util/wait.ts';
 import { type CallOptions, checkSignal, FormCache } from '../calls/call-envelope.ts';
 import type { AcceptedBatch, BatchEntry, BatchService } from './batches.ts';
 
@@ -66,15 +67,13 @@ export function runBatch<Results>(
   };
   const accepted = accept();
   const cancel = async () => batches.cancel((await accepted).batchId);
-  const onAbort = () => void cancel().catch(() => {});
   const run = async () => {
     const batch = await accepted;
-    if (signal?.aborted === true) onAbort();
-    signal?.addEventListener('abort', onAbort, { once: true });
+    const stopListening = onAbort(signal, () => void cancel().catch(() => {}));
     try {
       return (await batches.results(batch, received)) as Results;
     } finally {
-      signal?.removeEventListener('abort', onAbort);
+      stopListening();
     }
   };
   return Object.assign(run(), { accepted, cancel });

@@ -2,6 +2,7 @@
 import type { NewPlan } from '../../shared/groups/plan.ts';
 import { checkMembers } from '../../shared/schema/known-members.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
+import { onAbort } from '../../shared/util/wait.ts';
 import { checkSignal } from '../calls/call-envelope.ts';
 import type { PlanView } from './plan-view.ts';
 import type { AcceptedPlan, PlanService, SubmitPlan } from './plans.ts';
@@ -34,15 +35,13 @@ export function runPlan(
   };
   const accepted = accept();
   const cancel = async () => plans.cancel((await accepted).planId);
-  const onAbort = () => void cancel().catch(() => {});
   const run = async () => {
     const { planId } = await accepted;
-    if (signal?.aborted === true) onAbort();
-    signal?.addEventListener('abort', onAbort, { once: true });
+    const stopListening = onAbort(signal, () => void cancel().catch(() => {}));
     try {
       return await plans.ended(planId);
     } finally {
-      signal?.removeEventListener('abort', onAbort);
+      stopListening();
     }
   };
   return Object.assign(run(), { accepted, cancel });

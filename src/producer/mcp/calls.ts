@@ -13,6 +13,7 @@ import {
 import { type InputRequired, isInputRequired } from '../../shared/calls/elicitation.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { isDelayed } from '../../shared/calls/start-time.ts';
+import { onAbort } from '../../shared/util/wait.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
@@ -259,13 +260,9 @@ function sendProgress(event: ProgressEvent, tool: McpTool, { mcpReq }: ServerCon
 
 /** Cancels the call when the client cancels its request or closes the stream, unless this server is what ends. */
 function cancelOnDisconnect(pawl: Pawl, callId: string, { ctx, isClosing }: CallRequest): () => void {
-  const { signal } = ctx.mcpReq;
-  const cancel = () => {
+  return onAbort(ctx.mcpReq.signal, () => {
     if (!isClosing()) pawl.cancel(callId).catch(() => {});
-  };
-  if (signal.aborted) cancel();
-  else signal.addEventListener('abort', cancel, { once: true });
-  return () => signal.removeEventListener('abort', cancel);
+  });
 }
 
 function startTimer(delayMs: number, callback: () => void): () => void {

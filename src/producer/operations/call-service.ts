@@ -11,6 +11,7 @@ import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { FlushCounts } from '../../shared/store/calls/call-index.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import { withinMs } from '../../shared/util/wait.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';
 import type { OperatorAction, RecordOverride } from '../calls/audit.ts';
 import { afterCall, hookedTool } from '../calls/call-hooks.ts';
@@ -18,7 +19,7 @@ import { type Cancellation, cancelCall, requestCancellation } from '../calls/can
 import { type CallFilter, findCalls } from '../calls/find-calls.ts';
 import { readOutput, streamOutput } from '../calls/outputs.ts';
 import { parseResolution, type Resolution, resolveAs, resolvedOutput } from '../calls/resolution.ts';
-import { type Results, withinMs } from '../calls/result-waiters.ts';
+import type { Results } from '../calls/result-waiters.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { type BulkResolution, resolveMany } from './bulk-resolution.ts';
 

@@ -15,6 +15,7 @@ import type { FleetMetrics } from '../../shared/store/telemetry/fleet-metrics.ts
 import { EXPOSITION_TYPE, exposition, MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS } from '../../shared/telemetry/metrics.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
+import { withinMs } from '../../shared/util/wait.ts';
 import type { EnforcedCircuit } from '../circuits/circuit-effects.ts';
 import type { ProducerMetrics } from './metrics.ts';
 import { tierCounts, tierDeadLetters, tierSegments, tierSizes } from './tier-counts.ts';
@@ -79,18 +80,11 @@ export class FleetView {
   }
 
   async #readInTime(): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const timeout = new Promise<void>((resolve) => {
-      timer = setTimeout(() => {
-        this.#up = false;
-        resolve();
-      }, READ_LIMIT_MS);
-    });
-    const failed = () => {
-      this.#up = false;
-    };
-    await Promise.race([this.#read().catch(failed), timeout]);
-    clearTimeout(timer);
+    const read = this.#read().then(
+      () => true,
+      () => false,
+    );
+    if ((await withinMs(read, READ_LIMIT_MS)) !== true) this.#up = false;
   }
 
   #read(): Promise<void> {

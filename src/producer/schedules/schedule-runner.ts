@@ -26,7 +26,7 @@ import type { StoredSchedule } from '../../shared/store/schedules/schedules.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
-import { withinMs } from '../calls/result-waiters.ts';
+import { withinMs } from '../../shared/util/wait.ts';
 import type { CallService } from '../operations/call-service.ts';
 import type { ProducerMetrics } from '../operations/metrics.ts';
 import { type StartDeps, type StartedOccurrence, startOccurrence } from './start-occurrence.ts';

@@ -1,6 +1,7 @@
 /** Ends a caller's wait when its signal is aborted. */
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
+import { onAbort } from '../../shared/util/wait.ts';
 import type { PendingSubmission, Submission } from '../calls/submission.ts';
 
 const CALLER_LEFT = {
@@ -20,14 +21,12 @@ export function endOnAbort(
 ): Submission {
   const { callId, merged = false } = submission;
   const abandoned = Promise.withResolvers<ToolResultEnvelope>();
-  const onAbort = () => {
+  const stopListening = onAbort(signal, () => {
     if (!merged) return void cancel(callId).catch(() => {});
     submission.stop();
     abandoned.resolve(refusal(CALLER_LEFT, { ...submission, toolName }));
-  };
-  if (signal.aborted) onAbort();
-  else signal.addEventListener('abort', onAbort, { once: true });
+  });
   const result = Promise.race([submission.result, abandoned.promise]);
-  result.finally(() => signal.removeEventListener('abort', onAbort)).catch(() => {});
+  result.finally(stopListening).catch(() => {});
   return { ...submission, result };
 }

@@ -13,7 +13,7 @@ import { qualifiedName, type ToolResult } from '../../shared/tools/tool.ts';
 import { checkedProgress } from '../../shared/tools/tool-answers.ts';
 import type { Progress } from '../../shared/tools/tool-context.ts';
 import { normalizeResult } from '../../shared/tools/tool-result.ts';
-import { MAX_TIMER_MS } from '../../shared/util/time.ts';
+import { withinMs } from '../../shared/util/wait.ts';
 import type { Registry } from './registry.ts';
 import type { ClientCallNotice, ToolClient, ToolClients } from './tool-clients.ts';
 
@@ -214,10 +214,7 @@ export class ServedTools implements AsyncDisposable {
   async #close(graceMs: number): Promise<void> {
     this.#closing.abort();
     await this.#loop;
-    const graceOver = new AbortController();
-    const grace = sleep(Math.min(graceMs, MAX_TIMER_MS), undefined, { signal: graceOver.signal }).catch(() => {});
-    await Promise.race([Promise.all(this.#work), grace]);
-    graceOver.abort();
+    await withinMs(Promise.all(this.#work), graceMs);
     clearInterval(this.#heartbeat);
     for (const controller of this.#running.values()) controller.abort(new PawlError('DRAINED'));
     await this.#clients.leave(this.#client.clientId, this.#options.by).catch((error: unknown) => {

@@ -10,6 +10,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { ClientCalls } from '../../shared/store/connectors/client-calls.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { Progress } from '../../shared/tools/tool-context.ts';
+import { onAbort, withinMs } from '../../shared/util/wait.ts';
 import type { Registry } from './registry.ts';
 
 export interface ToolClientsDeps {
@@ -138,20 +139,13 @@ export class ToolClients {
   }
 
   #listen(tools: readonly string[], signal: AbortSignal | undefined) {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const wake = () => resolve();
-    let timer: NodeJS.Timeout | undefined;
+    const { promise, resolve: wake } = Promise.withResolvers<void>();
     for (const tool of tools) this.#wakers.set(tool, (this.#wakers.get(tool) ?? new Set()).add(wake));
-    signal?.addEventListener('abort', wake, { once: true });
+    const stopListening = onAbort(signal, wake);
     return {
-      within: (limitMs: number): Promise<void> => {
-        timer = setTimeout(wake, limitMs);
-        if (signal?.aborted === true) wake();
-        return promise;
-      },
+      within: (limitMs: number): Promise<void> => withinMs(promise, limitMs),
       stop: (): void => {
-        clearTimeout(timer);
-        signal?.removeEventListener('abort', wake);
+        stopListening();
         for (const tool of tools) {
           const wakers = this.#wakers.get(tool);
           wakers?.delete(wake);

@@ -2,7 +2,6 @@
  * Repairs foreign schemas (of MCP servers, dynamic tools, imports): missing types are inferred, structural fields are added, and
  * references that cannot be followed and patterns that cannot be matched are removed. Every change is listed for the operator.
  */
-
 import { isObject } from '../util/json/json-types.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';

@@ -2,6 +2,7 @@
 import { join, resolve } from 'node:path';
 import type { Settings } from '../config/config.ts';
 import type { Logger } from '../telemetry/log.ts';
+import { withinMs } from '../util/wait.ts';
 import { AuditFiles, type AuditFilesDeps } from './audit/audit-files.ts';
 import { AuditChainer } from './audit/audit-trail.ts';
 import { ChainSignatures } from './audit/chain-signatures.ts';
@@ -88,13 +89,11 @@ export class AuditService {
     this.#closed = true;
     clearTimeout(this.#timer);
     let isLate = false;
-    const { promise: late, resolve } = Promise.withResolvers<void>();
-    const limit = setTimeout(() => {
-      isLate = true;
-      resolve();
-    }, CLOSE_LIMIT_MS);
-    await Promise.race([this.#release(() => isLate), late]);
-    clearTimeout(limit);
+    await withinMs(
+      this.#release(() => isLate),
+      CLOSE_LIMIT_MS,
+    );
+    isLate = true;
   }
 
   async #release(isLate: () => boolean): Promise<void> {

@@ -5,6 +5,7 @@ import type { AnyTool, PreviewContext, ToolPreview } from '../../shared/tools/to
 import { answerFault } from '../../shared/tools/tool-answers.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
+import { withinMs } from '../../shared/util/wait.ts';
 import { unifiedDiff } from '../workspace/diff-tracker.ts';
 import { openWorkspace } from '../workspace/workspace.ts';
 
@@ -27,26 +28,21 @@ export async function previewCall(
   const fallback = () => cutPreview({ summary: `${tool.title ?? tool.name} (${tool.tier})`, details: asText(params) });
   if (tool.preview === undefined) return fallback();
   const controller = new AbortController();
-  const { promise: timeout, resolve } = Promise.withResolvers<undefined>();
-  const stop = schedule(() => {
-    controller.abort(new PawlError('TIMEOUT', 'The preview took too long.'));
-    resolve(undefined);
-  }, PREVIEW_TIMEOUT_MS);
   try {
     const context = previewContext(tool, session, controller.signal);
-    const result = await Promise.race([(async () => tool.preview?.(tool.parse(params), context))(), timeout]);
-    const fault = controller.signal.aborted
-      ? `preview of ${tool.name} did not end within ${PREVIEW_TIMEOUT_MS / 1_000} s.`
-      : answerFault('preview', tool.name, result);
-    if (fault === undefined && result !== undefined) return cutPreview(result);
+    const run = async () => ({ result: await tool.preview?.(tool.parse(params), context) });
+    const answer = await withinMs(run(), PREVIEW_TIMEOUT_MS, schedule);
+    if (answer === undefined) controller.abort(new PawlError('TIMEOUT', 'The preview took too long.'));
+    const fault =
+      answer === undefined
+        ? `preview of ${tool.name} did not end within ${PREVIEW_TIMEOUT_MS / 1_000} s.`
+        : answerFault('preview', tool.name, answer.result);
+    if (fault === undefined && answer?.result !== undefined) return cutPreview(answer.result);
     onFault(fault ?? '');
-    return fallback();
   } catch (error) {
     onFault(`preview of ${tool.name} failed: ${clip(error instanceof Error ? error.message : String(error))}`);
-    return fallback();
-  } finally {
-    stop();
   }
+  return fallback();
 }
 
 export function previewContext(

@@ -4,6 +4,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { digest } from '../../shared/schema/canonical-json.ts';
 import type { QuestionRequest, Questions } from '../../shared/store/approvals/questions.ts';
 import type { Answer } from '../../shared/tools/tool.ts';
+import { onAbort, withinMs } from '../../shared/util/wait.ts';
 
 const POLL_MS = 2_000;
 const DEFAULT_TIMEOUT_MS = 300_000;
@@ -52,19 +53,13 @@ export class ElicitationState {
     void this.#audit({ type: 'question-ended', questionId, callId, sessionKey, tenantId, state: 'expired', question });
   }
 
-  #waitForEnd(id: string, limitMs: number, signal: AbortSignal | undefined): Promise<void> {
-    return new Promise((resolve) => {
-      const end = () => {
-        clearTimeout(timer);
-        signal?.removeEventListener('abort', end);
-        this.#waiting.delete(id);
-        resolve();
-      };
-      const timer = setTimeout(end, limitMs);
-      signal?.addEventListener('abort', end, { once: true });
-      this.#waiting.set(id, end);
-      if (signal?.aborted === true) end();
-    });
+  async #waitForEnd(id: string, limitMs: number, signal: AbortSignal | undefined): Promise<void> {
+    const { promise: ended, resolve } = Promise.withResolvers<void>();
+    this.#waiting.set(id, resolve);
+    const stopListening = onAbort(signal, resolve);
+    await withinMs(ended, limitMs);
+    stopListening();
+    this.#waiting.delete(id);
   }
 }
 

@@ -11,6 +11,7 @@ import type { CallbackEnd, CallbackRecords, LeasedCallback } from '../../shared/
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { type Schedule, systemSchedule, uuidv7 } from '../../shared/util/time.ts';
+import { withinMs } from '../../shared/util/wait.ts';
 import type { Fetch } from '../context/network.ts';
 
 export interface CallbackSenderDeps {
@@ -67,13 +68,10 @@ export class CallbackSender {
     this.#closed = true;
     this.#cancel();
     const ended = Promise.all([this.#polling, ...this.#sends]);
-    await Promise.race([ended, this.#delay(CLOSE_MS)]);
+    const limitMs = () => (this.#sends.size === 0 ? 0 : CLOSE_MS);
+    await withinMs(ended, limitMs(), this.#schedule);
     this.#stop.abort();
-    await Promise.race([ended, this.#delay(CLOSE_MS)]);
-  }
-
-  #delay(ms: number): Promise<void> {
-    return new Promise((resolve) => void this.#schedule(resolve, this.#sends.size === 0 ? 0 : ms));
+    await withinMs(ended, limitMs(), this.#schedule);
   }
 
   #pollIn(delayMs: number): void {

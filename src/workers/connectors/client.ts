@@ -9,6 +9,7 @@ import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import type { ClientCallState, ClientCalls } from '../../shared/store/connectors/client-calls.ts';
 import { type ProbeAnswer, qualifiedName, type ToolContext, type ToolResult } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { onAbort, withinMs } from '../../shared/util/wait.ts';
 import type { Executable } from './declared-tools.ts';
 
 type ClientToolRecord = Pick<DeclaredToolOf<'dynamic'>, 'namespace' | 'name' | 'effects' | 'timeoutMs' | 'routing'>;
@@ -101,20 +102,13 @@ export class ClientToolCalls {
   }
 
   #listen(callId: string, signal: AbortSignal) {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const wake = () => resolve();
-    let timer: NodeJS.Timeout | undefined;
+    const { promise, resolve: wake } = Promise.withResolvers<void>();
     this.#waiters.set(callId, wake);
-    signal.addEventListener('abort', wake, { once: true });
+    const stopListening = onAbort(signal, wake);
     return {
-      waitUpTo: (limitMs: number): Promise<void> => {
-        timer = setTimeout(wake, limitMs);
-        if (signal.aborted) wake();
-        return promise;
-      },
+      waitUpTo: (limitMs: number): Promise<void> => withinMs(promise, limitMs),
       stop: (): void => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', wake);
+        stopListening();
         if (this.#waiters.get(callId) === wake) this.#waiters.delete(callId);
       },
     };

@@ -13,6 +13,7 @@ import { pipeline, Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { onAbort } from '../../shared/util/wait.ts';
 import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
 import { nonPublicReason } from './public-addresses.ts';
 
@@ -311,11 +312,10 @@ function bodyReader(
   }
   const body = decodeBody(incoming, hop.url, maxResponseBytes);
   if (onBroken !== undefined) body.once('error', onBroken);
-  const onAbort = (): void => {
+  const stopListening = onAbort(signal, () => {
     body.destroy(signal.reason instanceof Error ? signal.reason : new PawlError('CANCELLED'));
-  };
-  signal.addEventListener('abort', onAbort, { once: true });
-  body.once('close', () => signal.removeEventListener('abort', onAbort));
+  });
+  body.once('close', stopListening);
   return body;
 }
 

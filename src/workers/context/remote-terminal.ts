@@ -8,6 +8,7 @@ import type { Backend } from '../../shared/store/backend.ts';
 import { OWNER_RENEWAL_MS } from '../../shared/store/fleet/terminal-owners.ts';
 import type { WorkerMailbox } from '../../shared/store/fleet/worker-mailbox.ts';
 import type { TerminalReport } from '../../shared/tools/tool.ts';
+import { onAbort, withinMs } from '../../shared/util/wait.ts';
 import { unknownTerminal } from './terminal.ts';
 
 /** A living owner accepts a message within this time. After it, the owner has not received the message. */
@@ -114,22 +115,21 @@ export class TerminalLink {
     // An abort may reject the promise before anything awaits it.
     reply.promise.catch(() => undefined);
     this.#pendingReplies.set(id, reply.resolve);
-    const onAbort = () => reply.reject(signal.reason);
-    signal.addEventListener('abort', onAbort, { once: true });
+    const stopListening = onAbort(signal, () => reply.reject(signal.reason));
     try {
       const notAfterMs = backend.clock.now() + ACCEPT_LIMIT_MS;
       const message: Message = { kind: 'write', id, from: workerId, notAfterMs, ...request };
       const withdraw = await withUnknownEffect(this.#mailbox.send(owner.workerId, message), request.terminalId);
-      const earlyAnswer = await withTimeout(reply.promise, ACCEPT_LIMIT_MS);
+      const earlyAnswer = await withinMs(reply.promise, ACCEPT_LIMIT_MS);
       const undelivered = earlyAnswer === undefined && (await withUnknownEffect(withdraw(), request.terminalId));
       const answer =
         earlyAnswer ??
-        (undelivered ? 'undelivered' : await withTimeout(reply.promise, request.waitMs + ANSWER_GRACE_MS)) ??
+        (undelivered ? 'undelivered' : await withinMs(reply.promise, request.waitMs + ANSWER_GRACE_MS)) ??
         'silent';
       return reportOf(answer, request.terminalId);
     } finally {
       this.#pendingReplies.delete(id);
-      signal.removeEventListener('abort', onAbort);
+      stopListening();
     }
   }
 
@@ -182,15 +182,5 @@ function reportOf(answer: Message | 'undelivered' | 'silent', terminalId: string
       throw new ToolError(answer.message, { code: answer.code });
     case 'write':
       throw new ToolError('The worker that holds the terminal answered with a request instead of a report.');
-  }
-}
-
-async function withTimeout<T>(promise: Promise<T>, limitMs: number): Promise<T | undefined> {
-  const { promise: limit, resolve } = Promise.withResolvers<undefined>();
-  const timer = setTimeout(resolve, limitMs, undefined);
-  try {
-    return await Promise.race([promise, limit]);
-  } finally {
-    clearTimeout(timer);
   }
 }

@@ -4,6 +4,7 @@ import { StringDecoder } from 'node:string_decoder';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { TerminalReport, TerminalRequest } from '../../shared/tools/tool.ts';
 import { endOf, startOf } from '../../shared/util/text/text-cut.ts';
+import { unlessAborted, withinMs } from '../../shared/util/wait.ts';
 import { startTree, type TreeExit } from '../sandbox/process-tree.ts';
 import { openPseudoTerminal } from '../sandbox/pseudo-terminal.ts';
 import { type ProcessesOptions, prepareProgram } from './processes.ts';
@@ -154,7 +155,7 @@ export class Terminal {
    * program was not started.
    */
   async report(waitMs: number, signal?: AbortSignal): Promise<TerminalReport> {
-    await waitUntilSettled(this.ended, waitMs, signal);
+    await unlessAborted(withinMs(this.ended, waitMs), signal);
     if (this.#failure !== undefined) throw this.#failure;
     const { output, droppedBytes } = this.#output.take();
     const exit = this.#exit;
@@ -198,21 +199,6 @@ class Output {
     this.#end = '';
     this.#droppedBytes = 0;
     return { output, droppedBytes };
-  }
-}
-
-/** Resolves when `promise` has settled, or after `limitMs`. Rejects with the signal's reason. */
-async function waitUntilSettled(promise: Promise<void>, limitMs: number, signal?: AbortSignal): Promise<void> {
-  signal?.throwIfAborted();
-  const { promise: limit, resolve, reject } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, limitMs);
-  const onAbort = () => reject(signal?.reason);
-  signal?.addEventListener('abort', onAbort, { once: true });
-  try {
-    await Promise.race([promise, limit]);
-  } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener('abort', onAbort);
   }
 }
 

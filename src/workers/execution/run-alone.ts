@@ -2,7 +2,8 @@
  * Lets one attempt have a worker process to itself. A call that was running in two workers that were lost is a suspect, and only a
  * process that runs nothing else proves that it is to blame. The worker takes no jobs meanwhile; those that arrive all the same go back.
  */
-import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
+import type { Schedule } from '../../shared/util/time.ts';
+import { onAbort, withinMs } from '../../shared/util/wait.ts';
 import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempts.ts';
 
 /** The other calls have this long to end. One of them may wait for a call that only this worker could run. */
@@ -40,7 +41,7 @@ export class Solitude {
 
   /** Waits until nothing else runs here. False when that takes too long, or the attempt is aborted; then jobs are fetched again. */
   async enter(running: RunningAttempt): Promise<boolean> {
-    const { running: attempts, pause, schedule = systemSchedule } = this.#deps;
+    const { running: attempts, pause, schedule } = this.#deps;
     if (this.#holder !== undefined) return false;
     this.#holder = running;
     pause();
@@ -49,15 +50,11 @@ export class Solitude {
       if (attempts.size <= 1) resolve(true);
     };
     const stopListening = attempts.onRemoved(checkAlone);
-    const stopTimer = schedule(() => resolve(false), ALONE_WITHIN_MS);
-    const giveUp = () => resolve(false);
-    running.signal.addEventListener('abort', giveUp, { once: true });
     checkAlone();
-    if (running.signal.aborted) giveUp();
-    this.#isAlone = await alone;
+    const stopWaiting = onAbort(running.signal, () => resolve(false));
+    this.#isAlone = (await withinMs(alone, ALONE_WITHIN_MS, schedule)) === true;
     stopListening();
-    stopTimer();
-    running.signal.removeEventListener('abort', giveUp);
+    stopWaiting();
     if (!this.#isAlone) this.leave(running);
     return this.#isAlone;
   }

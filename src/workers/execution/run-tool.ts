@@ -11,6 +11,7 @@ import type { AnyTool, ProbeAnswer, Readiness, ToolContext, ToolResult } from '.
 import { answerFault } from '../../shared/tools/tool-answers.ts';
 import { normalizeResult } from '../../shared/tools/tool-result.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
+import { onAbort, withinMs } from '../../shared/util/wait.ts';
 import type { AttemptResult } from '../attempt/attempt-result.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import { inAttempt } from '../attempt/uncaught-errors.ts';
@@ -171,12 +172,9 @@ function failureAfter({ sideEffects }: RunningAttempt, thrown: unknown, policy: 
 async function windDown(
   finished: Promise<AttemptResult>,
   reason: PawlError,
-  schedule: Schedule = systemSchedule,
+  schedule: Schedule | undefined,
 ): Promise<AttemptResult> {
-  const { promise: limit, resolve: giveUp } = Promise.withResolvers<undefined>();
-  const stopTimer = schedule(() => giveUp(undefined), WIND_DOWN_MS);
-  const lateResult = await Promise.race([finished, limit]);
-  stopTimer();
+  const lateResult = await withinMs(finished, WIND_DOWN_MS, schedule);
   if (lateResult?.kind === 'value') return { kind: 'aborted', reason, result: lateResult.result, evidence: 'unknown' };
   if (lateResult?.kind === 'pending')
     return { kind: 'aborted', reason, pending: lateResult.pending, evidence: 'unknown' };
@@ -187,10 +185,7 @@ async function windDown(
 
 function abortReason(signal: AbortSignal): { readonly reason: Promise<PawlError>; stop(): void } {
   const { promise, resolve } = Promise.withResolvers<PawlError>();
-  const listener = () => resolve(signal.reason as PawlError);
-  if (signal.aborted) listener();
-  else signal.addEventListener('abort', listener, { once: true });
-  return { reason: promise, stop: () => signal.removeEventListener('abort', listener) };
+  return { reason: promise, stop: onAbort(signal, () => resolve(signal.reason as PawlError)) };
 }
 
 function startTimer({ running, timeoutMs, remainingMs, schedule = systemSchedule }: AttemptOptions): () => void {

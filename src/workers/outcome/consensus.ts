@@ -8,6 +8,7 @@ import type { AnyTool, ToolResult } from '../../shared/tools/tool.ts';
 import { DEFAULT_VOTERS } from '../../shared/tools/trust-class.ts';
 import { findUnserializable } from '../../shared/util/json/json-support.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
+import { withinMs } from '../../shared/util/wait.ts';
 import { type Attempt, attemptsWith } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { CallEnder } from './end-call.ts';
@@ -121,14 +122,10 @@ export async function countVote(
 }
 
 async function normaliseOutput(tool: AnyTool, output: unknown, schedule: Schedule): Promise<unknown> {
-  const { promise: timeout, reject } = Promise.withResolvers<never>();
-  const message = `normalise of ${tool.name} did not end within ${NORMALISE_MS / 1_000} s`;
-  const stopTimer = schedule(() => reject(new Error(message)), NORMALISE_MS);
-  try {
-    return await Promise.race([tool.normalise?.(output), timeout]);
-  } finally {
-    stopTimer();
-  }
+  const run = async () => ({ normalised: await tool.normalise?.(output) });
+  const answer = await withinMs(run(), NORMALISE_MS, schedule);
+  if (answer === undefined) throw new Error(`normalise of ${tool.name} did not end within ${NORMALISE_MS / 1_000} s`);
+  return answer.normalised;
 }
 
 /** Too few workers have answered, and no other one comes. */

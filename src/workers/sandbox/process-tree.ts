@@ -9,6 +9,7 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import { MAX_TIMER_MS } from '../../shared/util/time.ts';
+import { onAbort } from '../../shared/util/wait.ts';
 import { collectOutput } from './capped-output.ts';
 import type { ProgramEnvironment } from './environment.ts';
 import { FILTER_DESCRIPTOR, type Launch, type LaunchRequest, type Sandbox } from './isolation.ts';
@@ -144,8 +145,7 @@ async function waitForEnd(
     killTree(child, channel, launch);
     limitWait(KILL_GRACE_MS);
   };
-  const onAbort = (): void => killBecause('abort');
-  signal.addEventListener('abort', onAbort, { once: true });
+  const stopListening = onAbort(signal, () => killBecause('abort'));
   readMessages(channel, (message) => {
     if (runEnd !== undefined) return;
     if (message === 'armed') {
@@ -166,7 +166,7 @@ async function waitForEnd(
   child.once('close', () => closed.resolve());
 
   await closed.promise;
-  signal.removeEventListener('abort', onAbort);
+  stopListening();
   clearTimeout(timeLimit);
   clearTimeout(waitTimer);
   for (const stream of child.stdio) stream?.destroy();

@@ -10,6 +10,7 @@
  */
 import { spawn } from 'node:child_process';
 import type { WorkspaceSearch } from '../../shared/tools/tool.ts';
+import { onAbort } from '../../shared/util/wait.ts';
 import { findTrusted } from '../sandbox/find-program.ts';
 import { hiddenNamesOf } from './glob.ts';
 
@@ -90,11 +91,10 @@ async function runRipgrep(
   const chunks: Buffer[] = [];
   let bytes = 0;
   const stop = () => child.kill('SIGKILL');
-  const onAbort = () => {
+  const stopListening = onAbort(signal, () => {
     stop();
     reject(signal.reason);
-  };
-  signal.addEventListener('abort', onAbort, { once: true });
+  });
   child.stdout.on('data', (chunk: Buffer) => {
     bytes += chunk.length;
     if (bytes > MAX_NAMES_BYTES) stop();
@@ -102,7 +102,7 @@ async function runRipgrep(
   });
   child.once('error', () => resolve(undefined));
   child.once('close', (code) => {
-    signal.removeEventListener('abort', onAbort);
+    stopListening();
     // Exit code 1 means that nothing was found. The walk handles every other failure, such as an unreadable folder.
     if (code !== 0 && code !== 1) return resolve(undefined);
     const paths = Buffer.concat(chunks).toString('utf8').split('\0');

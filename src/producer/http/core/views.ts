@@ -2,7 +2,6 @@
  * Serializers of calls, tools, circuits, approvals and audit records, for the API and the commands. Commands load this module without
  * the HTTP server.
  */
-
 import { phaseOf } from '../../../shared/calls/call-state.ts';
 import { envelopeOf, isUnresolved } from '../../../shared/calls/outcome.ts';
 import { redactFields, secretsIn } from '../../../shared/errors/redaction.ts';

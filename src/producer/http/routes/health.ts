@@ -2,6 +2,7 @@
 import type { Express } from 'express';
 import type { Redis } from '../../../shared/store/redis/connection.ts';
 import { FleetKeys } from '../../../shared/store/redis/keys.ts';
+import { withinMs } from '../../../shared/util/wait.ts';
 import { redisRefusalReason } from '../core/errors.ts';
 import { refuseMethod } from '../core/route.ts';
 
@@ -38,16 +39,10 @@ const OUT_OF_REACH = 'redis out of reach';
 /** The reason for which Redis takes no calls. A reachable Redis may still refuse writes. */
 async function redisOutageReason(redis: HealthOptions['redis'], prefix: string): Promise<string | undefined> {
   if (redis.status !== 'ready') return OUT_OF_REACH;
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<string>((resolve) => {
-    timer = setTimeout(() => resolve(OUT_OF_REACH), PING_LIMIT_MS);
-  });
-  const write = redis.set(new FleetKeys(prefix).trial, '1', 'PX', TRIAL_TTL_MS).then(() => undefined);
   try {
-    return await Promise.race([write, timeout]);
+    const write = redis.set(new FleetKeys(prefix).trial, '1', 'PX', TRIAL_TTL_MS);
+    return (await withinMs(write, PING_LIMIT_MS)) === undefined ? OUT_OF_REACH : undefined;
   } catch (error) {
     return redisRefusalReason(error) ?? OUT_OF_REACH;
-  } finally {
-    clearTimeout(timer);
   }
 }

@@ -10,6 +10,7 @@ import { AuditFormatter } from '../../audit/audit-record.ts';
 import type { Settings } from '../../config/config.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Clock } from '../../util/time.ts';
+import { withinMs } from '../../util/wait.ts';
 import type { Redis } from '../redis/connection.ts';
 import { AuditKeys } from '../redis/keys.ts';
 import { shortRecordText } from './stored-records.ts';
@@ -202,11 +203,6 @@ export class AuditWriter {
 
   async close(): Promise<void> {
     this.#closed = true;
-    let limit: NodeJS.Timeout | undefined;
-    const timeout = new Promise<void>((resolve) => {
-      limit = setTimeout(resolve, CLOSE_LIMIT_MS);
-    });
-    await Promise.race([this.written(), timeout]);
-    clearTimeout(limit);
+    await withinMs(this.written(), CLOSE_LIMIT_MS);
   }
 }

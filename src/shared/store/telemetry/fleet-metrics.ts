@@ -1,6 +1,7 @@
 /** Metrics of all processes, added up in Redis: the totals survive every process, and every API process shows the same. */
 import { withoutTool } from '../../telemetry/metric-set.ts';
 import { MAX_SERIES, OTHER } from '../../telemetry/metrics.ts';
+import { withinMs } from '../../util/wait.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
@@ -88,11 +89,9 @@ export class MetricsPublisher {
   /** Says the last, if Redis takes it soon. */
   async close(limitMs: number): Promise<void> {
     clearInterval(this.#timer);
-    let timer: NodeJS.Timeout | undefined;
-    const limit = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, limitMs);
-    });
-    await Promise.race([this.publish().catch(() => {}), limit]);
-    clearTimeout(timer);
+    await withinMs(
+      this.publish().catch(() => {}),
+      limitMs,
+    );
   }
 }

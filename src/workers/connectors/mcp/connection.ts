@@ -14,7 +14,8 @@ import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routin
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
 import { endOf } from '../../../shared/util/text/text-cut.ts';
-import { DefinitionCache, readDefinitions, unlessAborted } from './definitions.ts';
+import { unlessAborted } from '../../../shared/util/wait.ts';
+import { DefinitionCache, readDefinitions } from './definitions.ts';
 import { connectFailure, requestFailure } from './failures.ts';
 import { openHttpTransport } from './http.ts';
 import { AnswerReader } from './incoming.ts';

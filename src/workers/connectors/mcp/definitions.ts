@@ -4,6 +4,7 @@ import { definitionDigest, type McpDefinition } from '../../../shared/connectors
 import { asToolError } from '../../../shared/errors/classify-error.ts';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
+import { unlessAborted } from '../../../shared/util/wait.ts';
 import { list } from './listing.ts';
 
 const LIST_TIMEOUT_MS = 20_000;
@@ -102,17 +103,4 @@ function definitionOf(entry: unknown, index: number): McpDefinition {
     annotations: isObject(annotations) ? annotations : undefined,
     taskSupport: typeof taskSupport === 'string' ? taskSupport : undefined,
   };
-}
-
-/** Resolves with the value, or rejects when the signal aborts first. */
-export async function unlessAborted<T>(value: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  const { promise, reject } = Promise.withResolvers<never>();
-  const onAbort = () => reject(signal.reason);
-  signal.addEventListener('abort', onAbort, { once: true });
-  try {
-    return await Promise.race([value, promise]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
-  }
 }
