@@ -20,16 +20,15 @@ import type {
   ToolCapabilities,
   Workspace,
 } from '../../shared/tools/tool.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
 import type { Isolation } from '../sandbox/isolation.ts';
 import { CallChanges } from '../workspace/diff-tracker.ts';
 import { openWorkspace } from '../workspace/workspace.ts';
 import { forbiddenReason } from '../workspace/workspace-roots.ts';
-import { checkArguments } from './handle-arguments.ts';
+import { checkArguments, type HandleMethod } from './handle-arguments.ts';
 import { openNetwork } from './network.ts';
 import { openProcesses } from './processes.ts';
-
-const NO_CHANNEL = `The session has no channel to people: ${CHANNEL_ADVICE}.`;
 
 export interface CapabilityOptions {
   readonly session: {
@@ -78,6 +77,7 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
     const reason = missingReason(capability);
     if (reason !== undefined) throw new PawlError('PERMISSION_DENIED', reason);
   };
+  const guard = new Guard(demand, attempt);
   const network = openNetwork({ signal, attempt, allowedHosts: options.allowedHosts ?? [] });
   const { sandbox = 'preferred', sandboxNetwork: networkGranted = false } = options;
   const processes = openProcesses({ root, callId, signal, env, sandbox, network: networkGranted });
@@ -87,21 +87,19 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
   return {
     has: (capability) => missingReason(capability) === undefined,
     demand,
-    workspace: new GuardedWorkspace(workspace, demand, changes, attempt),
+    workspace: new GuardedWorkspace(workspace, guard, changes),
     changes,
-    processes: guardedProcesses(processes, demand, attempt),
-    terminals: guardedTerminals(options.terminals, demand, attempt),
-    memory: guardedMemory(options.memory, demand, attempt, options.session.taint !== undefined),
-    channel: new GuardedChannel(options.channel, demand, attempt),
-    agents: guardedAgents(options.agents, demand, attempt),
+    processes: guardedProcesses(processes, guard),
+    terminals: guardedTerminals(options.terminals, guard),
+    memory: guardedMemory(options.memory, guard, options.session.taint !== undefined),
+    channel: new GuardedChannel(options.channel, guard),
+    agents: guardedAgents(options.agents, guard),
     fetch: async (input, init) => {
       demand('network');
       return network(input, init);
     },
   };
 }
-
-type Demand = (capability: Capability) => void;
 
 /** Reads the file system once, at the first use: most tools touch no file. */
 function workspaceRefusal({ workspaceRoot, refusalReason }: CapabilityOptions['session']): () => string | undefined {
@@ -138,8 +136,45 @@ function absenceReason(
   if ((capability === 'memory:search' || capability === 'memory:store') && memory === undefined)
     return `No memory store is configured, so the capability ${capability} is absent.`;
   if (capability === 'agents' && agents === undefined) return 'Sub-agents need a fleet, and there is none here.';
-  if (capability === 'channel' && channel === undefined) return NO_CHANNEL;
+  if (capability === 'channel' && channel === undefined)
+    return `The session has no channel to people: ${CHANNEL_ADVICE}.`;
   return undefined;
+}
+
+/** Lets a method of a handle run only if its capability is granted. */
+class Guard {
+  readonly #demand: (capability: Capability) => void;
+  readonly #attempt: SideEffectTracker;
+
+  constructor(demand: (capability: Capability) => void, attempt: SideEffectTracker) {
+    this.#demand = demand;
+    this.#attempt = attempt;
+  }
+
+  /** The handle. Throws `PERMISSION_DENIED`. */
+  handle<Handle>(capability: Capability, handle: Handle | undefined): Handle {
+    this.#demand(capability);
+    if (handle === undefined)
+      throw new PawlError('PERMISSION_DENIED', `No handle for the capability ${capability} is available here.`);
+    return handle;
+  }
+
+  /** The handle, for a call of one of its methods. Throws `RESULT_INVALID` for arguments that the method does not take. */
+  admit<Handle>(
+    capability: Capability,
+    handle: Handle | undefined,
+    method: HandleMethod,
+    ...values: readonly unknown[]
+  ): Handle {
+    const granted = this.handle(capability, handle);
+    checkArguments(method, ...values);
+    return granted;
+  }
+
+  /** Runs a step that changes something. */
+  track<T>(step: () => Promise<T>): Promise<T> {
+    return trackSideEffect(this.#attempt, step);
+  }
 }
 
 // Classes instead of object literals: V8 gives each literal with a getter its own hidden class in the old space, and that
@@ -147,198 +182,141 @@ function absenceReason(
 
 class GuardedWorkspace implements Workspace {
   readonly #workspace: Workspace;
-  readonly #demand: Demand;
+  readonly #guard: Guard;
   readonly #changes: DiffTracker;
-  readonly #attempt: SideEffectTracker;
 
-  constructor(workspace: Workspace, demand: Demand, changes: DiffTracker, attempt: SideEffectTracker) {
+  constructor(workspace: Workspace, guard: Guard, changes: DiffTracker) {
     this.#workspace = workspace;
-    this.#demand = demand;
+    this.#guard = guard;
     this.#changes = changes;
-    this.#attempt = attempt;
   }
 
   get root(): string {
-    this.#demand('workspace:read');
-    return this.#workspace.root;
+    return this.#guard.handle('workspace:read', this.#workspace).root;
   }
 
   // Fields, not methods: a tool may destructure the handle (`const { read } = ctx.workspace`).
-  readonly read: Workspace['read'] = async (path, options) => {
-    this.#demand('workspace:read');
-    checkArguments('workspace.read', path, options);
-    return this.#workspace.read(path, options);
-  };
+  readonly read: Workspace['read'] = async (path, options) =>
+    this.#guard.admit('workspace:read', this.#workspace, 'workspace.read', path, options).read(path, options);
 
-  readonly list: Workspace['list'] = async (path) => {
-    this.#demand('workspace:read');
-    checkArguments('workspace.list', path);
-    return this.#workspace.list(path);
-  };
+  readonly list: Workspace['list'] = async (path) =>
+    this.#guard.admit('workspace:read', this.#workspace, 'workspace.list', path).list(path);
 
   readonly write: Workspace['write'] = async (path, content, options) => {
-    this.#demand('workspace:write');
-    checkArguments('workspace.write', path, content, options);
-    const [written] = await this.commit([{ kind: 'write', path, content, ...options }]);
+    this.#guard.admit('workspace:write', this.#workspace, 'workspace.write', path, content, options);
+    const [written] = await this.#commit([{ kind: 'write', path, content, ...options }]);
     return { created: written?.existed === false, bytes: Buffer.byteLength(content) };
   };
 
   readonly commit: Workspace['commit'] = async (changes) => {
-    this.#demand('workspace:write');
-    checkArguments('workspace.commit', changes);
-    const committed = await trackSideEffect(this.#attempt, () => this.#workspace.commit(changes));
+    this.#guard.admit('workspace:write', this.#workspace, 'workspace.commit', changes);
+    return this.#commit(changes);
+  };
+
+  readonly #commit: Workspace['commit'] = async (changes) => {
+    const committed = await this.#guard.track(() => this.#workspace.commit(changes));
     changes.forEach((change, index) => {
       const before = committed[index]?.before;
       const after = change.kind === 'remove' ? undefined : Buffer.from(change.content);
-      this.#changes.note({
-        path: change.path,
-        ...(before !== undefined && { before }),
-        ...(after !== undefined && { after }),
-      });
+      this.#changes.note({ path: change.path, ...defined({ before, after }) });
     });
     return committed;
   };
 
-  readonly search: Workspace['search'] = async (search) => {
-    this.#demand('workspace:read');
-    checkArguments('workspace.search', search);
-    return this.#workspace.search(search);
-  };
+  readonly search: Workspace['search'] = async (search) =>
+    this.#guard.admit('workspace:read', this.#workspace, 'workspace.search', search).search(search);
 }
 
-function guardedProcesses(processes: Processes, demand: Demand, attempt: SideEffectTracker): Processes {
+function guardedProcesses(processes: Processes, guard: Guard): Processes {
   return {
     run: async (request) => {
-      demand('processes');
-      checkArguments('processes.run', request);
-      return trackSideEffect(attempt, () => processes.run(request));
+      guard.admit('processes', processes, 'processes.run', request);
+      return guard.track(() => processes.run(request));
     },
   };
 }
 
-function guardedTerminals(terminals: Terminals | undefined, demand: Demand, attempt: SideEffectTracker): Terminals {
-  const requireHandle = (): Terminals => {
-    demand('processes');
-    if (terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'No terminals are available here.');
-    return terminals;
-  };
+function guardedTerminals(terminals: Terminals | undefined, guard: Guard): Terminals {
   return {
     start: async (request) => {
-      const handle = requireHandle();
-      checkArguments('terminals.start', request);
-      return trackSideEffect(attempt, () => handle.start(request));
+      const handle = guard.admit('processes', terminals, 'terminals.start', request);
+      return guard.track(() => handle.start(request));
     },
     write: async (terminalId, chars, waitMs) => {
-      const handle = requireHandle();
-      checkArguments('terminals.write', terminalId, chars, waitMs);
-      return trackSideEffect(attempt, () => handle.write(terminalId, chars, waitMs));
+      const handle = guard.admit('processes', terminals, 'terminals.write', terminalId, chars, waitMs);
+      return guard.track(() => handle.write(terminalId, chars, waitMs));
     },
   };
 }
 
-function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: SideEffectTracker): Agents {
-  const requireHandle = (): Agents => {
-    demand('agents');
-    if (agents === undefined)
-      throw new PawlError('PERMISSION_DENIED', 'Sub-agents need a fleet, and there is none here.');
-    return agents;
-  };
-  const handleFor = (method: keyof Agents, ...values: readonly unknown[]): Agents => {
-    const handle = requireHandle();
-    checkArguments(`agents.${method}`, ...values);
-    return handle;
-  };
+function guardedAgents(agents: Agents | undefined, guard: Guard): Agents {
+  const handleFor = (method: keyof Agents, ...values: readonly unknown[]): Agents =>
+    guard.admit('agents', agents, `agents.${method}`, ...values);
   return {
     // One call starts one agent, however often it is attempted.
     spawn: async (message, agentType) => handleFor('spawn', message, agentType).spawn(message, agentType),
     send: async (agentId, message, interrupt) => {
       const handle = handleFor('send', agentId, message, interrupt);
-      return trackSideEffect(attempt, () => handle.send(agentId, message, interrupt));
+      return guard.track(() => handle.send(agentId, message, interrupt));
     },
     resume: async (agentId) => {
       const handle = handleFor('resume', agentId);
-      return trackSideEffect(attempt, () => handle.resume(agentId));
+      return guard.track(() => handle.resume(agentId));
     },
     look: async (agentIds) => handleFor('look', agentIds).look(agentIds),
     haveAnswered: async (agentIds) => handleFor('haveAnswered', agentIds).haveAnswered(agentIds),
     close: async (agentId) => {
       const handle = handleFor('close', agentId);
-      return trackSideEffect(attempt, () => handle.close(agentId));
+      return guard.track(() => handle.close(agentId));
     },
   };
 }
 
 /** A tainted session stores tainted records, so that storing a text does not make it trusted. */
-function guardedMemory(
-  memory: StoredMemory | undefined,
-  demand: Demand,
-  attempt: SideEffectTracker,
-  tainted: boolean,
-): Memory {
-  const requireHandle = (capability: Capability): StoredMemory => {
-    demand(capability);
-    if (memory === undefined) throw new PawlError('PERMISSION_DENIED', 'No memory store is configured.');
-    return memory;
-  };
+function guardedMemory(memory: StoredMemory | undefined, guard: Guard, tainted: boolean): Memory {
   return {
-    search: async (query, options) => {
-      const store = requireHandle('memory:search');
-      checkArguments('memory.search', query, options);
-      return store.search(query, options);
-    },
+    search: async (query, options) =>
+      guard.admit('memory:search', memory, 'memory.search', query, options).search(query, options),
     store: async (text, options) => {
-      const store = requireHandle('memory:store');
-      checkArguments('memory.store', text, options);
-      return trackSideEffect(attempt, () => store.store(text, tainted ? { ...options, tainted } : options));
+      const store = guard.admit('memory:store', memory, 'memory.store', text, options);
+      return guard.track(() => store.store(text, tainted ? { ...options, tainted } : options));
     },
     get: async (id) => {
-      const store = requireHandle('memory:search');
-      checkArguments('memory.get', id);
+      const store = guard.admit('memory:search', memory, 'memory.get', id);
       if (store.get === undefined)
         throw new PawlError('PERMISSION_DENIED', 'This memory store does not support reading by ID.');
       return store.get(id);
     },
     forget: async (id) => {
-      const store = requireHandle('memory:store');
-      checkArguments('memory.forget', id);
+      const store = guard.admit('memory:store', memory, 'memory.forget', id);
       if (store.forget === undefined)
         throw new PawlError('PERMISSION_DENIED', 'This memory store does not support forget.');
-      return trackSideEffect(attempt, async () => store.forget?.(id) ?? false);
+      return guard.track(async () => store.forget?.(id) ?? false);
     },
   };
 }
 
 class GuardedChannel implements Channel {
   readonly #channel: Channel | undefined;
-  readonly #demand: Demand;
-  readonly #attempt: SideEffectTracker;
+  readonly #guard: Guard;
 
-  constructor(channel: Channel | undefined, demand: Demand, attempt: SideEffectTracker) {
+  constructor(channel: Channel | undefined, guard: Guard) {
     this.#channel = channel;
-    this.#demand = demand;
-    this.#attempt = attempt;
-  }
-
-  #requireHandle(): Channel {
-    this.#demand('channel');
-    if (this.#channel === undefined) throw new PawlError('PERMISSION_DENIED', NO_CHANNEL);
-    return this.#channel;
+    this.#guard = guard;
   }
 
   get kind(): string {
-    return this.#requireHandle().kind;
+    return this.#guard.handle('channel', this.#channel).kind;
   }
 
   // These are fields for the same reason as in the workspace's handle.
   readonly send: Channel['send'] = async (message) => {
-    const channel = this.#requireHandle();
-    checkArguments('channel.send', message);
-    return trackSideEffect(this.#attempt, () => channel.send(message));
+    const channel = this.#guard.admit('channel', this.#channel, 'channel.send', message);
+    return this.#guard.track(() => channel.send(message));
   };
 
   readonly ask: NonNullable<Channel['ask']> = async (question) => {
-    const channel = this.#requireHandle();
-    checkArguments('channel.ask', question);
+    const channel = this.#guard.admit('channel', this.#channel, 'channel.ask', question);
     if (channel.ask === undefined)
       throw new PawlError('PERMISSION_DENIED', `The session's ${channel.kind} channel cannot bring answers back.`);
     return channel.ask(question);

@@ -81,12 +81,12 @@ function makeArguments() {
   };
 }
 
-type Method = keyof ReturnType<typeof makeArguments>;
+export type HandleMethod = keyof ReturnType<typeof makeArguments>;
 let allArguments: ReturnType<typeof makeArguments> | undefined;
-const schemas = new Map<Method, z.ZodObject>();
+const schemas = new Map<HandleMethod, z.ZodObject>();
 
 /** Throws `RESULT_INVALID` for arguments of another type, as `ctx.progress` does. */
-export function checkArguments(method: Method, ...values: readonly unknown[]): void {
+export function checkArguments(method: HandleMethod, ...values: readonly unknown[]): void {
   allArguments ??= makeArguments();
   const shape: z.ZodRawShape = allArguments[method];
   const schema = schemas.get(method) ?? z.strictObject(shape);
