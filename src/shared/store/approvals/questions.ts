@@ -8,7 +8,6 @@
  */
 import type { Answer, Question } from '../../tools/capabilities.ts';
 import { uuidv7 } from '../../util/time.ts';
-import { broadcastChannel } from '../redis/broadcasts.ts';
 import { serverTimeMs } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
@@ -92,7 +91,7 @@ export class Questions extends FleetRecords {
       state,
       answer,
       signature,
-      broadcastChannel(this.redis, this.keys.prefix),
+      this.channel,
       broadcast,
       uuidv7(),
     ]);

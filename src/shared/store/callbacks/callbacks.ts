@@ -11,7 +11,7 @@ import type { Signatures } from '../../signing/signatures.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
-import { type FleetKeys, type Partition, PartitionKeys } from '../redis/keys.ts';
+import type { FleetKeys, Partition } from '../redis/keys.ts';
 import { fieldsOf, luaConstants, luaFunction, Script } from '../redis/script.ts';
 
 /** Callbacks are listed, and can be replayed, for this long after their call's end. */
@@ -107,8 +107,7 @@ export class CallbackRecords extends FleetRecords {
 
   /** Sends a callback again. Throws `NOT_FOUND`. */
   async replay(id: string): Promise<void> {
-    const channel = broadcastChannel(this.redis, this.keys.prefix);
-    const [code] = await replayScript.run(this.redis, [this.#baseOf(id)], [id, channel]);
+    const [code] = await replayScript.run(this.redis, [this.#baseOf(id)], [id, this.channel]);
     if (code !== 'queued') throw unknownCallback(id);
   }
 
@@ -149,7 +148,7 @@ export class CallbackRecords extends FleetRecords {
   }
 
   #base(partition: Partition): string {
-    return new PartitionKeys(this.keys.prefix, partition).base;
+    return this.partitionKeys(partition).base;
   }
 
   /** Throws `NOT_FOUND` for a text that is no callback's ID. */

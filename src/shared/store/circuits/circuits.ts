@@ -6,9 +6,10 @@
  */
 import { type Circuit, type CircuitSample, CLOSED_CIRCUIT, type Sample } from '../../circuits/circuit-breaker.ts';
 import type { Shards } from '../queues/shards.ts';
-import { broadcastChannel, type CircuitBroadcast } from '../redis/broadcasts.ts';
+import type { CircuitBroadcast } from '../redis/broadcasts.ts';
 import { isClustered, type Redis } from '../redis/connection.ts';
-import { type Partition, PartitionKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
+import type { Partition } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 
 const failureScript = new Script(new URL('./circuit-failure.lua', import.meta.url));
@@ -34,32 +35,23 @@ export interface CircuitAt {
   readonly key: string;
 }
 
-export class Breakers {
-  readonly #redis: Redis;
-  readonly #prefix: string;
-  readonly #broadcast: string;
+export class Breakers extends FleetRecords {
   readonly #shards: Pick<Shards, 'partitions'> | undefined;
   /** Successes that are not counted yet, by window: those that come during a write are written together. */
   readonly #successes = new Map<string, { count: number }>();
 
   constructor(redis: Redis, prefix: string, shards?: Pick<Shards, 'partitions'>) {
+    super(redis, prefix);
     this.#shards = shards;
-    this.#redis = redis;
-    this.#prefix = prefix;
-    this.#broadcast = broadcastChannel(redis, prefix);
-  }
-
-  #keys(partition: Partition): PartitionKeys {
-    return new PartitionKeys(this.#prefix, partition);
   }
 
   async read(partition: Partition, key: string): Promise<Circuit> {
-    return parseCircuit((await this.#redis.hget(this.#keys(partition).circuits, key)) ?? '');
+    return parseCircuit((await this.redis.hget(this.partitionKeys(partition).circuits, key)) ?? '');
   }
 
   /** All circuits of a partition that ever left CLOSED. */
   async list(partition: Partition): Promise<ReadonlyMap<string, Circuit>> {
-    const stored = await this.#redis.hgetall(this.#keys(partition).circuits);
+    const stored = await this.redis.hgetall(this.partitionKeys(partition).circuits);
     return new Map(Object.entries(stored).map(([key, raw]) => [key, parseCircuit(raw)]));
   }
 
@@ -72,9 +64,9 @@ export class Breakers {
     sample: CircuitSample,
     successesBefore = 0,
   ): Promise<{ readonly nowMs: number; readonly circuit: Circuit; readonly window: readonly Sample[] }> {
-    const keys = this.#keys(partition);
+    const keys = this.partitionKeys(partition);
     const [nowMs, raw, ...samples] = await failureScript.run(
-      this.#redis,
+      this.redis,
       [keys.circuits, keys.window(sample.circuit)],
       [JSON.stringify(sample), Math.min(successesBefore, sample.windowSize)],
     );
@@ -87,7 +79,7 @@ export class Breakers {
   }
 
   async history(partition: Partition, limit: number): Promise<CircuitChange[]> {
-    const stored = await this.#redis.lrange(this.#keys(partition).circuitHistory, 0, limit - 1);
+    const stored = await this.redis.lrange(this.partitionKeys(partition).circuitHistory, 0, limit - 1);
     return stored.map((text) => {
       const bar = text.indexOf('|');
       return { ...(JSON.parse(text.slice(bar + 1)) as Omit<CircuitChange, 'atMs'>), atMs: Number(text.slice(0, bar)) };
@@ -95,7 +87,7 @@ export class Breakers {
   }
 
   async window(partition: Partition, key: string): Promise<readonly Sample[]> {
-    return (await this.#redis.lrange(this.#keys(partition).window(key), 0, -1)).map(parseSample);
+    return (await this.redis.lrange(this.partitionKeys(partition).window(key), 0, -1)).map(parseSample);
   }
 
   /** Replaces `from` by `next`. Returns the circuit as it then is, which differs from `next` when another process was faster. */
@@ -105,18 +97,18 @@ export class Breakers {
     next: Circuit,
     retryAfterMs: number,
   ): Promise<{ readonly changed: boolean; readonly circuit: Circuit }> {
-    const keys = this.#keys(partition);
+    const keys = this.partitionKeys(partition);
     const broadcast: CircuitBroadcast = { type: 'circuit', partition, key, circuit: next, retryAfterMs };
     const reason = 'reason' in next ? next.reason : undefined;
     const change = { key, from: from.state, to: next.state, ...(reason !== undefined && { reason }) };
     const [code, raw] = await changeScript.run(
-      this.#redis,
+      this.redis,
       [keys.circuits, keys.window(key), keys.circuitHistory],
       [
         key,
         from.epoch,
         formatCircuit(next),
-        this.#broadcast,
+        this.channel,
         JSON.stringify(broadcast),
         JSON.stringify(change),
         MAX_CHANGES,
@@ -131,7 +123,7 @@ export class Breakers {
    * Counts a success in a script of its own: in a cluster, when the call is in another shard. The write is deferred and notifies no process.
    */
   async addSuccessApart(partition: Partition, sample: CircuitSample): Promise<void> {
-    const keys = this.#keys(partition);
+    const keys = this.partitionKeys(partition);
     const window = keys.window(sample.circuit);
     const waiting = this.#successes.get(window);
     if (waiting !== undefined) {
@@ -145,7 +137,7 @@ export class Breakers {
         const { count } = added;
         added.count = 0;
         const args = [JSON.stringify(sample), count];
-        const [raw] = await successScript.run(this.#redis, [keys.circuits, window], args);
+        const [raw] = await successScript.run(this.redis, [keys.circuits, window], args);
         await this.#refresh(partition, sample, raw as string);
       }
     } finally {
@@ -155,8 +147,8 @@ export class Breakers {
 
   /** Copies all circuits of a tier to its other shards, after shards were added. */
   async spread(partition: Partition): Promise<void> {
-    if (!isClustered(this.#redis)) return;
-    const stored = await this.#redis.hgetall(this.#keys(partition).circuits);
+    if (!isClustered(this.redis)) return;
+    const stored = await this.redis.hgetall(this.partitionKeys(partition).circuits);
     await Promise.all(Object.entries(stored).map(([key, raw]) => this.#copy(partition, key, raw)));
   }
 
@@ -166,11 +158,11 @@ export class Breakers {
   }
 
   async #copy({ tier }: Partition, key: string, raw: string): Promise<void> {
-    if (raw === '' || !isClustered(this.#redis)) return;
+    if (raw === '' || !isClustered(this.redis)) return;
     const otherShards = (this.#shards?.partitions([tier]) ?? []).filter(({ shard }) => shard > 0);
     const args = [key, parseCircuit(raw).epoch, raw];
     await Promise.all(
-      otherShards.map((partition) => copyScript.run(this.#redis, [this.#keys(partition).circuits], args)),
+      otherShards.map((partition) => copyScript.run(this.redis, [this.partitionKeys(partition).circuits], args)),
     );
   }
 }

@@ -1,6 +1,5 @@
 /** Stores the fleet's switches, and counts what would have happened without shadow mode. */
 import type { ReliabilitySwitch, ReliabilitySwitches, ShadowKind } from '../../config/switches.ts';
-import { broadcastChannel } from '../redis/broadcasts.ts';
 import { serverTimeMs } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
@@ -36,7 +35,7 @@ export class SwitchRecords extends FleetRecords {
     await switchScript.run(
       this.redis,
       [this.keys.switches],
-      [tool ?? ALL, enabled ? '1' : '0', reason ?? '', broadcastChannel(this.redis, this.keys.prefix)],
+      [tool ?? ALL, enabled ? '1' : '0', reason ?? '', this.channel],
     );
   }
 

@@ -8,9 +8,6 @@
  * Requests and answers are signed, each for its call and fence.
  */
 import { type ClientAnswer, type ClientCall, MAX_CLIENT_TOOLS } from '../../connectors/client-tool.ts';
-import type { Signatures } from '../../signing/signatures.ts';
-import { broadcastChannel } from '../redis/broadcasts.ts';
-import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
@@ -48,13 +45,6 @@ export type RenewResult =
     };
 
 export class ClientCalls extends FleetRecords {
-  readonly #broadcast: string;
-
-  constructor(redis: Redis, prefix: string, signatures: Signatures) {
-    super(redis, prefix, signatures);
-    this.#broadcast = broadcastChannel(redis, prefix);
-  }
-
   // The worker's side
 
   /**
@@ -69,13 +59,13 @@ export class ClientCalls extends FleetRecords {
       signed,
       adoptFailure ? '1' : '',
       RECORD_TTL_MS,
-      this.#broadcast,
+      this.channel,
     ]);
     return code as 'offered' | 'adopted' | 'no-client';
   }
 
   async read(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<ClientCallState> {
-    const args = [call.callId, RECORD_TTL_MS, call.tool, this.#broadcast];
+    const args = [call.callId, RECORD_TTL_MS, call.tool, this.channel];
     const [state, first, second] = await readScript.run(this.redis, this.#callKeys(call), args);
     if (state === 'taken') return { state, remainingLeaseMs: Number(first), progress: String(second) };
     if (state === 'answered') return this.#readAnswer(call.callId, Number(first), String(second)) ?? { state: 'lost' };
@@ -84,7 +74,7 @@ export class ClientCalls extends FleetRecords {
 
   async withdraw(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<WithdrawResult> {
     const [record, waiting] = this.#callKeys(call);
-    const args = [call.callId, call.tool, this.#broadcast];
+    const args = [call.callId, call.tool, this.channel];
     const [state, fence, signed] = await withdrawScript.run(this.redis, [record ?? '', waiting ?? ''], args);
     if (state === 'answered') return this.#readAnswer(call.callId, Number(fence), String(signed)) ?? { state: 'gone' };
     return { state: state as 'untouched' | 'taken' | 'gone' };
@@ -154,7 +144,7 @@ export class ClientCalls extends FleetRecords {
   }
 
   async #send(clientId: string, callId: string, message: readonly [fence: number, ...rest: string[]]) {
-    const args = [clientId, callId, ...message, RECORD_TTL_MS, this.#broadcast];
+    const args = [clientId, callId, ...message, RECORD_TTL_MS, this.channel];
     const [code] = await answerScript.run(this.redis, [this.#call(callId), this.#takenKey(clientId)], args);
     return code as 'stored' | 'again' | 'late';
   }
@@ -162,7 +152,7 @@ export class ClientCalls extends FleetRecords {
   /** False when its lease had ended before. */
   async leave(clientId: string): Promise<boolean> {
     const keys = [this.#client(clientId), this.#takenKey(clientId)];
-    const [wasRemoved] = await leaveScript.run(this.redis, keys, [clientId, this.keys.clients, this.#broadcast]);
+    const [wasRemoved] = await leaveScript.run(this.redis, keys, [clientId, this.keys.clients, this.channel]);
     return wasRemoved === 1;
   }
 

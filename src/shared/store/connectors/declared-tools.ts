@@ -12,7 +12,6 @@ import { PawlError } from '../../errors/failure.ts';
 import type { ToolPolicyRecord } from '../../policy/policy-file.ts';
 import { qualifiedName } from '../../tools/tool.ts';
 import { SharedRuns } from '../../util/shared-runs.ts';
-import { broadcastChannel } from '../redis/broadcasts.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { reSignFields } from '../signing/re-sign.ts';
@@ -30,11 +29,11 @@ export class DeclaredToolRecords extends FleetRecords {
   /** `seenRevision`: the revision that the writer read, 0 for none. */
   async write(record: RegistryRecord, seenRevision: number): Promise<DeclaredToolWriteResult> {
     const tool = qualifiedName(record);
-    const { specs, declaredToolChanges, declaredToolSequence, prefix } = this.keys;
+    const { specs, declaredToolChanges, declaredToolSequence } = this.keys;
     const [code, revision] = await writeScript.run(
       this.redis,
       [specs, declaredToolChanges, declaredToolSequence, this.keys.declaredToolHistory(tool)],
-      [tool, String(seenRevision), this.#sign(record), MAX_REVISIONS, broadcastChannel(this.redis, prefix)],
+      [tool, String(seenRevision), this.#sign(record), MAX_REVISIONS, this.channel],
     );
     return code === 1 ? { kind: 'written' } : { kind: 'changed', revision: Number(revision) };
   }

@@ -1,9 +1,8 @@
 /** The fleet's shards, as stored for all processes. A process reloads them when a broadcast announces a change. */
 import { ONE_SHARD_EACH, type SessionShards, type ShardLayout, shardOf } from '../../queues/shards.ts';
 import { TIERS, type Tier } from '../../tools/tool.ts';
-import { broadcastChannel } from '../redis/broadcasts.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
-import { type Partition, PartitionKeys } from '../redis/keys.ts';
+import type { Partition } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 
 const setScript = new Script(new URL('./shards-set.lua', import.meta.url));
@@ -57,11 +56,7 @@ export class Shards extends FleetRecords {
 
   /** Sets the number of shards for new sessions; with `unlessSet`, only if no operator has set a number. */
   async set(tier: Tier, shards: number, unlessSet = false): Promise<void> {
-    await setScript.run(
-      this.redis,
-      [this.keys.shards],
-      [tier, shards, unlessSet ? '1' : '0', broadcastChannel(this.redis, this.keys.prefix)],
-    );
+    await setScript.run(this.redis, [this.keys.shards], [tier, shards, unlessSet ? '1' : '0', this.channel]);
     await this.reload();
   }
 
@@ -82,9 +77,7 @@ export class Shards extends FleetRecords {
 
   /** The shard with calls of a session, -1 for none. */
   async #shardWithCalls(tier: Tier, sessionKey: string): Promise<number> {
-    const keys = this.partitions([tier]).map((partition) =>
-      new PartitionKeys(this.keys.prefix, partition).sessionCalls(sessionKey),
-    );
+    const keys = this.partitions([tier]).map((partition) => this.partitionKeys(partition).sessionCalls(sessionKey));
     return (await Promise.all(keys.map((key) => this.redis.exists(key)))).indexOf(1);
   }
 

@@ -4,7 +4,7 @@ import { LOCAL_CHANNELS, type LocalChannel } from '../../sessions/channel-kinds.
 import { type SessionRecord, sessionClosed, sessionForged, withTaint } from '../../sessions/session.ts';
 import { Signatures } from '../../signing/signatures.ts';
 import type { Shards } from '../queues/shards.ts';
-import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
+import type { Broadcast } from '../redis/broadcasts.ts';
 import { type Redis, serverTimeMs } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
@@ -223,8 +223,7 @@ export class Sessions extends FleetRecords {
     broadcast?: Broadcast,
   ): Promise<boolean> {
     const message = broadcast === undefined ? '' : JSON.stringify(broadcast);
-    const channel = broadcastChannel(this.redis, this.keys.prefix);
-    const args = [expected, this.#signed(record), ttlMs ?? '', channel, message];
+    const args = [expected, this.#signed(record), ttlMs ?? '', this.channel, message];
     const [replaced] = await replaceScript.run(this.redis, [this.keys.session(record.sessionKey)], args);
     return replaced === 1;
   }

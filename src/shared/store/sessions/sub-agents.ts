@@ -3,7 +3,7 @@ import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } fr
 import { uuidv7 } from '../../util/time.ts';
 import { type CallJob, jobIdOf } from '../queues/jobs.ts';
 import { promote } from '../queues/promote.ts';
-import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
+import type { Broadcast } from '../redis/broadcasts.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
@@ -128,7 +128,7 @@ export class SubAgentRecords extends FleetRecords {
 
   #broadcast(agentId: string, sessionKey: string): [string, string] {
     const broadcast: Broadcast = { type: 'agent', agentId, sessionKey };
-    return [broadcastChannel(this.redis, this.keys.prefix), JSON.stringify(broadcast)];
+    return [this.channel, JSON.stringify(broadcast)];
   }
 
   #signed(agentId: string, message: object): string {
