@@ -77,9 +77,10 @@ export async function resolveAs(
     const content = await resolvedOutput(deps, record, resolution);
     const outcome: Outcome = { ...base, status: 'success', output: { content, metadata: { resolved: true } } };
     await textFromOutside(outcome, toolPolicy(settings, tool).maxResultBytes ?? DEFAULT_MAX_RESULT_BYTES);
-    return ledger.resolve(record.callId, 'done', outcome, ttls.doneMs);
+    return ledger.resolve(record.callId, { state: 'done', outcome, ttlMs: ttls.doneMs });
   }
   const error = resultError(failureOf('TOOL_FAILED', 'Resolved by an operator: the effect did not happen.'), 'error');
   const { ttlMs, freeAfterMs } = failedLifetime(ttls);
-  return ledger.resolve(record.callId, 'failed', { ...base, status: 'error', error }, ttlMs, freeAfterMs);
+  const outcome: Outcome = { ...base, status: 'error', error };
+  return ledger.resolve(record.callId, { state: 'failed', outcome, ttlMs, freeAfterMs });
 }

@@ -185,9 +185,9 @@ export class CallService {
     const { approvalId = record.request.planned?.approvalId, readAtMs } = record;
     const generation = String(readAtMs);
     if (approvalId === undefined || !isUnresolved(record.outcome))
-      return backend.ledger.requeue(record, 'resolved', generation);
+      return backend.ledger.requeue(record, { reason: 'resolved', generation });
     const request = await approvals.requestAgain(record, approvalId);
-    const answer = await backend.ledger.requeue(record, 'resolved', generation, undefined, request);
+    const answer = await backend.ledger.requeue(record, { reason: 'resolved', generation, approval: request });
     if (answer === 'queued') await approvals.requested(request);
     return answer;
   }

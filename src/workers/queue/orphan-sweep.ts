@@ -54,7 +54,7 @@ export class OrphanSweep {
       // generation is also the time at which its call was made.
       const generation =
         record.phase === 'awaiting-approval' ? record.generation : String(Number(record.generation) + 1);
-      if ((await this.#ledger.requeue(record, 'missing', generation)) !== 'queued') continue;
+      if ((await this.#ledger.requeue(record, { reason: 'missing', generation })) !== 'queued') continue;
       this.#log.warn({ event: 'call_requeued', callId }, 'a call in flight had no job and was queued again');
     }
   }

@@ -1,8 +1,3 @@
-/**
- * The ledger: the durable record of every call. Each step of a call is one Lua script that checks before it writes. The steps are in the
- * files beside this one.
- */
-import type { ApprovalRequest } from '../../approvals/approval.ts';
 import type { AttemptRecord } from '../../calls/call-state.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import type { RetryAllowance } from '../../retries/retry-budget.ts';
@@ -24,7 +19,7 @@ import { type FinishedCall, FinishedCalls, type ReplayRequest } from './finished
 import { LedgerAccess } from './ledger-context.ts';
 import { type CheckpointAnswer, writeCheckpoint } from './records/checkpoint.ts';
 import { readCall, readOutcome, readOutputParts, readProgress } from './records/read-call.ts';
-import { type RequeueReason, requeueCall, writeResolution } from './requeue-call.ts';
+import { type Requeue, type ResolvedOutcome, requeueCall, writeResolution } from './requeue-call.ts';
 import { type Settle, settleCall, type WriteAnswer } from './settle.ts';
 
 const postponeScript = new Script(new URL('./postpone.lua', import.meta.url));
@@ -189,24 +184,12 @@ export class Ledger {
   }
 
   /** Replaces the unknown outcome of a call by a known one. */
-  resolve(
-    callId: string,
-    state: 'done' | 'failed',
-    outcome: Outcome,
-    ttlMs: number,
-    freeAfterMs?: number,
-  ): Promise<'resolved' | 'refused' | 'gone'> {
-    return writeResolution(this.access, callId, { state, outcome, ttlMs, freeAfterMs });
+  resolve(callId: string, resolved: ResolvedOutcome): Promise<'resolved' | 'refused' | 'gone'> {
+    return writeResolution(this.access, callId, resolved);
   }
 
   /** Enqueues a call again. With an approval, it waits for a person's decision first. */
-  requeue(
-    record: CallRecord,
-    reason: RequeueReason,
-    generation: string,
-    inboxId?: string,
-    approval?: ApprovalRequest,
-  ): Promise<'queued' | 'refused' | 'gone'> {
-    return requeueCall(this.access, record, { reason, generation, inboxId, approval });
+  requeue(record: CallRecord, requeue: Requeue): Promise<'queued' | 'refused' | 'gone'> {
+    return requeueCall(this.access, record, requeue);
   }
 }

@@ -70,7 +70,11 @@ describe('large parameters', () => {
       async (books, { claim }) => {
         const { fence } = await started(books, claim);
         await settle(books, claim, fence, failureOutcome('OUTCOME_UNKNOWN'), { ttlMs: 1_000 });
-        return books.ledger.resolve(claim.callId, 'done', { ...failureOutcome('CANCELLED') }, 60_000);
+        return books.ledger.resolve(claim.callId, {
+          state: 'done',
+          outcome: { ...failureOutcome('CANCELLED') },
+          ttlMs: 60_000,
+        });
       },
     ],
   ])('live as long as the record of a call that was %s, and for ever while it is in flight', async (_how, end) => {
@@ -93,7 +97,7 @@ describe('large parameters', () => {
     const record = await books.ledger.read(claim.callId);
     if (record === undefined) throw new Error('the call is gone');
     const generation = String(Number(claim.generation) + 1);
-    expect(await books.ledger.requeue(record, 'resolved', generation)).toBe('queued');
+    expect(await books.ledger.requeue(record, { reason: 'resolved', generation })).toBe('queued');
     expect(await books.redis.pttl(at)).toBe(-1);
     await settle(books, claim, (await started(books, { ...claim, generation })).fence);
     expect(await books.ledger.index.flush(PLACE, {})).toMatchObject({ flushed: 1 });

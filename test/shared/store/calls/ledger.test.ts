@@ -70,7 +70,7 @@ describe('what every script answers in every state', () => {
     const books = await openBooks();
     const { claim } = await STANDINGS[stand](books);
     const before = await books.ledger.outcome(claim.callId);
-    expect(await books.ledger.resolve(claim.callId, 'done', SUCCESS, 9_000)).toBe(answer);
+    expect(await books.ledger.resolve(claim.callId, { state: 'done', outcome: SUCCESS, ttlMs: 9_000 })).toBe(answer);
     if (answer === 'refused') expect(await books.ledger.outcome(claim.callId)).toEqual(before);
   });
 
@@ -91,7 +91,7 @@ describe('what every script answers in every state', () => {
       const { claim } = await STANDINGS[stand](books);
       const record = await books.ledger.read(claim.callId);
       if (record === undefined) throw new Error('there is no record');
-      expect(await books.ledger.requeue(record, because, '1800000000000')).toBe(answer);
+      expect(await books.ledger.requeue(record, { reason: because, generation: '1800000000000' })).toBe(answer);
       expect(await jobExists(books, claim.callId, '1800000000000')).toBe(answer === 'queued');
     }
   });
@@ -125,7 +125,7 @@ describe('what every script answers in every state', () => {
     const record = await books.ledger.read(claim.callId);
     await books.redis.del(books.ledger.keys(PLACE).record(claim.callId));
     if (record === undefined) throw new Error('there is no record');
-    expect(await books.ledger.requeue(record, 'missing', '1800000000000')).toBe('gone');
+    expect(await books.ledger.requeue(record, { reason: 'missing', generation: '1800000000000' })).toBe('gone');
   });
 });
 

@@ -189,12 +189,14 @@ describe('resolving an unknown outcome', () => {
   test('as succeeded: replayed from then on, with the new time to live', async () => {
     const books = await openBooks();
     const { claim } = await STANDINGS.unknown(books);
-    await books.ledger.resolve(claim.callId, 'done', SUCCESS, 90_000);
+    await books.ledger.resolve(claim.callId, { state: 'done', outcome: SUCCESS, ttlMs: 90_000 });
     expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'ended', state: 'done' });
     const leftMs = await books.redis.pttl(books.ledger.keys(PLACE).record(claim.callId));
     expect(leftMs).toBeLessThanOrEqual(90_000);
     expect(leftMs).toBeGreaterThan(60_000);
-    expect(await books.ledger.resolve(claim.callId, 'failed', CANCELLED, 9_000)).toBe('refused');
+    expect(await books.ledger.resolve(claim.callId, { state: 'failed', outcome: CANCELLED, ttlMs: 9_000 })).toBe(
+      'refused',
+    );
   });
 
   test('as retry: queued under a new generation, without an end to its life, the old job is stale', async () => {
@@ -202,7 +204,7 @@ describe('resolving an unknown outcome', () => {
     const { claim, fence } = await STANDINGS.unknown(books);
     const record = await books.ledger.read(claim.callId);
     if (record === undefined) throw new Error('there is no record');
-    await books.ledger.requeue(record, 'resolved', '1800000000000', 'asks');
+    await books.ledger.requeue(record, { reason: 'resolved', generation: '1800000000000', inboxId: 'asks' });
     expect(await books.redis.pttl(books.ledger.keys(PLACE).record(claim.callId))).toBe(-1);
     expect(await books.ledger.read(claim.callId)).toMatchObject({
       state: 'inflight',
@@ -223,7 +225,7 @@ describe('resolving an unknown outcome', () => {
     const { claim, fence } = await STANDINGS.running(books);
     const error = { ...resultError({ ...failure, message: '"code":"OUTCOME_UNKNOWN"' }, 'error') };
     await settle(books, claim, fence, { ...failureOutcome('HTTP_4XX'), error });
-    expect(await books.ledger.resolve(claim.callId, 'done', SUCCESS, 9_000)).toBe('refused');
+    expect(await books.ledger.resolve(claim.callId, { state: 'done', outcome: SUCCESS, ttlMs: 9_000 })).toBe('refused');
   });
   const failure = {
     code: 'HTTP_4XX',
@@ -244,7 +246,7 @@ describe('a job that is gone', () => {
       await books.redis.del(keys.job(jobIdOf(claim.callId, claim.generation)), keys.job('wait'));
       const record = await books.ledger.read(claim.callId);
       if (record === undefined) throw new Error('there is no record');
-      expect(await books.ledger.requeue(record, 'missing', '1800000000000')).toBe('queued');
+      expect(await books.ledger.requeue(record, { reason: 'missing', generation: '1800000000000' })).toBe('queued');
       expect(await jobExists(books, claim.callId, '1800000000000')).toBe(true);
       expect((await begin(books, { ...claim, generation: '1800000000000' })).kind).toBe('started');
     },
@@ -257,9 +259,9 @@ describe('a job that is gone', () => {
     await books.redis.del(keys.job(jobIdOf(claim.callId, claim.generation)), keys.job('wait'));
     const record = await books.ledger.read(claim.callId);
     if (record === undefined) throw new Error('there is no record');
-    expect(await books.ledger.requeue(record, 'missing', '1800000000000')).toBe('queued');
+    expect(await books.ledger.requeue(record, { reason: 'missing', generation: '1800000000000' })).toBe('queued');
     // Its attempt may have begun: another job would run the call a second time.
-    expect(await books.ledger.requeue(record, 'missing', '1800000000001')).toBe('refused');
+    expect(await books.ledger.requeue(record, { reason: 'missing', generation: '1800000000001' })).toBe('refused');
     expect((await begin(books, { ...claim, generation: '1800000000000' })).kind).toBe('started');
   });
 });
