@@ -68,85 +68,72 @@ function pages() {
 function items() {
   return z.number().int().min(1).max(100_000).default(1_000);
 }
-export type Pagination = z.output<typeof paginationSchema>;
+
+const connectorShape = z.strictObject({
+  method: z.enum(CONNECTOR_METHODS),
+  /** `https://api.example.com/repos/{owner}/{repo}`: only the path may contain placeholders. */
+  url: z.string().max(4_096),
+  /** These are always sent. */
+  query: z.record(name, template).default({}),
+  headers: z.record(headerName, template).default({}),
+  secrets: z.record(z.string().regex(/^[A-Za-z][A-Za-z0-9_-]*$/), secretSchema).default({}),
+  /**
+   * The places of parameters. A parameter that is not listed goes into the path if that has its name, else into the query or the body.
+   */
+  arguments: z.record(name, argumentSchema).default({}),
+  body: z.enum(['json', 'form', 'text', 'none']).default('json'),
+  /** The one parameter whose value is the whole body. */
+  bodyFrom: name.optional(),
+  formStyle: parameterStyleSchema.default('repeat'),
+  /** JMESPath over the answer's JSON, which selects what the model gets. */
+  result: expression.optional(),
+  pagination: paginationSchema.optional(),
+  /** The only hosts that may be requested, redirects included; `*.example.com` for all below. Default: the URL's own. */
+  allow: z
+    .strictObject({
+      hosts: z.array(z.string().min(1)).min(1),
+      methods: z.array(z.enum(CONNECTOR_METHODS)).min(1),
+      /** Patterns in which `*` stands for any text. */
+      paths: z.array(z.string().startsWith('/')).min(1),
+    })
+    .partial()
+    .default({}),
+  /** Fleet-wide limits; connectors that name one credential share its limits. */
+  limits: z
+    .strictObject({
+      credential: name.optional(),
+      concurrency: z.number().int().min(1).max(10_000).optional(),
+      perSecond: z.number().int().min(1).max(10_000).optional(),
+    })
+    .default({}),
+  maxRequestBytes: z
+    .number()
+    .int()
+    .min(1)
+    .max(16 * 1_024 * 1_024)
+    .default(1_024 * 1_024),
+  maxResponseBytes: z
+    .number()
+    .int()
+    .min(1)
+    .max(16 * 1_024 * 1_024)
+    .default(4 * 1_024 * 1_024),
+  /** The header for the call's idempotency key, if the service supports such keys. */
+  idempotencyHeader: headerName.optional(),
+  /** Statuses outside 2xx that are answers and not failures: the model gets what the service returns. */
+  accept: z.array(z.number().int().min(300).max(499)).default([]),
+});
 
 /** The `routing` of a declared tool of kind `http`. */
-export const connectorSchema = z
-  .strictObject({
-    method: z.enum(CONNECTOR_METHODS),
-    /** `https://api.example.com/repos/{owner}/{repo}`: only the path may contain placeholders. */
-    url: z.string().max(4_096),
-    /** These are always sent. */
-    query: z.record(name, template).default({}),
-    headers: z.record(headerName, template).default({}),
-    secrets: z.record(z.string().regex(/^[A-Za-z][A-Za-z0-9_-]*$/), secretSchema).default({}),
-    /**
-     * The places of parameters. A parameter that is not listed goes into the path if that has its name, else into the query or the body.
-     */
-    arguments: z.record(name, argumentSchema).default({}),
-    body: z.enum(['json', 'form', 'text', 'none']).default('json'),
-    /** The one parameter whose value is the whole body. */
-    bodyFrom: name.optional(),
-    formStyle: parameterStyleSchema.default('repeat'),
-    /** JMESPath over the answer's JSON, which selects what the model gets. */
-    result: expression.optional(),
-    pagination: paginationSchema.optional(),
-    /** The only hosts that may be requested, redirects included; `*.example.com` for all below. Default: the URL's own. */
-    allow: z
-      .strictObject({
-        hosts: z.array(z.string().min(1)).min(1),
-        methods: z.array(z.enum(CONNECTOR_METHODS)).min(1),
-        /** Patterns in which `*` stands for any text. */
-        paths: z.array(z.string().startsWith('/')).min(1),
-      })
-      .partial()
-      .default({}),
-    /** Fleet-wide limits; connectors that name one credential share its limits. */
-    limits: z
-      .strictObject({
-        credential: name.optional(),
-        concurrency: z.number().int().min(1).max(10_000).optional(),
-        perSecond: z.number().int().min(1).max(10_000).optional(),
-      })
-      .default({}),
-    maxRequestBytes: z
-      .number()
-      .int()
-      .min(1)
-      .max(16 * 1_024 * 1_024)
-      .default(1_024 * 1_024),
-    maxResponseBytes: z
-      .number()
-      .int()
-      .min(1)
-      .max(16 * 1_024 * 1_024)
-      .default(4 * 1_024 * 1_024),
-    /** The header for the call's idempotency key, if the service supports such keys. */
-    idempotencyHeader: headerName.optional(),
-    /** Statuses outside 2xx that are answers and not failures: the model gets what the service returns. */
-    accept: z.array(z.number().int().min(300).max(499)).default([]),
-  })
-  .superRefine((connector, context) => {
-    for (const { path, message } of connectorFaults(connector))
-      context.addIssue({ code: 'custom', path: [...path], message });
-  });
+export const connectorSchema = connectorShape.superRefine((connector, context) => {
+  for (const { path, message } of connectorFaults(connector)) context.addIssue({ code: 'custom', path, message });
+});
 export type Connector = z.output<typeof connectorSchema>;
 
 const PLACEHOLDER = /\{([^{}]*)\}/g;
 
 /** Faults that the shape of the schema cannot express. */
-function connectorFaults(connector: {
-  readonly method: string;
-  readonly url: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly query: Readonly<Record<string, string>>;
-  readonly secrets: Readonly<Record<string, unknown>>;
-  readonly allow: {
-    readonly hosts?: readonly string[] | undefined;
-    readonly methods?: readonly string[] | undefined;
-    readonly paths?: readonly string[] | undefined;
-  };
-}): { readonly path: readonly string[]; readonly message: string }[] {
+function connectorFaults(connector: z.output<typeof connectorShape>): { path: string[]; message: string }[] {
   const { method, url, headers, query, secrets, allow } = connector;
   const faults: { path: string[]; message: string }[] = [];
   const sampleUrl = url.replaceAll(PLACEHOLDER, 'x');

@@ -13,7 +13,8 @@ import { quoteValue } from '../schema/schema-issues.ts';
 import { usableSchema } from '../schema/validator.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { operationCostsSchema } from '../tools/operation-cost.ts';
-import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS } from '../tools/tool.ts';
+import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS, TOOL_FORMS } from '../tools/tool.ts';
+import { annotationShape } from '../tools/tool-options.ts';
 import { TRUST_CLASSES } from '../tools/trust-class.ts';
 import { connectorSchema } from './connector.ts';
 import { mcpRoutingSchema } from './mcp-routing.ts';
@@ -33,23 +34,12 @@ const votersSchema = z
 const bytes = z.number().int().min(1);
 
 const common = {
-  version: z.string().regex(/^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?$/, 'must be a semantic version'),
+  version: z.string().regex(TOOL_FORMS.version.form, `must be ${TOOL_FORMS.version.words}`),
   title: z.string().min(1).max(256).optional(),
   description: z.string().min(1).max(8_192),
   tier: z.enum(TIERS).optional(),
   effects: z.enum(EFFECTS).exclude(['probe']).optional(),
-  annotations: z
-    .strictObject({
-      readOnlyHint: z.boolean(),
-      destructiveHint: z.boolean(),
-      idempotentHint: z.boolean(),
-      openWorldHint: z.boolean(),
-      editHint: z.boolean(),
-      title: z.string(),
-      taskSupport: z.enum(['forbidden', 'optional', 'required']),
-    })
-    .partial()
-    .default({}),
+  annotations: z.strictObject(annotationShape).partial().default({}),
   inputSchema: schemaSchema,
   outputSchema: schemaSchema.optional(),
   trustClass: z.enum(TRUST_CLASSES).default('BestEffort'),
@@ -139,27 +129,17 @@ export function toolPolicyOf(record: RegistryRecord | undefined): ToolPolicyReco
   };
 }
 
-const NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/;
-const NAMESPACE = /^[a-zA-Z][a-zA-Z0-9_.-]{0,127}$/;
-
 /** Parses `name` or `namespace.name`; the last dot divides. Throws `CONTRACT_INVALID`. */
 export function parseToolName(text: string): { readonly namespace: string; readonly name: string } {
   if (typeof text !== 'string') throw invalid([{ path: 'name', message: `must be a text; got ${quoteValue(text)}` }]);
   const dot = text.lastIndexOf('.');
-  const namespace = dot === -1 ? DEFAULT_NAMESPACE : text.slice(0, dot);
-  const name = text.slice(dot + 1);
-  if (!NAME.test(name))
-    throw invalid([
-      { path: 'name', message: `must be a letter and up to 63 letters, digits, _ or -; got ${JSON.stringify(name)}` },
-    ]);
-  if (!NAMESPACE.test(namespace))
-    throw invalid([
-      {
-        path: 'namespace',
-        message: `must be a letter and up to 127 letters, digits, _, . or -; got ${JSON.stringify(namespace)}`,
-      },
-    ]);
-  return { namespace, name };
+  const parts = { name: text.slice(dot + 1), namespace: dot === -1 ? DEFAULT_NAMESPACE : text.slice(0, dot) };
+  for (const path of ['name', 'namespace'] as const) {
+    const { form, words } = TOOL_FORMS[path];
+    if (!form.test(parts[path]))
+      throw invalid([{ path, message: `must be ${words}; got ${JSON.stringify(parts[path])}` }]);
+  }
+  return parts;
 }
 
 export interface CheckedDeclaredTool {

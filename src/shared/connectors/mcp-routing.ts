@@ -1,9 +1,8 @@
 /** The routing of an MCP server's tool in the registry: where and how to call it. */
 import { z } from 'zod';
+import { TOOL_FORMS } from '../tools/tool.ts';
 
-const serverName = z
-  .string()
-  .regex(/^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/, 'must be a letter and up to 63 letters, digits, _ or -');
+const serverName = z.string().regex(TOOL_FORMS.name.form, `must be ${TOOL_FORMS.name.words}`);
 
 /** The text itself, or the worker's environment variable that holds it. */
 const valueSchema = z.union([

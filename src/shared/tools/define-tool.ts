@@ -13,6 +13,7 @@ import {
   DEFAULT_TIMEOUT_MS,
   TIERS,
   type Tier,
+  TOOL_FORMS,
   type Tool,
   type ToolAnnotations,
   type ToolOptions,
@@ -21,12 +22,6 @@ import {
 } from './tool.ts';
 import { optionsCheck } from './tool-options.ts';
 import { DEFAULT_VOTERS, TRUST_CLASSES } from './trust-class.ts';
-
-const NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/;
-
-const NAMESPACE = /^[a-zA-Z][a-zA-Z0-9_.-]{0,127}$/;
-
-const SEMANTIC_VERSION = /^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?$/;
 
 const ICON = /^(?:https:|data:image\/)/;
 
@@ -168,12 +163,11 @@ export function checkDefinition(tool: AnyTool): void {
     );
   };
   // Callers without types may leave out members that every list and export of tools needs.
-  if (typeof tool.name !== 'string' || !NAME.test(tool.name))
-    fail('name', 'a letter and up to 63 letters, digits, _ or -', tool.name);
-  if (!NAMESPACE.test(tool.namespace))
-    fail('namespace', 'a letter and up to 127 letters, digits, _, . or -', tool.namespace);
+  const { name, namespace, version } = TOOL_FORMS;
+  if (typeof tool.name !== 'string' || !name.form.test(tool.name)) fail('name', name.words, tool.name);
+  if (!namespace.form.test(tool.namespace)) fail('namespace', namespace.words, tool.namespace);
   if (typeof tool.description !== 'string') fail('description', 'a text', tool.description);
-  if (!SEMANTIC_VERSION.test(tool.version)) fail('version', 'a semantic version such as 1.0.0', tool.version);
+  if (!version.form.test(tool.version)) fail('version', `${version.words} such as 1.0.0`, tool.version);
   if (!TIERS.includes(tool.tier)) fail('tier', `one of ${TIERS.join(', ')}`, tool.tier);
   if (!EFFECTS.includes(tool.effects)) fail('effects', `one of ${EFFECTS.join(', ')}`, tool.effects);
   if (tool.effects === 'probe' && tool.probe === undefined)

@@ -15,6 +15,16 @@ const positive = numberThat('a number above 0', (value) => value > 0);
 const bytes = numberThat('a whole number above 0', (value) => Number.isSafeInteger(value) && value > 0);
 const count = numberThat('a whole number from 0 on', (value) => Number.isSafeInteger(value) && value >= 0);
 const amount = numberThat('a finite number from 0 on', (value) => value >= 0 && value <= Number.MAX_SAFE_INTEGER);
+/** The members of a tool's annotations. */
+export const annotationShape = {
+  readOnlyHint: z.boolean(),
+  destructiveHint: z.boolean(),
+  idempotentHint: z.boolean(),
+  openWorldHint: z.boolean(),
+  editHint: z.boolean(),
+  title: z.string(),
+  taskSupport: z.enum(['forbidden', 'optional', 'required']),
+};
 /** An option that `checkDefinition` checks. */
 const checkedElsewhere = z.unknown().optional();
 
@@ -34,17 +44,7 @@ const options = {
     .optional(),
   effects: checkedElsewhere,
   // Annotations of MCP servers may have further members.
-  annotations: z
-    .looseObject({
-      readOnlyHint: flag,
-      destructiveHint: flag,
-      idempotentHint: flag,
-      openWorldHint: flag,
-      editHint: flag,
-      title: z.string().optional(),
-      taskSupport: z.enum(['forbidden', 'optional', 'required']).optional(),
-    })
-    .optional(),
+  annotations: z.looseObject(annotationShape).partial().optional(),
   output: checkedElsewhere,
   needs: z.array(z.unknown(), 'must be a list').optional(),
   parallel: flag,

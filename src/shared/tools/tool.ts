@@ -211,6 +211,13 @@ export interface ToolSpec<Name extends string, Schema extends z.ZodType, Output>
 
 export const DEFAULT_NAMESPACE = 'tools';
 
+/** The forms of a tool's name, namespace and version, each with the words of errors. */
+export const TOOL_FORMS = {
+  name: { form: /^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/, words: 'a letter and up to 63 letters, digits, _ or -' },
+  namespace: { form: /^[a-zA-Z][a-zA-Z0-9_.-]{0,127}$/, words: 'a letter and up to 127 letters, digits, _, . or -' },
+  version: { form: /^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?$/, words: 'a semantic version' },
+} as const;
+
 /** The tool that a person means by `namespace.name` or by a name alone. For a name alone, the default namespace comes first. */
 export function toolNamed<T extends { readonly namespace: string; readonly name: string }>(
   tools: readonly T[],

@@ -5,6 +5,7 @@
 import { PawlError } from '../errors/failure.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
 import type { Clock } from '../util/time.ts';
+import { TOOL_FORMS } from './tool.ts';
 
 interface NamedTool {
   readonly namespace: string;
@@ -63,7 +64,7 @@ export function renamed<T extends NamedTool>(
   const nameOf = (name: string) => {
     const newName =
       typeof names === 'function' ? names(name) : ((Object.hasOwn(names, name) ? names[name] : undefined) ?? name);
-    if (!/^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/.test(newName))
+    if (!TOOL_FORMS.name.form.test(newName))
       throw new PawlError('CONFIGURATION', `${JSON.stringify(newName)} cannot be the name of a tool.`);
     return newName;
   };
