@@ -130,97 +130,68 @@ export function producerLine(event: ProducerEvent): LogLine | undefined {
 type ProducerEventOf<Type extends ProducerEvent['type']> = Extract<ProducerEvent, { type: Type }>;
 
 function submittedLine({ callId, envelope, answer }: ProducerEventOf<'accepted'>): LogLine {
-  return {
-    // One key for two sets of parameters is always worth an alarm.
-    level: answer === 'conflict' ? 'warn' : 'debug',
-    message: `${envelope.toolName} was submitted: ${answer}`,
-    fields: {
-      event: 'tool_call_start',
-      side: 'producer',
-      ...identityOf({ callId, envelope }),
-      ...(answer === 'claimed' ? { state: 'queued' } : {}),
-      ...(answer === 'conflict' ? { errorCode: 'IDEMPOTENCY_CONFLICT' } : {}),
-    },
-  };
+  // One key for two sets of parameters is always worth an alarm.
+  return producerLog(answer === 'conflict' ? 'warn' : 'debug', `${envelope.toolName} was submitted: ${answer}`, {
+    event: 'tool_call_start',
+    ...identityOf({ callId, envelope }),
+    ...(answer === 'claimed' ? { state: 'queued' } : {}),
+    ...(answer === 'conflict' ? { errorCode: 'IDEMPOTENCY_CONFLICT' } : {}),
+  });
 }
 
 function refusedLine({ envelope, code }: ProducerEventOf<'refused'>): LogLine {
-  return {
-    level: 'warn',
-    message: `${envelope?.toolName ?? 'a call'} was refused: ${code}`,
-    fields: {
-      event: 'tool_call_blocked',
-      side: 'producer',
-      ...(envelope === undefined ? {} : identityOf({ envelope })),
-      errorCode: code,
-      retriable: isRetriable(code),
-    },
-  };
+  return producerLog('warn', `${envelope?.toolName ?? 'a call'} was refused: ${code}`, {
+    event: 'tool_call_blocked',
+    ...(envelope === undefined ? {} : identityOf({ envelope })),
+    errorCode: code,
+    retriable: isRetriable(code),
+  });
 }
 
 function loopLine({ envelope, callId, action, repetitions }: ProducerEventOf<'loop'>): LogLine {
-  return {
-    level: 'warn',
-    message: `${envelope.toolName} was called ${repetitions} times with the same parameters in one session: ${action}`,
-    fields: { event: 'tool_call_loop', side: 'producer', ...identityOf({ callId, envelope }), action, repetitions },
-  };
+  const message = `${envelope.toolName} was called ${repetitions} times with the same parameters in one session: ${action}`;
+  const identity = identityOf({ callId, envelope });
+  return producerLog('warn', message, { event: 'tool_call_loop', ...identity, action, repetitions });
 }
 
 function returnedLine({ envelope, result }: ProducerEventOf<'ended'>): LogLine {
-  return {
-    level: 'debug',
-    message: `${envelope.toolName} returned: ${result.error?.code ?? result.status}`,
-    fields: {
-      event: 'tool_call_end',
-      side: 'producer',
-      ...identityOf(result.callId === undefined ? { envelope } : { envelope, callId: result.callId }),
-      state: result.status === 'success' ? 'done' : 'failed',
-      attempt: result.attempts,
-      elapsedMs: result.durationMs,
-      fromCache: result.fromCache,
-      ...errorFields(result.error),
-    },
-  };
+  return producerLog('debug', `${envelope.toolName} returned: ${result.error?.code ?? result.status}`, {
+    event: 'tool_call_end',
+    ...identityOf(result.callId === undefined ? { envelope } : { envelope, callId: result.callId }),
+    state: result.status === 'success' ? 'done' : 'failed',
+    attempt: result.attempts,
+    elapsedMs: result.durationMs,
+    fromCache: result.fromCache,
+    ...errorFields(result.error),
+  });
 }
 
-function circuitLine(side: 'worker' | 'producer', { circuit, from, to, reason }: CircuitTransition): LogLine {
+function producerLog(level: LogLine['level'], message: string, fields: Omit<LogLine['fields'], 'side'>): LogLine {
+  return { level, message, fields: { side: 'producer', ...fields } };
+}
+
+type Side = LogLine['fields']['side'];
+
+function circuitLine(side: Side, { circuit, from, to, reason }: CircuitTransition): LogLine {
+  const change = { circuit, from, breakerState: to, ...(reason !== undefined && { reason }) };
   return {
     level: to === 'CLOSED' ? 'info' : 'warn',
     message: `the circuit ${circuit} went from ${from} to ${to}`,
-    fields: {
-      event: 'tool_call_circuit_state',
-      side,
-      circuit,
-      from,
-      breakerState: to,
-      ...(reason !== undefined && { reason }),
-    },
+    fields: { event: 'tool_call_circuit_state', side, ...change },
   };
 }
 
 /** The line of a change that shadow mode did not make. */
 function shadowLine(
-  side: 'worker' | 'producer',
-  event: {
-    readonly envelope: ToolCallEnvelope;
-    readonly callId: string;
-    readonly attempt?: number;
-    readonly kind: ShadowKind;
-    readonly detail: string;
-  },
+  side: Side,
+  event: Extract<WorkerEvent, { type: 'tool_call_shadow' }> | ProducerEventOf<'shadow'>,
 ): LogLine {
-  const { envelope, kind, detail, attempt } = event;
+  const { envelope, kind, detail } = event;
+  const attempt = 'attempt' in event ? { attempt: event.attempt } : {};
   return {
     level: 'info',
     message: `${envelope.toolName} would have been ${kind} (${detail}), were the layer not in shadow mode`,
-    fields: {
-      event: 'tool_call_shadow',
-      side,
-      ...identityOf(event),
-      ...(attempt !== undefined && { attempt }),
-      kind,
-      detail,
-    },
+    fields: { event: 'tool_call_shadow', side, ...identityOf(event), ...attempt, kind, detail },
   };
 }
 
