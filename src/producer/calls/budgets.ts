@@ -10,7 +10,6 @@ import type { Priority } from '../../shared/queues/priority-names.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
-import { matches } from '../../shared/util/wildcard.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
 export interface CallAdmission {
@@ -53,7 +52,6 @@ export function admissionOf(
     budgets: session.budgets,
     settings: settings.budgets,
     toolLimits: [...toolBudget, ...toolLimits({ tool, session, policy: settings.policy, ...policyContext })],
-    matches,
   });
   return {
     envelope: timeMs === undefined ? envelope : deadlineBy(envelope, startsAtMs + timeMs),

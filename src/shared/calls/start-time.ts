@@ -1,6 +1,6 @@
 /** When a call starts: at once, after a delay, or at a time that its caller names. */
 import type { PawlError } from '../errors/failure.ts';
-import { startOf } from '../util/text/text-cut.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
 import { isoMoment, MAX_DELAY_MS } from '../util/time.ts';
 import { contractInvalid } from './envelope.ts';
 
@@ -55,7 +55,7 @@ export function isDelayed({ startAfterMs, startAt }: StartOptions): boolean {
 
 function afterDelay(startAfterMs: unknown, nowMs: number): StartTime | undefined {
   if (typeof startAfterMs !== 'number' || !Number.isInteger(startAfterMs) || startAfterMs < 0)
-    throw invalid('startAfterMs', `must be a whole number of milliseconds from 0 on; got ${formatValue(startAfterMs)}`);
+    throw invalid('startAfterMs', `must be a whole number of milliseconds from 0 on; got ${quoteValue(startAfterMs)}`);
   if (startAfterMs > MAX_DELAY_MS)
     throw invalid('startAfterMs', `must be at most ${MAX_DELAY_MS} (365 days); got ${startAfterMs}`);
   if (startAfterMs === 0) return undefined;
@@ -69,20 +69,9 @@ function parseStartAt(startAt: unknown): number {
   if (Number.isNaN(atMs))
     throw invalid(
       'startAt',
-      `must be an ISO 8601 time with Z or an offset, such as 2027-01-31T08:00:00Z; got ${formatValue(startAt)}`,
+      `must be an ISO 8601 time with Z or an offset, such as 2027-01-31T08:00:00Z; got ${startAt instanceof Date ? 'an invalid Date' : quoteValue(startAt)}`,
     );
   return atMs;
-}
-
-function formatValue(value: unknown): string {
-  if (typeof value === 'string') return JSON.stringify(startOf(value, 60));
-  return typeof value === 'number'
-    ? String(value)
-    : value instanceof Date
-      ? 'an invalid Date'
-      : value === null
-        ? 'null'
-        : typeof value;
 }
 
 function invalid(path: string, message: string): PawlError {

@@ -11,6 +11,7 @@ import { defaultsOf } from '../schema/schema.ts';
 import type { OperationCost } from '../tools/operation-cost.ts';
 import type { ToolBudget } from '../tools/tool-variant.ts';
 import { MAX_KEPT_MS } from '../util/time.ts';
+import { matches } from '../util/wildcard.ts';
 
 const amount = z.number().min(0).max(Number.MAX_SAFE_INTEGER);
 const limits = {
@@ -112,7 +113,6 @@ export interface ChargeRequest {
   readonly budgets?: readonly SessionBudget[] | undefined;
   readonly settings: BudgetSettings;
   readonly toolLimits: readonly ToolLimits[];
-  matches(pattern: string, text: string): boolean;
 }
 
 /** All accounts that a call takes from; usually none. */
@@ -122,7 +122,7 @@ export function accountsOf(request: ChargeRequest): readonly Account[] {
   const accounts: Account[] = [];
   const turn = turnOf(envelope) ?? envelope.target.correlationId;
   for (const [pattern, { windowMs, ...limits }] of Object.entries(settings.tenants))
-    if (tenantId !== undefined && request.matches(pattern, tenantId))
+    if (tenantId !== undefined && matches(pattern, tenantId))
       accounts.push({
         name: accountName('tenant', pattern, tenantId),
         title: `tenant ${tenantId}`,
