@@ -50,7 +50,7 @@ export class WorkerHeartbeat {
 
   async publish(): Promise<void> {
     const { backend, log, published, workerId } = this.#deps;
-    const drifted = await backend.catalogue.publish(published);
+    const drifted = await this.#publish(published);
     for (const tool of drifted) {
       const redefined = {
         tool: qualifiedName(tool),
@@ -67,7 +67,7 @@ export class WorkerHeartbeat {
     this.#published = true;
     await this.#beat();
     // Before this heartbeat other workers did not know these tools of this worker, so one may have restored its own definition.
-    if (drifted.length > 0) await backend.catalogue.publish(drifted);
+    if (drifted.length > 0) await this.#publish(drifted);
     await this.learnPeers();
   }
 
@@ -85,10 +85,10 @@ export class WorkerHeartbeat {
     await this.#publish(published.filter((tool) => !this.#isRedefined(tool, content)));
   }
 
-  async #publish(tools: readonly PublishedTool[]): Promise<void> {
+  async #publish(tools: readonly PublishedTool[]): Promise<readonly PublishedTool[]> {
     const { backend } = this.#deps;
     const nowMs = await backend.ledger.now();
-    await backend.catalogue.publish(tools.map((tool) => ({ ...tool, seenAtMs: nowMs })));
+    return backend.catalogue.publish(tools.map((tool) => ({ ...tool, seenAtMs: nowMs })));
   }
 
   /** Whether a living worker has published a later definition of the same version, which then stays published. */
@@ -96,6 +96,7 @@ export class WorkerHeartbeat {
     const published = publishedVersion(tool, tools);
     return (
       published !== undefined &&
+      published.workers > 0 &&
       published.definition !== tool.definition &&
       workers.some((worker) => worker.id !== this.#deps.workerId && runsAsPublished(worker, published))
     );
@@ -142,6 +143,6 @@ export class WorkerHeartbeat {
   }
 }
 
-function publishedVersion(tool: PublishedTool, tools: CatalogueContent['tools']): PublishedTool | undefined {
+function publishedVersion(tool: PublishedTool, tools: CatalogueContent['tools']) {
   return tools.find((published) => publishedToolId(published) === publishedToolId(tool));
 }

@@ -2,7 +2,7 @@ import { serverFaults, unfitServer } from '../shared/config/durability.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { AuditService } from '../shared/store/audit-service.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
-import { HEARTBEAT_MS, publishedToolId } from '../shared/store/fleet/catalogue.ts';
+import { HEARTBEAT_MS, publishedToolId, RENEWAL_MS } from '../shared/store/fleet/catalogue.ts';
 import { receiveBroadcasts } from '../shared/store/redis/broadcasts.ts';
 import type { Subscription } from '../shared/store/redis/subscription.ts';
 import { EXPOSITION_TYPE, exposition } from '../shared/telemetry/metric-set.ts';
@@ -135,7 +135,7 @@ export class ToolWorker implements AsyncDisposable {
     every(HEARTBEAT_MS, () => heartbeat.beat());
     every(HEARTBEAT_MS, () => declared.catchUp());
     every(HEARTBEAT_MS, () => this.#news.refreshQueues());
-    every(60_000, () => heartbeat.renewPublished());
+    every(RENEWAL_MS, () => heartbeat.renewPublished());
     const sweep = new OrphanSweep(this.#backend.ledger, log);
     const mover = new SegmentSweep(this.#backend, settings, log);
     const sweepMs = Math.max(1_000, settings.stalledIntervalMs);

@@ -13,6 +13,10 @@ import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
 export const HEARTBEAT_MS = 5_000;
 /** A worker without a heartbeat for this long counts as dead. */
 export const WORKER_SILENCE_MS = 15_000;
+/** The interval at which a worker publishes its tools again. */
+export const RENEWAL_MS = 60_000;
+/** Heartbeats are not signed, so they count for a published tool only while its signed time is younger than this. */
+const RENEWED_WITHIN_MS = 3 * RENEWAL_MS;
 /** Each call stores the digest, so it is short: 72 bits are enough to distinguish definitions. */
 const DEFINITION_LENGTH = 12;
 /** Published tools that no worker has renewed for this long are forgotten. */
@@ -182,12 +186,16 @@ export class Catalogue {
       const seenAtMs = Number(heartbeats[index + 1]);
       if (record !== undefined && seenAtMs > nowMs - WORKER_SILENCE_MS) workers.push({ ...record, seenAtMs });
     }
-    const tools = this.#verifyAll(Object.entries(storedTools))
-      .map((published) => ({
-        ...published,
-        workers: workers.filter((worker) => worker.tools.includes(publishedToolId(published))).length,
-      }))
-      .filter((published) => published.workers > 0 || published.seenAtMs > nowMs - PUBLISHED_TTL_MS);
+    const kept = this.#verifyAll(Object.entries(storedTools)).filter(
+      (published) => published.seenAtMs > nowMs - PUBLISHED_TTL_MS,
+    );
+    const tools = this.#dropNameConflicts(newestPublished(kept)).map((published) => ({
+      ...published,
+      workers:
+        published.seenAtMs > nowMs - RENEWED_WITHIN_MS
+          ? workers.filter((worker) => worker.tools.includes(publishedToolId(published))).length
+          : 0,
+    }));
     return { tools, workers };
   }
 
@@ -198,7 +206,7 @@ export class Catalogue {
       known.set(line, this.#verifiedTools.has(line) ? this.#verifiedTools.get(line) : this.#verify(field, text));
     }
     this.#verifiedTools = known;
-    return this.#dropNameConflicts(newestPublished([...known.values()].filter((published) => published !== undefined)));
+    return [...known.values()].filter((published) => published !== undefined);
   }
 
   /**

@@ -218,12 +218,63 @@ describe('what was not published by a worker', () => {
     await own('workspace').publish([publishedTool(tool({ version: '9.0.0' }), nowMs)]);
     expect(await tiers()).toEqual(['elevated']);
     expect(audited).toMatchObject([{ type: 'refused', what: 'tool' }]);
+    // A name is free again a day after the last worker of the higher tier.
+    await own('elevated').publish([publishedTool(tool({ tier: 'elevated' }), nowMs - 25 * 3_600_000)]);
+    expect(await tiers()).toEqual(['workspace']);
+    await own('elevated').publish([publishedTool(tool({ tier: 'elevated' }), nowMs)]);
     // A tier without keys of its own goes by the fleet's.
     await open({}).publish([{ ...read, name: 'peek' }]);
     expect((await tiers()).sort()).toEqual(['elevated', 'read-only']);
     audited.length = 0;
     expect((await own('elevated').read()).tools.map(({ tier }) => tier)).toEqual(['elevated']);
     expect(audited).toEqual([]);
+  });
+
+  test('includes every line that a worker of the lowest tier makes for another tier, and every true line that it moves', async () => {
+    const workerSigners = { 'read-only': key('low'), workspace: key('middle'), elevated: key('high') };
+    const { catalogue, redis, hash, audited, nowMs } = await openSigned({ workerSigners });
+    const published = (['workspace', 'elevated'] as const).map((tier) =>
+      publishedTool({ ...tool({ tier }), name: tier }, nowMs),
+    );
+    await catalogue.publish(published);
+    const { tools } = await catalogue.read();
+    const honest = Object.entries(await redis.hgetall(hash));
+    const forged = published.flatMap((offer) => {
+      const lie = { ...offer, inputSchema: {}, description: 'Forged.', seenAtMs: nowMs + 1 };
+      const texts = [lie, { ...lie, version: '9.0.0' }, { ...lie, tier: 'read-only' }].map((each) =>
+        JSON.stringify(each),
+      );
+      const ends = ['', ' read-only', ` ${offer.tier}`].map((end) => `${publishedToolId(offer)}${end}`);
+      return [workerSigners['read-only'], fleetKey].flatMap((by) =>
+        [...ends, ...ends.map((end) => `${end} ${by.fingerprints[0]}`)].flatMap((field) =>
+          texts.map((text) => [field, `${by.sign('tool', field, text)} ${text}`] as const),
+        ),
+      );
+    });
+    const moved = honest.flatMap(([, line]) =>
+      [...honest.map(([to]) => to), 'tools.other@1.0.0'].map((to) => [to, line] as const),
+    );
+    for (const [field, line] of [...forged, ...moved]) {
+      await redis.hset(hash, { ...Object.fromEntries(honest), [field]: line });
+      for (const each of (await catalogue.read()).tools)
+        if (each.tier !== 'read-only') expect(tools, `${field} ${line}`).toContainEqual(each);
+      await redis.hdel(hash, field);
+    }
+    expect(audited.length).toBeGreaterThan(20);
+  });
+
+  test('has no worker when a forged heartbeat names an old line that a worker signed', async () => {
+    const { catalogue, redis, hash, nowMs } = await openSigned();
+    const removed = publishedTool(tool(), nowMs - 4 * 60_000);
+    await catalogue.publish([removed, publishedTool(tool({ version: '2.0.0' }), nowMs)]);
+    const ids = ['1.0.0', '2.0.0'].map((version) => publishedToolId({ ...removed, version }));
+    await catalogue.beat(worker('one', ids));
+    const workers = async () =>
+      Object.fromEntries((await catalogue.read()).tools.map((each) => [each.version, each.workers]));
+    expect(await workers()).toEqual({ '1.0.0': 0, '2.0.0': 1 });
+    await catalogue.publish([publishedTool(tool(), nowMs - 25 * 3_600_000)]);
+    expect(await workers()).toEqual({ '2.0.0': 1 });
+    expect(Object.keys(await redis.hgetall(hash))).toHaveLength(2);
   });
 
   test('replaces no tool of this fleet: a worker with other keys publishes beside it, and one with a new key instead of it', async () => {
