@@ -19,6 +19,7 @@ import { tenantsFolder } from './shared/policy/workspace-root.ts';
 import { nearest, quoteValue } from './shared/schema/schema-issues.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
+import { guardedLogger } from './shared/telemetry/listeners.ts';
 import type { Logger } from './shared/telemetry/log.ts';
 import { openTracing } from './shared/telemetry/tracing.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tools/tool.ts';
@@ -250,7 +251,7 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
   return Pawl.open({
     settings,
     ...(tracing !== undefined && { tracing }),
-    log: log ?? createLogger({ ...settings, logLevel: ownLogLevel }),
+    log: log === undefined ? createLogger({ ...settings, logLevel: ownLogLevel }) : guardedLogger(log),
     defaultWorkspaceRoot: process.cwd(),
     ...defined({ hooks, toolsets, onEvent, operator, schedules }),
   });
@@ -318,7 +319,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     tools,
     tiers: served,
     concurrency: concurrency ?? DEFAULT_CONCURRENCY,
-    log: log ?? createLogger({ ...settings, logLevel: ownLogLevel }),
+    log: log === undefined ? createLogger({ ...settings, logLevel: ownLogLevel }) : guardedLogger(log),
     environment: process.env,
     memory: openMemory(settings),
     pawlVersion: PAWL_VERSION,

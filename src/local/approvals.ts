@@ -2,9 +2,11 @@
  * Approvals without a fleet. A function of the program decides instead of a person, before a call's first attempt, or before a plan runs.
  * As in a fleet, the decision covers the call's retries, and all calls of the plan.
  */
+
 import type { ApprovalService } from '../producer/approvals/approvals.ts';
 import type { ApprovalRequest } from '../shared/approvals/approval.ts';
 import { planPreview } from '../shared/approvals/plan-approval.ts';
+import { reasonOf } from '../shared/errors/failure.ts';
 import { denied } from '../shared/policy/policy.ts';
 import type { PolicyResult } from '../shared/policy/policy-request.ts';
 import type { SessionRecord } from '../shared/sessions/session.ts';
@@ -125,7 +127,7 @@ export class LocalApprovals implements Service, Gate {
   async #decide(request: LocalApprovalRequest): Promise<void> {
     const { tool, rule } = request;
     const decision = await this.#ask(request).catch((error: unknown) => {
-      throw denied(tool, `\`approve\` failed: ${error instanceof Error ? error.message : String(error)}`, rule);
+      throw denied(tool, `\`approve\` failed: ${reasonOf(error)}`, rule);
     });
     if (decision.decision !== 'approve') throw denied(tool, decision.reason ?? 'it was not approved', rule);
   }

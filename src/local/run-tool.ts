@@ -9,6 +9,7 @@ import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe/dedupe-memory.ts';
 import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
+import { logListenerFailure, notify } from '../shared/telemetry/listeners.ts';
 import { type Logger, silentLogger } from '../shared/telemetry/log.ts';
 import { defineTool } from '../shared/tools/define-tool.ts';
 import { type AnyTool, type Channels, type Effects, isTool, type MemoryStore } from '../shared/tools/tool.ts';
@@ -78,7 +79,7 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
     ...(options.memory !== undefined && { memory: options.memory }),
     ...(options.channels !== undefined && { channels: options.channels }),
     ...(options.approve !== undefined && { approve: options.approve }),
-    onEvent: options.onEvent ?? (() => {}),
+    onEvent: (event) => notify(options.onEvent, event, (error) => logListenerFailure(log, 'onEvent', error)),
   });
 }
 

@@ -10,18 +10,19 @@ import type { Submission, SubmitOptions } from '../producer/calls/submission.ts'
 import type { CallSubmitter } from '../producer/calls/submit-call.ts';
 import type { CircuitAdmin } from '../producer/circuits/circuit-admin.ts';
 import type { CompletionAnswer, CompletionService } from '../producer/completions/completion-service.ts';
-import { logListenerFailure } from '../producer/sessions/listeners.ts';
 import { ListeningSessions } from '../producer/sessions/listening-sessions.ts';
 import { Session, type SessionHost } from '../producer/sessions/session.ts';
 import type { InvalidParams } from '../producer/sessions/session-events.ts';
 import type { Completion } from '../shared/calls/completion.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
+import { stackOf } from '../shared/errors/classify-error.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import type { SessionKind } from '../shared/sessions/channel-kinds.ts';
 import { type OpenSession, SESSION_TIERS, type SessionRecord } from '../shared/sessions/session.ts';
 import type { PublishedTool } from '../shared/store/fleet/catalogue.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
+import { logListenerFailure } from '../shared/telemetry/listeners.ts';
 import type { AnyTool, InputOf, OutputOf } from '../shared/tools/tool.ts';
 import { uuidv7 } from '../shared/util/time.ts';
 import { withinMs } from '../shared/util/wait.ts';
@@ -205,8 +206,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     try {
       return await this.#executor.execute(job, running);
     } catch (error) {
-      const stack = error instanceof Error ? error.stack : String(error);
-      log.error({ event: 'worker_defect', callId: job.callId, stack }, 'a call could not be executed');
+      log.error({ event: 'worker_defect', callId: job.callId, stack: stackOf(error) }, 'a call could not be executed');
       this.#ledger.abandon(job.callId);
       return { kind: 'abandoned' };
     } finally {

@@ -13,6 +13,7 @@ import type { CallRecord } from '../shared/store/calls/call-record.ts';
 import type { CatalogueContent, PublishedTool } from '../shared/store/fleet/catalogue.ts';
 import { reSignRecords } from '../shared/store/signing/re-sign.ts';
 import type { FleetMetrics } from '../shared/store/telemetry/fleet-metrics.ts';
+import { notify } from '../shared/telemetry/listeners.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
 import { withinMs } from '../shared/util/wait.ts';
 import type { ApprovalService } from './approvals/approvals.ts';
@@ -35,7 +36,6 @@ import type { ShardService, WorkerService } from './operations/fleet-services.ts
 import type { ProducerMetrics } from './operations/metrics.ts';
 import type { ReliabilityService } from './operations/reliability-service.ts';
 import type { ScheduleService } from './schedules/schedule-service.ts';
-import { notify } from './sessions/listeners.ts';
 import type { Session } from './sessions/session.ts';
 import type { SessionService } from './sessions/session-service.ts';
 import type { Skills } from './sessions/skills.ts';

@@ -1,10 +1,10 @@
 /** The observers of a producer's events: traces, metrics, the audit trail, and the program's own listener. */
 import type { Backend } from '../shared/store/backend.ts';
+import { notify } from '../shared/telemetry/listeners.ts';
 import type { CallAudit } from './calls/audit.ts';
 import type { DispatchEvent } from './calls/submission.ts';
 import type { CallTraces } from './calls/traces.ts';
 import type { ProducerMetrics } from './operations/metrics.ts';
-import { notify } from './sessions/listeners.ts';
 import type { ProducerSessions } from './sessions/session-cache.ts';
 import type { ToolCatalogue } from './tools/tool-catalogue.ts';
 

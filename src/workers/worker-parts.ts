@@ -9,6 +9,7 @@ import { publishedTool, publishedToolId } from '../shared/store/fleet/catalogue.
 import { DiskBarrier } from '../shared/store/redis/fsync-barrier.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
 import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
+import { logListenerFailure, notify } from '../shared/telemetry/listeners.ts';
 import { type Clock, systemClock, uuidv7 } from '../shared/util/time.ts';
 import { WorkerChannels } from './approvals/channels.ts';
 import { type RegisteredTool, register } from './attempt/attempt-state.ts';
@@ -256,7 +257,7 @@ function composeQueues(
 
 function observe({ options, backend, onError }: WorkerHost, metrics: WorkerMetrics, event: WorkerEvent): void {
   metrics.observe(event);
-  options.onEvent?.(event);
+  notify(options.onEvent, event, (error) => logListenerFailure(options.log, 'onEvent', error));
   if (event.type !== 'tool_call_shadow') return;
   const { toolNamespace, toolName } = event.envelope;
   backend.switches.countShadow(event.kind, `${toolNamespace}.${toolName}`).catch(onError);

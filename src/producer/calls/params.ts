@@ -1,6 +1,6 @@
 /** Checks a call's parameters: JSON-serializable, and valid by the tool's schema. */
 import { contractInvalid, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { type Issue, PawlError } from '../../shared/errors/failure.ts';
+import { type Issue, PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
 import { fitToSchema } from '../../shared/schema/validator.ts';
 import { sizeFault } from '../../shared/schema/value-size.ts';
@@ -18,9 +18,7 @@ export function jsonParams(params: unknown): Record<string, unknown> {
   try {
     text = JSON.stringify(params);
   } catch (error) {
-    throw contractInvalid([
-      { path: 'payload.params', message: error instanceof Error ? error.message : String(error) },
-    ]);
+    throw contractInvalid([{ path: 'payload.params', message: reasonOf(error) }]);
   }
   if (text === undefined || !text.startsWith('{'))
     throw contractInvalid([

@@ -15,6 +15,7 @@ import { checkObject } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { OpenSession, SessionRecord } from '../../shared/sessions/session.ts';
 import type { RepeatedCalls } from '../../shared/store/calls/repeated-calls.ts';
+import { notify } from '../../shared/telemetry/listeners.ts';
 import type { AgentOrder, AgentReply } from '../../shared/tools/sub-agent.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../../shared/tools/tool.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -35,7 +36,6 @@ import {
 } from '../groups/session-batch.ts';
 import { type PlanOptions, type RunningPlan, runPlan } from '../groups/session-plan.ts';
 import { endOnAbort } from './end-on-abort.ts';
-import { notify } from './listeners.ts';
 import type { ListeningSessions } from './listening-sessions.ts';
 import { receiveWhileListened } from './receive-while-listened.ts';
 import { type AgentEventOf, approvalEventOf, type InvalidParams, type SessionEventsOf } from './session-events.ts';

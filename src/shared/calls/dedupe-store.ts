@@ -8,7 +8,7 @@
  *   decide what became of that run before it takes the record over with `compareAndSet`.
  * - Every write raises `version` by one.
  */
-import { PawlError } from '../errors/failure.ts';
+import { PawlError, reasonOf } from '../errors/failure.ts';
 import type { AttemptRecord, CallState } from './call-state.ts';
 import { contractInvalid, MAX_KEY_BYTES } from './envelope.ts';
 
@@ -115,7 +115,7 @@ function serialize(record: DedupeRecord): string {
   try {
     return JSON.stringify(record);
   } catch (error) {
-    const message = `is not JSON-serializable: ${error instanceof Error ? error.message : String(error)}`;
+    const message = `is not JSON-serializable: ${reasonOf(error)}`;
     throw contractInvalid([{ path: 'record', message }]);
   }
 }

@@ -53,7 +53,7 @@ export const DEFAULT_HOOK_TIMEOUT_MS = 5_000;
 
 export const GUARDS: readonly HookKind[] = ['beforeCall', 'beforeAttempt', 'onApproval'];
 
-export const MAY_DENY: readonly HookKind[] = [...GUARDS, 'onRetry'];
+const MAY_DENY: readonly HookKind[] = [...GUARDS, 'onRetry'];
 
 /** The members that an answer of each kind may have. */
 const ANSWER_MEMBERS: { readonly [Kind in HookKind]: readonly (keyof AnswerOf<Kind> & string)[] } = {
@@ -99,21 +99,25 @@ export type EventOf<Kind extends HookKind> = Parameters<NonNullable<Hook[Kind]>>
 export type AnswerOf<Kind extends HookKind> = Extract<Awaited<ReturnType<NonNullable<Hook[Kind]>>>, object>;
 
 /**
- * Throws for an answer with none of the members of its kind. Types forbid such answers; without types, a guard that answers
- * `{ denied: true }`, or its reason alone, meant to deny. The last expression of an observer (a number, a `Map`, a list) is no answer.
+ * Reads each member of a hook's answer once; undefined for no answer. Throws for an answer with none of the members of its kind. Types
+ * forbid such answers; without types, a guard that answers `{ denied: true }`, or its reason alone, meant to deny. The last expression of
+ * an observer (a number, a `Map`, a list) is no answer.
  */
-export function checkAnswer(kind: HookKind, answer: unknown): void {
+export function readAnswer<Kind extends HookKind>(kind: Kind, answer: unknown): AnswerOf<Kind> | undefined {
   const memberNames = ANSWER_MEMBERS[kind];
-  if (memberNames.length === 0) return;
+  if (memberNames.length === 0) return undefined;
   const expected = `an answer is { ${memberNames.map((name) => `${name}?`).join(', ')} }`;
   if (typeof answer === 'string') throw new Error(`it answered a text; ${expected}`);
-  if (!isObject(answer)) return;
-  const names = Object.keys(answer);
-  const isAnswer = names.length === 0 || memberNames.some((name) => name in answer);
-  const fault = isAnswer ? hookAnswerFault(answer) : undefined;
+  // Types forbid `false`; an author without types means "deny" by it.
+  if (answer === false && MAY_DENY.includes(kind)) return { deny: 'it answered false' } as AnswerOf<Kind>;
+  if (!isObject(answer)) return undefined;
+  const members = memberNames.filter((name) => name in answer).map((name) => [name, answer[name]] as const);
+  const names = members.length === 0 ? Object.keys(answer).slice(0, 5) : [];
+  if (names.length > 0) throw new Error(`it answered { ${names.join(', ')} }; ${expected}`);
+  const read = Object.fromEntries(members);
+  const fault = hookAnswerFault(read);
   if (fault !== undefined) throw new Error(fault);
-  if (isAnswer) return;
-  throw new Error(`it answered { ${names.slice(0, 5).join(', ')} }; ${expected}`);
+  return read as AnswerOf<Kind>;
 }
 
 export function appliesTo({ tools }: Hook, tool: HookedTool): boolean {

@@ -8,19 +8,18 @@
  * results that MCP clients read of tasks, or of calls that they approved. `beforeAttempt` and `afterAttempt` run once for each attempt.
  * A hook sees the changes of those before it.
  */
-import { PawlError } from '../errors/failure.ts';
+import { PawlError, reasonOf } from '../errors/failure.ts';
 import type { Schedule } from '../util/time.ts';
 import {
   type AnswerOf,
   appliesTo,
-  checkAnswer,
   DEFAULT_HOOK_TIMEOUT_MS,
   type EventOf,
   GUARDS,
   type Hook,
-  MAY_DENY,
   type Maybe,
   type MaybePromise,
+  readAnswer,
 } from './define-hook.ts';
 import type { ToolResultEnvelope } from './envelope.ts';
 import type {
@@ -155,28 +154,26 @@ export class Hooks {
       const run = hook[kind] as ((event: EventOf<Kind>) => Maybe<AnswerOf<Kind>>) | undefined;
       const eventFields = event();
       if (run === undefined || !appliesTo(hook, eventFields.tool)) continue;
-      let answer: AnswerOf<Kind> | false | undefined;
+      let deny: unknown;
       try {
-        answer = (await this.#runWithTimeout(hook, (signal) =>
-          run.call(hook, { ...eventFields, signal } as EventOf<Kind>),
-        )) as AnswerOf<Kind> | false | undefined;
-        checkAnswer(kind, answer);
+        const answer = readAnswer(
+          kind,
+          await this.#runWithTimeout(hook, (signal) => run.call(hook, { ...eventFields, signal } as EventOf<Kind>)),
+        );
+        if (answer === undefined) continue;
+        ({ deny } = answer as { readonly deny?: unknown });
+        applyAnswer(answer, hook);
       } catch (error) {
-        const message = error instanceof Error ? error.message : String(error);
+        const message = reasonOf(error);
         this.#deps.onFailure(hook.name, kind, message);
         if ((hook.onFailure ?? (GUARDS.includes(kind) ? 'closed' : 'open')) === 'open') continue;
         throw new PawlError('HOOK_FAILED', `The hook ${hook.name} failed in ${kind}: ${message}.`, { cause: error });
       }
-      // Types forbid `false`; an author without types means "deny" by it.
-      if (answer === false && MAY_DENY.includes(kind)) answer = { deny: 'it answered false' } as AnswerOf<Kind>;
-      if (typeof answer !== 'object' || answer === null) continue;
-      const deny = (answer as { readonly deny?: string }).deny;
       if (deny !== undefined && kind !== 'onRetry')
         throw new PawlError(
           'PERMISSION_DENIED',
           `The hook ${hook.name} denied the call: ${String(deny).replace(/\.$/, '')}.`,
         );
-      applyAnswer(answer, hook);
     }
   }
 

@@ -80,6 +80,15 @@ export interface Failure {
   readonly issues?: readonly Issue[];
 }
 
+/** The reason that a thrown value gives, for a sentence. Never throws: the value may be a proxy, or an object that is no text. */
+export function reasonOf(thrown: unknown): string {
+  try {
+    return String(thrown instanceof Error ? thrown.message : thrown);
+  } catch {
+    return 'it threw a value that cannot be shown';
+  }
+}
+
 const MAX_MESSAGE_LENGTH = 2_000;
 
 export function failureOf(

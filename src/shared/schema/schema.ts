@@ -2,7 +2,7 @@
 import { createRequire } from 'node:module';
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
-import { type Issue, PawlError } from '../errors/failure.ts';
+import { type Issue, PawlError, reasonOf } from '../errors/failure.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { replaceKeywords, withBareEvaluated, withProtoMember } from './ajv-changes.ts';
 import { decodeStep } from './json-pointer.ts';
@@ -39,11 +39,9 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
     validSchemas.add(jsonSchema);
     return jsonSchema;
   } catch (error) {
-    throw new PawlError(
-      'CONFIGURATION',
-      `This zod schema has no JSON Schema form: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    );
+    throw new PawlError('CONFIGURATION', `This zod schema has no JSON Schema form: ${reasonOf(error)}`, {
+      cause: error,
+    });
   }
 }
 
@@ -165,11 +163,9 @@ export function compiledSchema(schema: JsonSchema): CompiledSchema {
     validate = compileWithTags(named, isChecked) ?? compileWithAjv(named, isChecked, false);
   } catch (error) {
     if (error instanceof RangeError) throw tooCostly('it is nested too deep');
-    throw new PawlError(
-      'CONFIGURATION',
-      `The schema is not valid JSON Schema 2020-12: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    );
+    throw new PawlError('CONFIGURATION', `The schema is not valid JSON Schema 2020-12: ${reasonOf(error)}`, {
+      cause: error,
+    });
   }
   const issues = (value: unknown) => (validate(value) ? [] : issuesOf(validate.errors ?? []));
   return {
@@ -240,12 +236,24 @@ function safeParseWith<Schema extends z.ZodType>(schema: Schema, params: unknown
   try {
     return schema.safeParse(params);
   } catch (error) {
-    if (!(error instanceof z.core.$ZodAsyncError)) throw error;
+    if (!isAsync(schema, params, error)) throw new PawlError('INVALID_PARAMS', reasonOf(error), { cause: error });
     throw new PawlError(
       'TOOL_FAILED',
       'The tool’s zod schema has an asynchronous refinement or transform, which would run outside of the call’s time limit: `run` is the place for it.',
       { cause: error },
     );
+  }
+}
+
+/** zod's generated code fails in other ways where it meets a promise; its interpreter tells. */
+function isAsync(schema: z.ZodType, params: unknown, error: unknown): boolean {
+  if (error instanceof z.core.$ZodAsyncError || !(error instanceof TypeError))
+    return error instanceof z.core.$ZodAsyncError;
+  try {
+    schema.safeParse(params, { jitless: true });
+    return false;
+  } catch (again) {
+    return again instanceof z.core.$ZodAsyncError;
   }
 }
 

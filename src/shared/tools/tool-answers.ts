@@ -39,9 +39,18 @@ const IS_ANSWER: Readonly<Record<CheckedFunction, (value: unknown) => boolean>> 
 
 /** A sentence about an invalid answer of a function; undefined for a valid one. */
 export function answerFault(functionName: CheckedFunction, tool: string, value: unknown): string | undefined {
-  return IS_ANSWER[functionName](value)
+  return isAnswer(functionName, value)
     ? undefined
     : `${functionName} of ${tool} must return ${EXPECTED[functionName]}; it returned ${describeValue(value)}.`;
+}
+
+/** The members of a value can throw, in a getter or a proxy. */
+function isAnswer(functionName: CheckedFunction, value: unknown): boolean {
+  try {
+    return IS_ANSWER[functionName](value);
+  } catch {
+    return false;
+  }
 }
 
 /** Checks a tool's report of progress. Throws `RESULT_INVALID` for any other value. */
@@ -65,6 +74,14 @@ export function checkedProgress(tool: string, value: unknown): Progress {
 
 /** Describes a value by its kind and its first members, for an error's sentence. */
 export function describeValue(value: unknown): string {
+  try {
+    return described(value);
+  } catch {
+    return 'an object that cannot be read';
+  }
+}
+
+function described(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (typeof value === 'string') return 'a text';
   if (value === null || typeof value === 'boolean' || typeof value === 'number') return String(value);

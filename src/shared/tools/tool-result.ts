@@ -1,4 +1,5 @@
 /** The result of a tool: `output` for the model, `display` for people, and the artifacts that it left. */
+import { reasonOf } from '../errors/failure.ts';
 import { findUnserializable } from '../util/json/json-support.ts';
 import { wellFormed } from '../util/text/text-cut.ts';
 import { isPending } from './pending.ts';
@@ -81,7 +82,7 @@ function unserializableOutput(output: unknown): string | undefined {
     const found = findUnserializable(output);
     return found === undefined || found.path === '' ? found?.kind : `${found.kind} in output${found.path}`;
   } catch (error) {
-    return `one that throws: ${error instanceof Error ? error.message : String(error)}`;
+    return `one that throws: ${reasonOf(error)}`;
   }
 }
 

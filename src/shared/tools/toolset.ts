@@ -2,10 +2,12 @@
  * Named groups of tools, static or computed for each request, that can be filtered, prefixed, renamed and merged. A worker resolves its
  * toolsets when it starts; a producer resolves its own for each request of tools, so that a session sees the tools meant for it.
  */
-import { PawlError } from '../errors/failure.ts';
+import { PawlError, reasonOf } from '../errors/failure.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
-import type { Clock } from '../util/time.ts';
+import { backgroundSchedule, type Clock } from '../util/time.ts';
+import { withinMs } from '../util/wait.ts';
 import { TOOL_FORMS } from './tool.ts';
+import { describeValue } from './tool-answers.ts';
 
 interface NamedTool {
   readonly namespace: string;
@@ -64,8 +66,8 @@ export function renamed<T extends NamedTool>(
   const nameOf = (name: string) => {
     const newName =
       typeof names === 'function' ? names(name) : ((Object.hasOwn(names, name) ? names[name] : undefined) ?? name);
-    if (!TOOL_FORMS.name.form.test(newName))
-      throw new PawlError('CONFIGURATION', `${JSON.stringify(newName)} cannot be the name of a tool.`);
+    if (typeof newName !== 'string' || !TOOL_FORMS.name.form.test(newName))
+      throw new PawlError('CONFIGURATION', `${quoteValue(newName)} cannot be the name of a tool.`);
     return newName;
   };
   return {
@@ -98,6 +100,16 @@ export function cached<T extends NamedTool>(
   };
 }
 
+/** A request for tools waits for a toolset no longer than this. */
+const LIMIT_MS = 30_000;
+
+/** Throws for anything but a list of tools, which toolsets without types may return. */
+function listOf<T extends NamedTool>(tools: readonly T[] | undefined): readonly T[] {
+  const isTool = (tool: Partial<T> | null) => typeof tool?.name === 'string' && typeof tool.namespace === 'string';
+  if (Array.isArray(tools) && tools.every(isTool)) return tools;
+  throw new Error(`it must return a list of tools within ${LIMIT_MS / 1_000} s; it returned ${describeValue(tools)}`);
+}
+
 /** The tools of all sets, in order. Throws `CONFIGURATION`, naming the toolset that failed or the two that offer one name. */
 export async function resolveToolsets<T extends NamedTool>(
   sets: readonly Toolset<T>[],
@@ -108,9 +120,9 @@ export async function resolveToolsets<T extends NamedTool>(
   for (const set of sets) {
     let tools: readonly T[];
     try {
-      tools = await set.tools(request);
+      tools = listOf(await withinMs((async () => set.tools(request))(), LIMIT_MS, backgroundSchedule));
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = reasonOf(error);
       throw new PawlError('CONFIGURATION', `The toolset ${JSON.stringify(set.name)} failed: ${reason}`, {
         cause: error,
       });

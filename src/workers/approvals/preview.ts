@@ -1,5 +1,5 @@
 /** The preview of a call: its tool describes the effect before a person decides. A preview reads, and changes nothing. */
-import { clip, PawlError } from '../../shared/errors/failure.ts';
+import { clip, PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { AnyTool, PreviewContext, ToolPreview } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';
@@ -40,7 +40,7 @@ export async function previewCall(
     if (fault === undefined && answer?.result !== undefined) return cutPreview(answer.result);
     onFault(fault ?? '');
   } catch (error) {
-    onFault(`preview of ${tool.name} failed: ${clip(error instanceof Error ? error.message : String(error))}`);
+    onFault(`preview of ${tool.name} failed: ${clip(reasonOf(error))}`);
   }
   return fallback();
 }

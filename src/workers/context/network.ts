@@ -12,7 +12,7 @@ import { isIP, isIPv6, type LookupFunction } from 'node:net';
 import { pipeline, Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import { onAbort } from '../../shared/util/wait.ts';
 import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
 import { nonPublicReason } from './public-addresses.ts';
@@ -119,11 +119,7 @@ function newRequest(input: string | URL, init: RequestInit | undefined): Request
   try {
     return new Request(input, init);
   } catch (error) {
-    throw new PawlError(
-      'INVALID_PARAMS',
-      `This is not a usable request: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    );
+    throw new PawlError('INVALID_PARAMS', `This is not a usable request: ${reasonOf(error)}`, { cause: error });
   }
 }
 

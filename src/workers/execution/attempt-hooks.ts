@@ -3,7 +3,8 @@ import { isInDoubt } from '../../shared/calls/call-state.ts';
 import { turnOf } from '../../shared/calls/envelope.ts';
 import type { AfterAttemptEvent, AttemptEvent } from '../../shared/calls/hook-events.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
-import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
+import { classify } from '../../shared/errors/classify-error.ts';
+import { type Failure, PawlError } from '../../shared/errors/failure.ts';
 import type { AttemptResult } from '../attempt/attempt-result.ts';
 import { type Attempt, paramsOf } from '../attempt/attempt-state.ts';
 import { type AttemptOptions, checkedResult } from './run-tool.ts';
@@ -58,8 +59,7 @@ export class AttemptHooks {
       if (replacement.kind !== 'value' || replacement === ending) return result;
       return await checkedResult(replacement.result, options);
     } catch (error) {
-      if (!(error instanceof PawlError)) throw error;
-      const failure: Failure = { ...failureOf(error.code, error.message), nothingHappened: false };
+      const failure: Failure = { ...classify(error), nothingHappened: false };
       return {
         kind: 'failure',
         failure: mayHaveHadEffect(attempt, result) ? { ...failure, afterEffect: true } : failure,

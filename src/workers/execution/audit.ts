@@ -1,6 +1,8 @@
 /** The audit records of a worker: every attempt, lost ones included, and the calls that ended without one. */
+
 import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
 import { compensatedCallId } from '../../shared/calls/compensation.ts';
+import { reasonOf } from '../../shared/errors/failure.ts';
 import { costUnitsOf } from '../../shared/limits/budget.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
@@ -78,7 +80,7 @@ export class AttemptAudit {
         return await this.#record(event);
       } catch (error) {
         if (retriesLeft <= 0) {
-          const message = error instanceof Error ? error.message : String(error);
+          const message = reasonOf(error);
           this.#log.error({ event: 'audit_lost', type: event.type, error: message }, 'an audit record was not written');
           return;
         }

@@ -17,7 +17,7 @@
  * Each step takes what the one before returned, or ends the job.
  */
 import { hasTarget } from '../../shared/circuits/circuit-key.ts';
-import { failureOf, PawlError } from '../../shared/errors/failure.ts';
+import { failureOf, PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import type { BeginResult } from '../../shared/store/calls/begin-attempt.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
@@ -205,7 +205,7 @@ export class Executor {
     try {
       await this.#deps.backend.ledger.spendTime(timed, tookMs);
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
+      const message = reasonOf(error);
       this.#deps.log.warn({ callId, error: message }, 'failed to charge attempt time to budget');
     }
   }

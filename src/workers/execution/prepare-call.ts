@@ -2,8 +2,10 @@
  * Makes an attempt ready to run: its tool, permission, parameters and context, all from this worker's own registry and records. Nothing
  * in the job is trusted.
  */
+import { isNativeError } from 'node:util/types';
 import { isHarmless } from '../../shared/calls/call-state.ts';
 import { compensatedCallId } from '../../shared/calls/compensation.ts';
+import { classify } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
@@ -45,8 +47,9 @@ export class Preparation {
     try {
       return { options: await this.#options(attempt, remaining) };
     } catch (error) {
-      if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE') throw error;
-      return { failure: refusalFailure(error), status: 'error' };
+      const failure = refusalFailure(error);
+      if (failure.code === 'BACKEND_UNAVAILABLE') throw error;
+      return { failure, status: 'error' };
     }
   }
 
@@ -93,7 +96,6 @@ function unreadableFailure({ started, tool, unreadable }: Attempt): Failure {
 
 /** The failure of a call that was refused before its tool ran. */
 export function refusalFailure(error: unknown): Failure {
-  if (!(error instanceof PawlError))
-    return failureOf('INVALID_PARAMS', error instanceof Error ? error.message : String(error));
-  return failureOf(error.code, error.message, error.issues === undefined ? {} : { issues: error.issues });
+  const failure = classify(error);
+  return isNativeError(error) && error instanceof PawlError ? failure : { ...failure, nothingHappened: true };
 }

@@ -1,5 +1,6 @@
 import { tmpdir } from 'node:os';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { startWorker } from '../../../src/index.ts';
 import { Pawl, type PawlOptions } from '../../../src/producer/client.ts';
 import type { Session, SessionEvents } from '../../../src/producer/sessions/session.ts';
 import { silentLogger } from '../../../src/shared/telemetry/log.ts';
@@ -151,4 +152,22 @@ test('settled and circuit-open are emitted for submitted calls as for awaited on
     ['circuit-open', 'echo'],
     ['circuit_open', undefined],
   ]);
+});
+
+test('a worker whose program throws in its listener and its logger runs the call once', async () => {
+  const { settings, session } = await startFleet({ tools: [echo], workers: 0 });
+  const fail = () => {
+    throw new Error('mine');
+  };
+  const log = { debug: fail, info: fail, warn: fail, error: fail };
+  const { redisUrl, prefix } = settings;
+  const worker = await startWorker({
+    tools: [echo],
+    onEvent: fail,
+    log,
+    ...(redisUrl !== undefined && { redisUrl }),
+    prefix,
+  });
+  onTestFinished(() => worker.close(0));
+  expect(await session.call(echo, { text: 'x' })).toMatchObject({ status: 'success', attempts: 1 });
 });

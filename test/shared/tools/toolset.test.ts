@@ -71,3 +71,22 @@ describe('D10: toolsets', () => {
     expect(await resolve()).toEqual(['tool_3']);
   });
 });
+
+test.each([
+  ['nothing', undefined, 'nothing'],
+  ['null', null, 'null'],
+  ['a text', 'search', 'a text'],
+  ['an object', { search: tool('search') }, '{ search }'],
+  ['a list with a hole', [tool('search'), null], 'a list'],
+  ['names alone', ['search'], 'a list'],
+  ['a promise of nothing', Promise.resolve(), 'nothing'],
+])('a toolset that returns %s is named, and what it must return', async (_what, answer, words) => {
+  const odd = toolset('web', () => answer as never);
+  const message = `The toolset "web" failed: it must return a list of tools within 30 s; it returned ${words}`;
+  await expect(resolveToolsets([odd], nobody)).rejects.toMatchObject({ code: 'CONFIGURATION', message });
+});
+
+test('a function that renames to no text is named', async () => {
+  const set = renamed(toolset('web', [tool('search')]), () => undefined as never);
+  await expect(resolveToolsets([set], nobody)).rejects.toThrow('undefined cannot be the name of a tool');
+});

@@ -4,7 +4,7 @@
  */
 import express, { type Express, type NextFunction, type Request, type RequestHandler, type Response } from 'express';
 import { z } from 'zod';
-import { invalidInput } from '../../../shared/errors/failure.ts';
+import { invalidInput, reasonOf } from '../../../shared/errors/failure.ts';
 import { redact } from '../../../shared/errors/redaction.ts';
 import { WITH_RECEIVED, zodIssues } from '../../../shared/schema/zod-issues.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
@@ -271,7 +271,7 @@ export function errorHandler(log: Logger) {
         'a request failed',
       );
     } else if (status === 503) {
-      const error = thrown instanceof Error ? thrown.message : String(thrown);
+      const error = reasonOf(thrown);
       log.warn(
         { event: 'http_unavailable', method: request.method, path: redact(request.path), error },
         'a request was refused',

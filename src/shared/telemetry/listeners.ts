@@ -1,7 +1,7 @@
 /** Calls listeners of the program. An error or a rejection of a listener is logged, and does not affect the call. */
 import { isPromise } from 'node:util/types';
-import { stackOf } from '../../shared/errors/classify-error.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
+import { stackOf } from '../errors/classify-error.ts';
+import type { Logger } from './log.ts';
 
 export function notify<Event>(
   listener: ((event: Event) => unknown) | undefined,
@@ -15,6 +15,17 @@ export function notify<Event>(
   } catch (error) {
     onFailed(error);
   }
+}
+
+/** A program's own logger. What it throws does not end the call that a line is about. */
+export function guardedLogger(log: Logger): Logger {
+  const guard = (level: keyof Logger) => (fields: object, message: string) =>
+    notify(
+      (line) => log[level](line, message),
+      fields,
+      () => {},
+    );
+  return { debug: guard('debug'), info: guard('info'), warn: guard('warn'), error: guard('error') };
 }
 
 export function logListenerFailure(log: Pick<Logger, 'warn'>, listener: string, error: unknown): void {

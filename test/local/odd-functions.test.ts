@@ -1,0 +1,115 @@
+/** Functions that a program hands over may return and throw anything. A call then ends with a code, and never waits for ever. */
+import { expect, onTestFinished, test } from 'vitest';
+import { z } from 'zod';
+import { defineHook, defineTool, type ToolSpec } from '../../src/index.ts';
+import { createLocalRunner, type LocalRunnerOptions } from '../../src/testing.ts';
+
+const NAMES = ['output', 'deny', 'params', 'summary', 'ready', 'content', 'decision', 'result', 'state', 'metadata'];
+
+function throwing(value: unknown): never {
+  throw value;
+}
+
+/** An object of which every member throws. */
+function unreadable(): object {
+  const getter = { enumerable: true, get: () => throwing(new Error('no reading')) };
+  return Object.defineProperties({}, Object.fromEntries(NAMES.map((name) => [name, getter])));
+}
+
+function revoked(): object {
+  const { proxy, revoke } = Proxy.revocable({}, {});
+  revoke();
+  return proxy;
+}
+
+const ODD: Readonly<Record<string, () => unknown>> = {
+  'throws nothing': () => throwing(undefined),
+  'throws a symbol': () => throwing(Symbol('x')),
+  'throws what is no text': () => throwing(Object.create(null)),
+  'throws a revoked proxy': () => throwing(revoked()),
+  'throws an error that throws': () =>
+    throwing(Object.defineProperty(new Error('x'), 'message', { get: () => throwing(new Error('no message')) })),
+  'rejects with what is no text': () => {
+    const promise = Promise.reject(Object.create(null));
+    // Where no promise is expected, nothing waits for this one.
+    promise.catch(() => {});
+    return promise;
+  },
+  'returns what cannot be read': unreadable,
+  'returns a member that cannot be read': () => Object.fromEntries(NAMES.map((name) => [name, unreadable()])),
+};
+
+interface Case {
+  readonly tool?: Partial<ToolSpec<string, z.ZodType, unknown>>;
+  readonly options?: Partial<LocalRunnerOptions>;
+}
+
+const answer = { output: 1 };
+const approve = () => ({ decision: 'approve' }) as const;
+const hook = (kind: string, odd: () => unknown, more: Case = {}): Case => ({
+  ...more,
+  options: { approve, hooks: [defineHook({ name: 'odd', [kind]: odd })] },
+});
+const busy = {
+  run: () => throwing(Object.assign(new Error('busy'), { status: 503 })),
+  retry: { maxAttempts: 2, baseMs: 1 },
+};
+const memory = (open: () => unknown) => ({ open, close: async () => {} }) as never;
+
+/** Each function, and what a call may end with: the codes of its errors, or a success. */
+const FUNCTIONS: Readonly<Record<string, [make: (odd: () => never) => Case, ...ends: string[]]>> = {
+  run: [(run) => ({ tool: { run } }), 'TOOL_FAILED', 'RESULT_INVALID'],
+  ready: [(ready) => ({ tool: { ready } }), 'TOOL_FAILED', 'RESULT_INVALID'],
+  isMutating: [(isMutating) => ({ tool: { isMutating, resource: () => 'x' } }), 'TOOL_FAILED', 'RESULT_INVALID'],
+  resource: [(resource) => ({ tool: { resource } }), 'TOOL_FAILED', 'RESOURCE_INVALID'],
+  preview: [(preview) => ({ tool: { tier: 'elevated', preview }, options: { approve } }), 'success'],
+  transform: [(odd) => ({ tool: { input: z.object({}).transform(odd) } }), 'INVALID_PARAMS', 'TOOL_FAILED', 'success'],
+  refine: [(odd) => ({ tool: { input: z.object({}).refine(odd) } }), 'INVALID_PARAMS', 'TOOL_FAILED', 'success'],
+  approve: [(odd) => ({ tool: { tier: 'elevated' }, options: { approve: odd } }), 'PERMISSION_DENIED'],
+  beforeCall: [(odd) => hook('beforeCall', odd), 'HOOK_FAILED'],
+  beforeAttempt: [(odd) => hook('beforeAttempt', odd), 'HOOK_FAILED'],
+  afterAttempt: [(odd) => hook('afterAttempt', odd), 'success', 'TOOL_FAILED'],
+  onRetry: [(odd) => hook('onRetry', odd, { tool: busy }), 'HTTP_503'],
+  afterCall: [(odd) => hook('afterCall', odd), 'success'],
+  onEvent: [(onEvent) => ({ options: { onEvent } }), 'success'],
+  memory: [(open) => ({ options: { memory: memory(open) } }), 'success', 'TOOL_FAILED'],
+  channels: [(open) => ({ options: { channels: { open } } }), 'success', 'TOOL_FAILED'],
+};
+
+test.each(Object.entries(FUNCTIONS))('whatever %s returns or throws, its call ends', async (name, [make, ...ends]) => {
+  for (const [what, odd] of Object.entries(ODD)) {
+    // zod waits for no promise, and leaves its rejection to the process.
+    if (what.startsWith('rejects') && /transform|refine/.test(name)) continue;
+    const { tool, options } = make(odd as () => never);
+    const spec = {
+      name: 'note',
+      version: '1.0.0',
+      description: 'Notes.',
+      tier: 'workspace',
+      effects: 'idempotent',
+    } as const;
+    const definition = { ...spec, input: z.object({}), run: () => answer, ...tool };
+    const runner = createLocalRunner({ tools: [defineTool(definition)], sleep: async () => {}, ...options });
+    onTestFinished(() => runner.close(0));
+    const result = await runner.run('note', {});
+    expect(ends, what).toContain(result.error?.code ?? result.status);
+    expect(result.error?.message ?? '', what).not.toMatch(/Cannot (?:read|convert)|is not (?:a function|iterable)/);
+  }
+});
+
+test('an asynchronous refinement or transform is named, wherever it stands in the schema', async () => {
+  const later = async () => true;
+  const text = z.string();
+  for (const input of [
+    z.object({ a: text }).transform(later),
+    z.object({ a: text.transform(later) }),
+    z.object({ a: text.refine(later) }),
+    z.object({ a: z.union([text.transform(later), z.number()]) }),
+  ]) {
+    const spec = { name: 'note', version: '1.0.0', description: 'Notes.', tier: 'read-only' } as const;
+    const runner = createLocalRunner({ tools: [defineTool({ ...spec, input, run: () => answer })] });
+    onTestFinished(() => runner.close(0));
+    const { error } = await runner.run('note', { a: 'x' });
+    expect(error).toMatchObject({ code: 'TOOL_FAILED', message: expect.stringContaining('asynchronous') });
+  }
+});
