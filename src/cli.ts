@@ -95,10 +95,7 @@ export function createProgram(context: CliContext, end: OnExit): Command {
       writeErr: (text) => context.err.write(escapeInvisible(text)),
       outputError: (text, write) => write(text.replace(/^error: /, 'pawl: ')),
     })
-    .addHelpText(
-      'after',
-      `\nExit codes:\n${exitCodeLines()}\n\nExample:\n  pawl up\n  pawl call read --params '{"path":"README.md"}'`,
-    );
+    .addHelpText('after', `\nExit codes:\n${exitCodeLines()}\n\nExample:\n  pawl up\n  pawl call list_dir`);
 
   const runs = actionFactory(context, end);
   startCommands(program, runs);

@@ -10,6 +10,8 @@ const run = promisify(execFile);
 const CHECK_TIMEOUT_MS = 10_000;
 /** Node 22 checks nothing of a file that may be a module or not. */
 const CHECK = process.versions.node.startsWith('22.') ? ['--experimental-default-type=module', '--check'] : ['--check'];
+/** What Node says of a module in a project that `npm init` made: its package.json says `"type": "commonjs"`. */
+const READ_AS_COMMONJS = /^Cannot use import statement outside a module|^Unexpected token 'export'/;
 const OWN_FOLDER = fileURLToPath(new URL('.', import.meta.url));
 
 export interface LoadedModule {
@@ -34,7 +36,8 @@ export async function moduleFault(
   const where =
     (error instanceof Error ? placeIn(error.stack ?? '', cwd) : undefined) ?? (await syntaxErrorIn(error, loaded, cwd));
   const shown = message.replaceAll(path, file).replace(/\.$/, '');
-  return `${what} cannot be used: ${kind}${shown}${where === undefined ? '' : ` (${where})`}.`;
+  const fix = READ_AS_COMMONJS.test(message) ? ' Write "type": "module" into the package.json of its project.' : '';
+  return `${what} cannot be used: ${kind}${shown}${where === undefined ? '' : ` (${where})`}.${fix}`;
 }
 
 /** `file:line` of the first place outside of Node and of Pawl's libraries that a stack or a parser's report names. */

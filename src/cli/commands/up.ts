@@ -113,5 +113,5 @@ function printAddresses(context: CliContext, workers: WorkerProcesses, api: ApiP
   print(context, api.describe());
   print(context, `  workers  ${plural(ready.length, 'process', 'processes')} (pid ${pids}) for ${TIERS.join(', ')}`);
   print(context, `  tools    ${[...tools].join(', ')}`);
-  print(context, `Ctrl-C drains and ends. In another terminal: pawl call read --params '{"path":"README.md"}'`);
+  print(context, 'Ctrl-C drains and ends. In another terminal: pawl call list_dir');
 }

@@ -169,7 +169,12 @@ describe('tools files', () => {
   test('are run as they are, wherever they lie; a fault is named with its place and without a stack', async () => {
     for (const [name, text] of Object.entries(files)) writeFileSync(join(place.folder, name), text);
     mkdirSync(join(place.folder, 'folder'));
-    const names = ['tools.ts', ...Object.keys(files), 'absent.ts', 'folder'];
+    mkdirSync(join(place.folder, 'commonjs'));
+    writeFileSync(join(place.folder, 'commonjs/package.json'), '{ "type": "commonjs" }');
+    const read = ['commonjs/import.ts', 'commonjs/export.js'];
+    writeFileSync(join(place.folder, 'commonjs/import.ts'), "import 'pawl';\n");
+    writeFileSync(join(place.folder, 'commonjs/export.js'), 'export const a = 1;\n');
+    const names = ['tools.ts', ...Object.keys(files), ...read, 'absent.ts', 'folder'];
     const script = startScript(new URL('../fixtures/load-tool-files.ts', import.meta.url), names, {
       cwd: place.folder,
     });
@@ -198,6 +203,8 @@ describe('tools files', () => {
     expect(said.get('missing.cjs')).toBe(
       "The tools file missing.cjs cannot be used: Cannot find module 'no-such-package' imported from missing.cjs.",
     );
+    for (const name of read)
+      expect(said.get(name)).toMatch(/ Write "type": "module" into the package\.json of its project\.$/);
     expect(said.get('absent.ts')).toContain(`There is no tools file absent.ts (${place.folder}/absent.ts)`);
     expect(said.get('folder')).toContain('is not a file');
   });
