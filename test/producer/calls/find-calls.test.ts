@@ -62,7 +62,7 @@ test('a call that is submitted during a search makes none appear twice', async (
   const fleet = await startFleet({ tools: [echo] });
   const { pawl, session } = fleet;
   const PAGE = 200;
-  for (let number = 0; number <= PAGE; number += 1) await session.call(echo, { text: `${number}` });
+  await Promise.all(Array.from({ length: PAGE + 1 }, (_, number) => session.call(echo, { text: `${number}` })));
   const { ledger } = watchedLedger(fleet);
   const list: typeof ledger.index.list = async (partition, options) => {
     const callIds = await ledger.index.list(partition, options);

@@ -26,12 +26,12 @@ function measuring() {
 test('parameters of every size reach the tool as they are, once, whichever producer asks; BullMQ carries none of them', async () => {
   const { tool, seen, undone } = measuring();
   const { session, pawl, world, audited, openProducer } = await startFleet({ tools: [tool] });
-  for (const length of [1, 60_000, 70_000, 262_144, 3_900_000]) {
+  const elsewhere = await (await openProducer()).session(session.key);
+  for (const length of [1, 60_000, 70_000, 3_900_000]) {
     const params = { text: `${'é'.repeat(length - 1)}!`, more: [length] };
     const options = { idempotencyKey: `k${length}` };
     const first = await session.call(tool, params, options);
     expect(contentOf(first)).toEqual({ length, last: '!', more: [length] });
-    const elsewhere = await (await openProducer()).session(session.key);
     const again = await elsewhere.call(tool, params, options);
     expect(again).toMatchObject({ fromCache: true, callId: first.callId, output: first.output });
     const other = await session.call(tool, { ...params, more: [] }, options);
@@ -43,7 +43,7 @@ test('parameters of every size reach the tool as they are, once, whichever produ
       return texts.length === (length > 65_000 ? 1 : 0);
     });
   }
-  expect(seen).toHaveLength(5);
+  expect(seen).toHaveLength(4);
   const jobs = (await world.keys()).filter((key) => /:\{workspace\}:workspace:w0\.[^:]+$/.test(key));
   for (const job of jobs)
     for (const value of Object.values(await pawl.backend.redis.hgetall(job))) expect(value.length).toBeLessThan(4_096);
