@@ -273,18 +273,12 @@ describe('writing', () => {
     const { root, workspace } = place();
     const versions = ['a', 'b'].map((letter) => letter.repeat(1_000_000));
     await workspace.write('file', versions[0] ?? '');
-    let writing = true;
-    const writer = (async () => {
-      for (let turn = 0; turn < 60; turn += 1) await workspace.write('file', versions[turn % 2] ?? '');
-      writing = false;
-    })();
     let reads = 0;
-    while (writing) {
-      expect(versions).toContain(await text(workspace.read('file')));
-      reads += 1;
-    }
+    const writer = (async () => {
+      for (let turn = 0; reads < 20; turn += 1) await workspace.write('file', versions[turn % 2] ?? '');
+    })();
+    for (; reads < 20; reads += 1) expect(versions).toContain(await text(workspace.read('file')));
     await writer;
-    expect(reads).toBeGreaterThan(10);
     expect(readdirSync(root)).toEqual(['file']);
   });
 
