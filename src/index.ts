@@ -39,6 +39,7 @@ export { decodeCall } from './shared/model-tools/decode.ts';
 export { PROVIDERS, type Provider, type ToolExport } from './shared/model-tools/export-types.ts';
 export { repairParams } from './shared/model-tools/repair-params.ts';
 export { toolsFor } from './shared/model-tools/tools-for.ts';
+export type { Effects } from './shared/retries/effects.ts';
 export { sanitizeSchema } from './shared/schema/schema-sanitize.ts';
 export type { SessionKind } from './shared/sessions/channel-kinds.ts';
 export type { OpenSession, SessionRecord } from './shared/sessions/session.ts';
@@ -46,32 +47,31 @@ export type { ApprovalRecord } from './shared/store/approvals/approvals.ts';
 export type { CallRecord } from './shared/store/calls/call-record.ts';
 export type { PublishedTool } from './shared/store/fleet/catalogue.ts';
 export type { Logger } from './shared/telemetry/log.ts';
-export { defineTool } from './shared/tools/define-tool.ts';
 export type {
-  AnyTool,
   Capability,
   Channel,
   ChannelMessage,
   Channels,
-  Effects,
-  InputOf,
   MemoryStore,
-  OutputOf,
-  ProbeAnswer,
-  Progress,
-  Readiness,
   StoredMemory,
+  Workspace,
+} from './shared/tools/capabilities.ts';
+export { defineTool } from './shared/tools/define-tool.ts';
+export type {
+  AnyTool,
+  InputOf,
+  OutputOf,
+  Readiness,
   Tier,
   Tool,
   ToolAnnotations,
-  ToolContext,
   ToolOptions,
-  ToolPreview,
-  ToolResult,
   ToolSpec,
-  Workspace,
 } from './shared/tools/tool.ts';
+export type { Progress, ToolContext } from './shared/tools/tool-context.ts';
 export { defineFreeformTool, defineUntypedTool, functionTool } from './shared/tools/tool-forms.ts';
+export type { ProbeAnswer, ToolResult } from './shared/tools/tool-result.ts';
+export type { ToolPreview } from './shared/tools/tool-variant.ts';
 export { cached, filtered, prefixed, renamed, resolveToolsets, type Toolset, toolset } from './shared/tools/toolset.ts';
 /** The types behind these names, as `pawl/types` has them: a compiler that writes declarations finds them here. */
 export type * as types from './types.ts';

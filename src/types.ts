@@ -83,29 +83,17 @@ export type { CircuitChange } from './shared/store/circuits/circuits.ts';
 export type { CatalogueContent, WorkerRecord } from './shared/store/fleet/catalogue.ts';
 export type { FleetMetrics } from './shared/store/telemetry/fleet-metrics.ts';
 export type { WorkerEvent } from './shared/telemetry/call-events.ts';
-export type { AgentOrder, AgentReply } from './shared/tools/sub-agent.ts';
 export type {
-  AgentReport,
-  AgentState,
-  Agents,
-  AgentTool,
   Answer,
-  Artifact,
-  CallingAgent,
   CapabilityOwner,
   CommittedChange,
-  ContentBlock,
   DiffTracker,
   FileChange,
-  FreeformFormat,
   Memory,
   MemoryHit,
   MemoryRecord,
   MemorySearchOptions,
   MemoryStoreOptions,
-  PendingOptions,
-  PendingResult,
-  PreviewContext,
   Processes,
   ProcessRequest,
   ProcessResult,
@@ -113,16 +101,23 @@ export type {
   TerminalReport,
   TerminalRequest,
   Terminals,
-  ToolBudget,
-  ToolExample,
-  ToolIcon,
-  ToolLogger,
-  ToolVariant,
   WorkspaceChange,
   WorkspaceEntry,
   WorkspaceFinding,
   WorkspaceLine,
   WorkspaceSearch,
-} from './shared/tools/tool.ts';
+} from './shared/tools/capabilities.ts';
+export type { PendingOptions, PendingResult } from './shared/tools/pending.ts';
+export type { AgentOrder, AgentReply, AgentReport, AgentState, Agents } from './shared/tools/sub-agent.ts';
+export type { AgentTool, CallingAgent, ToolLogger } from './shared/tools/tool-context.ts';
 export type { FreeformToolSpec, FunctionToolOptions, UntypedToolSpec } from './shared/tools/tool-forms.ts';
+export type { Artifact, ContentBlock } from './shared/tools/tool-result.ts';
+export type {
+  FreeformFormat,
+  PreviewContext,
+  ToolBudget,
+  ToolExample,
+  ToolIcon,
+  ToolVariant,
+} from './shared/tools/tool-variant.ts';
 export type { ToolsetRequest } from './shared/tools/toolset.ts';

@@ -5,7 +5,7 @@
 import { appendFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';
-import type { ToolContext } from '../../src/shared/tools/tool.ts';
+import type { ToolContext } from '../../src/shared/tools/tool-context.ts';
 
 /** The world outside of Pawl, in which the tools have their effects. */
 export interface Shop {

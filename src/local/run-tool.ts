@@ -7,12 +7,14 @@ import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import type { SettingsInput } from '../shared/config/config.ts';
 import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import { PawlError } from '../shared/errors/failure.ts';
+import type { Effects } from '../shared/retries/effects.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe/dedupe-memory.ts';
 import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
 import { logListenerFailure, notify } from '../shared/telemetry/listeners.ts';
 import { type Logger, silentLogger } from '../shared/telemetry/log.ts';
+import type { Channels, MemoryStore } from '../shared/tools/capabilities.ts';
 import { defineTool } from '../shared/tools/define-tool.ts';
-import { type AnyTool, type Channels, type Effects, isTool, type MemoryStore } from '../shared/tools/tool.ts';
+import { type AnyTool, isTool } from '../shared/tools/tool.ts';
 import {
   backgroundSchedule,
   type Clock,

@@ -4,21 +4,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { completionToken, TOKEN_BYTES } from '../shared/calls/completion.ts';
 import { resolveSettings } from '../shared/config/resolve-settings.ts';
+import type { Effects } from '../shared/retries/effects.ts';
 import type { SessionKind } from '../shared/sessions/channel-kinds.ts';
+import type { Capability, Channel, StoredMemory } from '../shared/tools/capabilities.ts';
 import { formatCheckpoint } from '../shared/tools/checkpoint.ts';
 import { pendingResult } from '../shared/tools/pending.ts';
 import type { Agents } from '../shared/tools/sub-agent.ts';
-import type {
-  CallingAgent,
-  Capability,
-  Channel,
-  Effects,
-  Progress,
-  StoredMemory,
-  Tier,
-  ToolContext,
-} from '../shared/tools/tool.ts';
+import type { Tier } from '../shared/tools/tool.ts';
 import { checkedProgress } from '../shared/tools/tool-answers.ts';
+import type { CallingAgent, Progress, ToolContext } from '../shared/tools/tool-context.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
 import { capabilitiesFor } from '../workers/context/capabilities.ts';
 import { TerminalHost } from '../workers/context/terminal-host.ts';

@@ -11,7 +11,9 @@ import type { SettingsInput } from '../../src/shared/config/config.ts';
 import { ToolError } from '../../src/shared/errors/failure.ts';
 import type { OpenSession } from '../../src/shared/sessions/session.ts';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';
-import type { AnyTool, ToolContext, ToolResult } from '../../src/shared/tools/tool.ts';
+import type { AnyTool } from '../../src/shared/tools/tool.ts';
+import type { ToolContext } from '../../src/shared/tools/tool-context.ts';
+import type { ToolResult } from '../../src/shared/tools/tool-result.ts';
 import { eventually, signal } from '../helpers/signal.ts';
 
 export interface CallFront {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import type { SessionKind } from '../../src/shared/sessions/channel-kinds.ts';
 import { pendingResult } from '../../src/shared/tools/pending.ts';
-import type { Progress, ToolContext } from '../../src/shared/tools/tool.ts';
+import type { Progress, ToolContext } from '../../src/shared/tools/tool-context.ts';
 import { type CapabilityOptions, capabilitiesFor } from '../../src/workers/context/capabilities.ts';
 
 export interface TestContext extends ToolContext {

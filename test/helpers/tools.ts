@@ -1,7 +1,9 @@
 /** Tools for the tests of this folder and of `../workers`, with strings to pull. */
 import { z } from 'zod';
+import type { Effects } from '../../src/shared/retries/effects.ts';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';
-import type { Effects, ToolContext, ToolResult } from '../../src/shared/tools/tool.ts';
+import type { ToolContext } from '../../src/shared/tools/tool-context.ts';
+import type { ToolResult } from '../../src/shared/tools/tool-result.ts';
 import { eventually, signal } from './signal.ts';
 
 export const echo = defineTool({

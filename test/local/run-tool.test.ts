@@ -5,11 +5,14 @@ import { createLocalRunner, type LocalRunnerOptions, runWithToolIdempotency } fr
 import type { LocalRunner } from '../../src/local/runner.ts';
 import type { DedupeRecord } from '../../src/shared/calls/dedupe-store.ts';
 import type { PawlError } from '../../src/shared/errors/failure.ts';
+import type { Effects } from '../../src/shared/retries/effects.ts';
 import { InMemoryDedupeStore } from '../../src/shared/store/dedupe/dedupe-memory.ts';
 import { RedisDedupeStore } from '../../src/shared/store/dedupe/dedupe-redis.ts';
 import { openConnection } from '../../src/shared/store/redis/connection.ts';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';
-import type { AnyTool, Effects, ProbeAnswer, ToolContext } from '../../src/shared/tools/tool.ts';
+import type { AnyTool } from '../../src/shared/tools/tool.ts';
+import type { ToolContext } from '../../src/shared/tools/tool-context.ts';
+import type { ProbeAnswer } from '../../src/shared/tools/tool-result.ts';
 import { eventually, signal, within } from '../helpers/signal.ts';
 import { createWorld } from '../helpers/world.ts';
 

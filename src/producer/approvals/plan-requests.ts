@@ -4,9 +4,10 @@ import { PLAN_TOOL, shownPlan } from '../../shared/approvals/plan-approval.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { AcceptedNode, ApprovalReason, PlanDefinition } from '../../shared/groups/plan.ts';
 import { taintOf } from '../../shared/policy/taint.ts';
+import { EFFECTS } from '../../shared/retries/effects.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import { EFFECTS, TIERS, type Tier } from '../../shared/tools/tool.ts';
+import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import { originOf } from './request-origin.ts';
 
 /** A plan that a person has to decide on. */

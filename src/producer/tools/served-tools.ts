@@ -9,10 +9,10 @@ import {
 } from '../../shared/connectors/declared-tool.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { qualifiedName, type ToolResult } from '../../shared/tools/tool.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
 import { checkedProgress } from '../../shared/tools/tool-answers.ts';
 import type { Progress } from '../../shared/tools/tool-context.ts';
-import { normalizeResult } from '../../shared/tools/tool-result.ts';
+import { normalizeResult, type ToolResult } from '../../shared/tools/tool-result.ts';
 import { withinMs } from '../../shared/util/wait.ts';
 import type { Registry } from './registry.ts';
 import type { ClientCallNotice, ToolClient, ToolClients } from './tool-clients.ts';

@@ -13,8 +13,9 @@
 import { isHarmless } from '../calls/call-state.ts';
 import { type Outcome, resultError } from '../calls/outcome.ts';
 import { failureOf, PawlError } from '../errors/failure.ts';
+import type { Effects } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
-import type { Effects, Tier, ToolAnnotations } from '../tools/tool.ts';
+import type { Tier, ToolAnnotations } from '../tools/tool.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { escapeLine } from '../util/text/visible-text.ts';
 

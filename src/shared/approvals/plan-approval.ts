@@ -5,8 +5,9 @@
 import { nodeOf, UNDO } from '../groups/node-state.ts';
 import { type AcceptedNode, conditionsOf, type PlanDefinition, type PlanNode } from '../groups/plan.ts';
 import { matchesTemplate, pathOf } from '../groups/references.ts';
+import type { Effects } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
-import type { Effects, Tier } from '../tools/tool.ts';
+import type { Tier } from '../tools/tool.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { type ApprovalRequest, type Decision, decisionMismatch, type PendingRun } from './approval.ts';
 

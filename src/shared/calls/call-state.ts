@@ -14,7 +14,7 @@
  */
 import { type Failure, PawlError } from '../errors/failure.ts';
 import type { FailureCode } from '../errors/failure-codes.ts';
-import type { Effects } from '../tools/tool.ts';
+import type { Effects } from '../retries/effects.ts';
 
 export const CALL_STATES = ['inflight', 'done', 'failed', 'cancelled'] as const;
 export type CallState = (typeof CALL_STATES)[number];

@@ -1,7 +1,8 @@
 /** A plan: a graph whose nodes are calls. A node's parameters may refer to the outputs of other nodes. */
 import { z } from 'zod';
 import { idempotencyKeySchema, laterParamsSchema, type ToolCallEnvelope } from '../calls/envelope.ts';
-import { type AnyTool, type Effects, isTool, qualifiedName, type Tier } from '../tools/tool.ts';
+import type { Effects } from '../retries/effects.ts';
+import { type AnyTool, isTool, qualifiedName, type Tier } from '../tools/tool.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { MAX_MEMBERS } from './group.ts';

@@ -1,6 +1,6 @@
 /** Exports a tool in OpenAI's form. */
 import type { JsonSchema } from '../schema/json-schema.ts';
-import type { ToolVariant } from '../tools/tool.ts';
+import type { ToolVariant } from '../tools/tool-variant.ts';
 import type { ExportedTool, ExportOptions, NamedTool, ToolForm } from './export-types.ts';
 import { providerRefusal } from './provider-refusals.ts';
 import { OPENAI, OPENAI_LIMITS, PLAIN } from './provider-rules.ts';

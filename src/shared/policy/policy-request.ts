@@ -1,10 +1,11 @@
 /** The input and the result of the policy. */
 import type { StandingApprovalRequest } from '../approvals/approval.ts';
 import type { DedupeMode } from '../calls/envelope.ts';
+import type { Effects } from '../retries/effects.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import type { SessionKind } from '../sessions/channel-kinds.ts';
 import type { SkillRule } from '../sessions/skill-rule.ts';
-import type { Effects, Tier } from '../tools/tool.ts';
+import type { Tier } from '../tools/tool.ts';
 import type { PolicyDecision, PolicySettings, ToolPolicyRecord } from './policy-file.ts';
 import type { SandboxPolicy } from './sandbox-policy.ts';
 

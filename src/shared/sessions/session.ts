@@ -8,8 +8,8 @@ import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.
 import { PRIORITIES, type Priority } from '../queues/priority-names.ts';
 import type { SessionShards } from '../queues/shards.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
-import { CAPABILITIES, READ_ONLY_CAPABILITIES } from '../tools/capabilities.ts';
-import { type Capability, TIERS, type Tier } from '../tools/tool.ts';
+import { CAPABILITIES, type Capability, READ_ONLY_CAPABILITIES } from '../tools/capabilities.ts';
+import { TIERS, type Tier } from '../tools/tool.ts';
 import type { SessionAgent } from '../tools/tool-context.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import {

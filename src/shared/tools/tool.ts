@@ -6,6 +6,7 @@ import type { Effects } from '../retries/effects.ts';
 import type { RetryOverrides } from '../retries/retry.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import type { Capability, Need } from './capabilities.ts';
+import { answerFault } from './tool-answers.ts';
 import type { ToolContext } from './tool-context.ts';
 import type { ProbeAnswer, ToolResult } from './tool-result.ts';
 import type {
@@ -18,56 +19,6 @@ import type {
   VariantWithParameters,
 } from './tool-variant.ts';
 import type { TrustClass } from './trust-class.ts';
-
-export { EFFECTS, type Effects } from '../retries/effects.ts';
-export {
-  type Answer,
-  CAPABILITIES,
-  type Capability,
-  type CapabilityOwner,
-  type Channel,
-  type ChannelMessage,
-  type Channels,
-  type CommittedChange,
-  type DiffTracker,
-  type FileChange,
-  type Memory,
-  type MemoryHit,
-  type MemoryRecord,
-  type MemorySearchOptions,
-  type MemoryStore,
-  type MemoryStoreOptions,
-  type Processes,
-  type ProcessRequest,
-  type ProcessResult,
-  type Question,
-  type StoredMemory,
-  type TerminalReport,
-  type TerminalRequest,
-  type Terminals,
-  type ToolCapabilities,
-  type Workspace,
-  type WorkspaceChange,
-  type WorkspaceEntry,
-  type WorkspaceFinding,
-  type WorkspaceLine,
-  type WorkspaceSearch,
-} from './capabilities.ts';
-export type { ExpiryRule, PendingOptions, PendingResult } from './pending.ts';
-export type { AgentReport, AgentState, Agents } from './sub-agent.ts';
-export type { AgentTool, CallingAgent, Progress, ToolContext, ToolLogger } from './tool-context.ts';
-export type { Artifact, ContentBlock, ProbeAnswer, ToolResult } from './tool-result.ts';
-export type {
-  FreeformFormat,
-  PreviewContext,
-  ToolBudget,
-  ToolExample,
-  ToolIcon,
-  ToolPreview,
-  ToolVariant,
-} from './tool-variant.ts';
-
-import { answerFault } from './tool-answers.ts';
 
 /** The permission tiers. Each has queues of its own. */
 export const TIERS = ['read-only', 'workspace', 'system', 'elevated'] as const;

@@ -29,7 +29,8 @@ import type { ApprovalRecord, Preview } from '../../shared/store/approvals/appro
 import type { StandingApprovals } from '../../shared/store/approvals/standing-approvals.ts';
 import type { ApprovalRecords, CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import { type AnyTool, qualifiedName, type ToolPreview } from '../../shared/tools/tool.ts';
+import { type AnyTool, qualifiedName } from '../../shared/tools/tool.ts';
+import type { ToolPreview } from '../../shared/tools/tool-variant.ts';
 import { escapeInvisible, escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type Attempt, nowMs, type RegisteredTool } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';

@@ -16,7 +16,14 @@ import type { Questions } from '../../shared/store/approvals/questions.ts';
 import type { Messages } from '../../shared/store/sessions/messages.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import type { Answer, CapabilityOwner, Channel, ChannelMessage, Channels, Question } from '../../shared/tools/tool.ts';
+import type {
+  Answer,
+  CapabilityOwner,
+  Channel,
+  ChannelMessage,
+  Channels,
+  Question,
+} from '../../shared/tools/capabilities.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
 import { ChannelBackoff } from './channel-backoff.ts';

@@ -1,8 +1,9 @@
 /** The preview of a call: its tool describes the effect before a person decides. A preview reads, and changes nothing. */
 import { clip, PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import type { AnyTool, PreviewContext, ToolPreview } from '../../shared/tools/tool.ts';
+import type { AnyTool } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';
+import type { PreviewContext, ToolPreview } from '../../shared/tools/tool-variant.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import { withinMs } from '../../shared/util/wait.ts';

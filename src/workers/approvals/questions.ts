@@ -3,7 +3,7 @@ import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { digest } from '../../shared/schema/canonical-json.ts';
 import type { QuestionRequest, Questions } from '../../shared/store/approvals/questions.ts';
-import type { Answer } from '../../shared/tools/tool.ts';
+import type { Answer } from '../../shared/tools/capabilities.ts';
 import { onAbort, withinMs } from '../../shared/util/wait.ts';
 
 const POLL_MS = 2_000;

@@ -1,5 +1,6 @@
 import type { Failure, PawlError } from '../../shared/errors/failure.ts';
-import type { PendingResult, ToolResult } from '../../shared/tools/tool.ts';
+import type { PendingResult } from '../../shared/tools/pending.ts';
+import type { ToolResult } from '../../shared/tools/tool-result.ts';
 
 /** The result of one run of a tool's code. */
 export type AttemptResult =

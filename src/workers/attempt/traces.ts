@@ -20,7 +20,7 @@ import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import { keyHash } from '../../shared/telemetry/log-events.ts';
 import { traceparentOf } from '../../shared/telemetry/tracing.ts';
-import type { ToolContext } from '../../shared/tools/tool.ts';
+import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import type { CircuitHold } from './circuit-hold.ts';
 import { callOutcome, type JobOutcome } from './job-outcome.ts';
 

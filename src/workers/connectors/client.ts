@@ -7,7 +7,9 @@ import { type ClientAnswer, type ClientCall, clientError } from '../../shared/co
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import type { ClientCallState, ClientCalls } from '../../shared/store/connectors/client-calls.ts';
-import { type ProbeAnswer, qualifiedName, type ToolContext, type ToolResult } from '../../shared/tools/tool.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
+import type { ToolContext } from '../../shared/tools/tool-context.ts';
+import type { ProbeAnswer, ToolResult } from '../../shared/tools/tool-result.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { onAbort, withinMs } from '../../shared/util/wait.ts';
 import type { Executable } from './declared-tools.ts';

@@ -5,7 +5,8 @@ import { isOutOfReach } from '../../shared/policy/policy.ts';
 import type { ToolPolicyRecord } from '../../shared/policy/policy-file.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
-import { type AgentTool, qualifiedName } from '../../shared/tools/tool.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
+import type { AgentTool } from '../../shared/tools/tool-context.ts';
 import { compareVersions } from '../../shared/tools/versions.ts';
 
 /** Returns the newest version of each tool, sorted by name. */

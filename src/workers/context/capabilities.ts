@@ -6,20 +6,20 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
 import type { SessionKind } from '../../shared/sessions/channel-kinds.ts';
 import { CHANNEL_ADVICE, SESSION_CAPABILITIES } from '../../shared/sessions/session.ts';
-import { READ_ONLY_CAPABILITIES } from '../../shared/tools/capabilities.ts';
+import {
+  type Capability,
+  type Channel,
+  type DiffTracker,
+  type Memory,
+  type Processes,
+  READ_ONLY_CAPABILITIES,
+  type StoredMemory,
+  type Terminals,
+  type ToolCapabilities,
+  type Workspace,
+} from '../../shared/tools/capabilities.ts';
 import type { Agents } from '../../shared/tools/sub-agent.ts';
-import type {
-  Capability,
-  Channel,
-  DiffTracker,
-  Memory,
-  Processes,
-  StoredMemory,
-  Terminals,
-  Tier,
-  ToolCapabilities,
-  Workspace,
-} from '../../shared/tools/tool.ts';
+import type { Tier } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
 import type { Isolation } from '../sandbox/isolation.ts';

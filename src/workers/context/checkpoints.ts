@@ -2,7 +2,7 @@
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import { formatCheckpoint } from '../../shared/tools/checkpoint.ts';
-import type { ToolContext } from '../../shared/tools/tool.ts';
+import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
 import type { LeaseWrites } from '../attempt/retry-write.ts';
 

@@ -15,7 +15,7 @@ import type {
   MemorySearchOptions,
   MemoryStore,
   MemoryStoreOptions,
-} from '../../shared/tools/tool.ts';
+} from '../../shared/tools/capabilities.ts';
 import type { Embedder } from './embedding.ts';
 import {
   DEFAULT_LIMIT,

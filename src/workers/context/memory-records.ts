@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { CapabilityOwner, MemoryHit, MemoryRecord, MemoryStoreOptions } from '../../shared/tools/tool.ts';
+import type { CapabilityOwner, MemoryHit, MemoryRecord, MemoryStoreOptions } from '../../shared/tools/capabilities.ts';
 
 export const DEFAULT_LIMIT = 10;
 export const MAX_LIMIT = 100;

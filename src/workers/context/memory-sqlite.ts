@@ -14,7 +14,7 @@ import type {
   MemorySearchOptions,
   MemoryStore,
   MemoryStoreOptions,
-} from '../../shared/tools/tool.ts';
+} from '../../shared/tools/capabilities.ts';
 import { yieldToEventLoop } from '../../shared/util/time.ts';
 import type { Embedder } from './embedding.ts';
 import {

@@ -3,7 +3,7 @@
  * with an embedding endpoint also by vectors.
  */
 import type { Settings } from '../../shared/config/config.ts';
-import type { MemoryStore } from '../../shared/tools/tool.ts';
+import type { MemoryStore } from '../../shared/tools/capabilities.ts';
 import { openEmbedder } from './embedding.ts';
 import { type Lance, LanceMemory } from './memory-lance.ts';
 import { SqliteMemory } from './memory-sqlite.ts';

@@ -8,7 +8,7 @@ import { basename, dirname, isAbsolute } from 'node:path';
 import type { Readable } from 'node:stream';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
-import type { Processes, ProcessRequest, ProcessResult } from '../../shared/tools/tool.ts';
+import type { Processes, ProcessRequest, ProcessResult } from '../../shared/tools/capabilities.ts';
 import { collectOutput } from '../sandbox/capped-output.ts';
 import { type ProgramEnvironment, programEnvironment } from '../sandbox/environment.ts';
 import { findProgram } from '../sandbox/find-program.ts';

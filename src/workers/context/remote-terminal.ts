@@ -7,7 +7,7 @@ import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { OWNER_RENEWAL_MS } from '../../shared/store/fleet/terminal-owners.ts';
 import type { WorkerMailbox } from '../../shared/store/fleet/worker-mailbox.ts';
-import type { TerminalReport } from '../../shared/tools/tool.ts';
+import type { TerminalReport } from '../../shared/tools/capabilities.ts';
 import { onAbort, withinMs } from '../../shared/util/wait.ts';
 import { unknownTerminal } from './terminal.ts';
 

@@ -8,7 +8,7 @@
 import { randomBytes } from 'node:crypto';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
-import type { TerminalReport, TerminalRequest, Terminals } from '../../shared/tools/tool.ts';
+import type { TerminalReport, TerminalRequest, Terminals } from '../../shared/tools/capabilities.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Isolation } from '../sandbox/isolation.ts';
 import type { TerminalLink, WriteRequest } from './remote-terminal.ts';

@@ -2,7 +2,7 @@
 import type { Readable, Writable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { TerminalReport, TerminalRequest } from '../../shared/tools/tool.ts';
+import type { TerminalReport, TerminalRequest } from '../../shared/tools/capabilities.ts';
 import { endOf, startOf } from '../../shared/util/text/text-cut.ts';
 import { unlessAborted, withinMs } from '../../shared/util/wait.ts';
 import { startTree, type TreeExit } from '../sandbox/process-tree.ts';

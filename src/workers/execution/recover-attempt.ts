@@ -1,7 +1,7 @@
 /** Decides what follows an attempt that left its effect open: run again, probe the tool, or end the call. */
 import { decideRecovery } from '../../shared/calls/call-state.ts';
 import { type Failure, failureOf, type PawlError } from '../../shared/errors/failure.ts';
-import type { ToolResult } from '../../shared/tools/tool.ts';
+import type { ToolResult } from '../../shared/tools/tool-result.ts';
 import { type Attempt, needsProbe, supportsProbe } from '../attempt/attempt-state.ts';
 import type { JobOutcome, Step } from '../attempt/job-outcome.ts';
 import type { OutcomeResolver } from '../outcome/decide-outcome.ts';

@@ -2,8 +2,7 @@
 import { type Outcome, outcomeText } from '../../shared/calls/outcome.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { failureOf } from '../../shared/errors/failure.ts';
-import type { ToolResult } from '../../shared/tools/tool.ts';
-import { resultMetadata } from '../../shared/tools/tool-result.ts';
+import { resultMetadata, type ToolResult } from '../../shared/tools/tool-result.ts';
 import type { LargeText } from '../../shared/util/json/large-json.ts';
 import type { AttemptResult } from '../attempt/attempt-result.ts';
 import { type Attempt, outcomeBase } from '../attempt/attempt-state.ts';

@@ -1,6 +1,7 @@
 import { z } from 'zod';
+import type { TerminalReport } from '../../shared/tools/capabilities.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
-import type { TerminalReport, ToolResult } from '../../shared/tools/tool.ts';
+import type { ToolResult } from '../../shared/tools/tool-result.ts';
 import { escalation, escalationSuffix } from './lib/escalation.ts';
 import { startFolder } from './lib/parameters.ts';
 import { oneLine } from './lib/phrases.ts';

@@ -1,6 +1,7 @@
 import { z } from 'zod';
+import type { WorkspaceEntry } from '../../shared/tools/capabilities.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
-import type { ToolContext, WorkspaceEntry } from '../../shared/tools/tool.ts';
+import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import { folder, limitParameter } from './lib/parameters.ts';
 import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';

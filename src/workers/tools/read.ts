@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { nearest } from '../../shared/schema/schema-issues.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
-import type { ToolContext } from '../../shared/tools/tool.ts';
+import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import { utf16Of } from '../../shared/util/text/charset.ts';
 import { counted } from './lib/phrases.ts';
 import { hashOf, imageTypeOf, isBinary } from './lib/text-file.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
-import type { ToolResult } from '../../shared/tools/tool.ts';
+import type { ToolResult } from '../../shared/tools/tool-result.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 
 const DEFAULT_TIMEOUT_MS = 300_000;

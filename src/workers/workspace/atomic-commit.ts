@@ -10,7 +10,7 @@ import { constants, type Stats } from 'node:fs';
 import { access, type FileHandle, link, open, rename, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { CommittedChange, WorkspaceChange } from '../../shared/tools/tool.ts';
+import type { CommittedChange, WorkspaceChange } from '../../shared/tools/capabilities.ts';
 import { withFileLocks } from './file-lock.ts';
 import {
   absentError,

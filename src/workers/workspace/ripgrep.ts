@@ -9,7 +9,7 @@
  * It is started without a shell and without an environment, in the folder that the walk has open, and follows no symbolic link.
  */
 import { spawn } from 'node:child_process';
-import type { WorkspaceSearch } from '../../shared/tools/tool.ts';
+import type { WorkspaceSearch } from '../../shared/tools/capabilities.ts';
 import { onAbort } from '../../shared/util/wait.ts';
 import { findTrusted } from '../sandbox/find-program.ts';
 import { hiddenNamesOf } from './glob.ts';

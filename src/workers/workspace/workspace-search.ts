@@ -9,7 +9,7 @@ import { createRequire } from 'node:module';
 import { dirname, join, relative, sep } from 'node:path';
 import type { RE2JS } from 're2js';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../../shared/tools/tool.ts';
+import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../../shared/tools/capabilities.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { yieldToEventLoop } from '../../shared/util/time.ts';
 import { globMatches, hiddenNamesOf, normalizeGlob } from './glob.ts';

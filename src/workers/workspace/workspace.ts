@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, open, readdir, realpath } from 'node:fs/promises';
 import { join, relative, resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { Workspace, WorkspaceEntry } from '../../shared/tools/tool.ts';
+import type { Workspace, WorkspaceEntry } from '../../shared/tools/capabilities.ts';
 import { commitWithin } from './atomic-commit.ts';
 import {
   absentError,

@@ -12,7 +12,7 @@ import { messagesTools } from '../../../src/producer/adapters/anthropic.ts';
 import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
 import { agentTools, responsesTools } from '../../../src/producer/adapters/openai.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import type { ContentBlock } from '../../../src/shared/tools/tool.ts';
+import type { ContentBlock } from '../../../src/shared/tools/tool-result.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';

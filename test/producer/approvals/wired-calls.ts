@@ -8,8 +8,9 @@ import { onTestFinished } from 'vitest';
 import { z } from 'zod';
 import type { Session } from '../../../src/producer/sessions/session.ts';
 import type { SettingsInput } from '../../../src/shared/config/config.ts';
+import type { Effects } from '../../../src/shared/retries/effects.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import type { AnyTool, Effects } from '../../../src/shared/tools/tool.ts';
+import type { AnyTool } from '../../../src/shared/tools/tool.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 
 export function wire(

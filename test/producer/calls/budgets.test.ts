@@ -6,7 +6,7 @@ import type { Session } from '../../../src/producer/sessions/session.ts';
 import { costUnitsOf, sessionAccount } from '../../../src/shared/limits/budget.ts';
 import { spent } from '../../../src/shared/store/limits/budgets.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import type { ToolBudget } from '../../../src/shared/tools/tool.ts';
+import type { ToolBudget } from '../../../src/shared/tools/tool-variant.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { gated, scripted } from '../../helpers/tools.ts';

@@ -8,12 +8,8 @@ import type { ToolResultEnvelope } from '../../../src/shared/calls/envelope.ts';
 import { decodeCall } from '../../../src/shared/model-tools/decode.ts';
 import type { PublishedTool } from '../../../src/shared/store/fleet/catalogue.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import {
-  DEFAULT_NAMESPACE,
-  isMutating,
-  type ToolAnnotations,
-  type ToolContext,
-} from '../../../src/shared/tools/tool.ts';
+import { DEFAULT_NAMESPACE, isMutating, type ToolAnnotations } from '../../../src/shared/tools/tool.ts';
+import type { ToolContext } from '../../../src/shared/tools/tool-context.ts';
 import { defineUntypedTool, functionTool } from '../../../src/shared/tools/tool-forms.ts';
 import { cached, filtered, toolset } from '../../../src/shared/tools/toolset.ts';
 import { systemClock } from '../../../src/shared/util/time.ts';

@@ -5,7 +5,7 @@ import { AuditFormatter } from '../../../src/shared/audit/audit-record.ts';
 import { defineHook, type Hook } from '../../../src/shared/calls/define-hook.ts';
 import { HOOK_KINDS, type HookEvent } from '../../../src/shared/calls/hook-events.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import type { ToolContext } from '../../../src/shared/tools/tool.ts';
+import type { ToolContext } from '../../../src/shared/tools/tool-context.ts';
 import { defined } from '../../../src/shared/util/json/omit-undefined.ts';
 import { createLocalRunner } from '../../../src/testing.ts';
 import { pending, startFleet } from '../../helpers/fleet.ts';

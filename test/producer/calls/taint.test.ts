@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { Session } from '../../../src/producer/sessions/session.ts';
 import { jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { silentLogger } from '../../../src/shared/telemetry/log.ts';
-import type { ToolResult } from '../../../src/shared/tools/tool.ts';
+import type { ToolResult } from '../../../src/shared/tools/tool-result.ts';
 import type { AgentEvent } from '../../../src/types.ts';
 import { OrphanSweep } from '../../../src/workers/queue/orphan-sweep.ts';
 import { sendInput, spawnAgent, wait } from '../../../src/workers/tools/agents.ts';

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { defineTool, type Effects } from '../../../src/index.ts';
 import { completionToken, TOKEN_BYTES } from '../../../src/shared/calls/completion.ts';
 import type { PawlError } from '../../../src/shared/errors/failure.ts';
-import type { ToolContext } from '../../../src/shared/tools/tool.ts';
+import type { ToolContext } from '../../../src/shared/tools/tool-context.ts';
 import type { PendingOptions } from '../../../src/types.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually, signal } from '../../helpers/signal.ts';

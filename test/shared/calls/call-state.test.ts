@@ -11,7 +11,7 @@ import {
   transition,
 } from '../../../src/shared/calls/call-state.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
-import { EFFECTS } from '../../../src/shared/tools/tool.ts';
+import { EFFECTS } from '../../../src/shared/retries/effects.ts';
 
 const STANDINGS: readonly CallStatus[] = [
   ...PHASES,

@@ -2,8 +2,9 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { type ServerFacts, serverFaults, unfitServer } from '../../../src/shared/config/durability.ts';
 import { resolveSettings } from '../../../src/shared/config/resolve-settings.ts';
+import type { Effects } from '../../../src/shared/retries/effects.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import type { Effects, Tier } from '../../../src/shared/tools/tool.ts';
+import type { Tier } from '../../../src/shared/tools/tool.ts';
 
 function toolOf(name: string, tier: Tier, effects: Effects) {
   const input = z.strictObject({});

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { LARGEST_RETRY_BUDGET } from '../../../src/shared/calls/envelope.ts';
 import { failureOf } from '../../../src/shared/errors/failure.ts';
 import { FAILURES, type FailureCode } from '../../../src/shared/errors/failure-codes.ts';
+import { EFFECTS } from '../../../src/shared/retries/effects.ts';
 import {
   backoffMs,
   DEFAULT_RETRY,
@@ -11,7 +12,6 @@ import {
   type RetryPolicy,
   retryPolicy,
 } from '../../../src/shared/retries/retry.ts';
-import { EFFECTS } from '../../../src/shared/tools/tool.ts';
 
 const ALMOST_ONE = 1 - Number.EPSILON;
 const high = () => ALMOST_ONE;

@@ -8,7 +8,8 @@ import {
   type SessionRecord,
   withTaint,
 } from '../../../src/shared/sessions/session.ts';
-import { CAPABILITIES, TIERS } from '../../../src/shared/tools/tool.ts';
+import { CAPABILITIES } from '../../../src/shared/tools/capabilities.ts';
+import { TIERS } from '../../../src/shared/tools/tool.ts';
 
 describe('what a session’s kind allows (A9, A17, A18)', () => {
   const reads = ['workspace:read', 'memory:search', 'network'];

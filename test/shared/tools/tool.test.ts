@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
+import { EFFECTS, type Effects } from '../../../src/shared/retries/effects.ts';
 import { defaultEffects, defineTool } from '../../../src/shared/tools/define-tool.ts';
-import { EFFECTS, type Effects, isTool, qualifiedName, TIERS, type Tier } from '../../../src/shared/tools/tool.ts';
+import { isTool, qualifiedName, TIERS, type Tier } from '../../../src/shared/tools/tool.ts';
 
 const spec = {
   name: 'get_weather',

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import type { ToolPreview } from '../../../src/shared/tools/tool.ts';
+import type { ToolPreview } from '../../../src/shared/tools/tool-variant.ts';
 import { previewCall } from '../../../src/workers/approvals/preview.ts';
 import { edit } from '../../../src/workers/tools/edit.ts';
 import { write } from '../../../src/workers/tools/write.ts';

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import type { OpenSession } from '../../../src/shared/sessions/session.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import type { ToolContext } from '../../../src/shared/tools/tool.ts';
+import type { ToolContext } from '../../../src/shared/tools/tool-context.ts';
 import { testContext } from '../../../src/testing.ts';
 import { contentOf, startFleet } from '../../helpers/fleet.ts';
 

@@ -2,12 +2,12 @@ import { describe, expect, test } from 'vitest';
 import { SESSION_KINDS } from '../../../src/shared/sessions/channel-kinds.ts';
 import { SESSION_CAPABILITIES } from '../../../src/shared/sessions/session.ts';
 import {
-  type Agents,
   CAPABILITIES,
   type Capability,
   type Channel,
   type StoredMemory,
-} from '../../../src/shared/tools/tool.ts';
+} from '../../../src/shared/tools/capabilities.ts';
+import type { Agents } from '../../../src/shared/tools/sub-agent.ts';
 import {
   type CapabilityOptions,
   capabilitiesFor,

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { SettingsInput } from '../../../src/shared/config/config.ts';
 import { resolveSettings } from '../../../src/shared/config/resolve-settings.ts';
-import type { CapabilityOwner } from '../../../src/shared/tools/tool.ts';
+import type { CapabilityOwner } from '../../../src/shared/tools/capabilities.ts';
 import { type MemoryDeps, openMemory } from '../../../src/workers/context/memory.ts';
 import { getMemory } from '../../../src/workers/tools/get-memory.ts';
 import { memoryForget } from '../../../src/workers/tools/memory-forget.ts';

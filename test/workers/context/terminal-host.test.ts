@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync, realpathSync, writeFileSync } fr
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
-import type { TerminalReport, Terminals } from '../../../src/shared/tools/tool.ts';
+import type { TerminalReport, Terminals } from '../../../src/shared/tools/capabilities.ts';
 import { detectIsolation } from '../../../src/workers/context/processes.ts';
 import type { TerminalLink } from '../../../src/workers/context/remote-terminal.ts';
 import { TerminalHost, type TerminalHostOptions } from '../../../src/workers/context/terminal-host.ts';

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { ToolError } from '../../../src/shared/errors/failure.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import type { ToolContext } from '../../../src/shared/tools/tool.ts';
+import type { ToolContext } from '../../../src/shared/tools/tool-context.ts';
 import { createLocalRunner } from '../../../src/testing.ts';
 
 /** The log line that a tool in plain JavaScript writes, and the outcome of its call. */

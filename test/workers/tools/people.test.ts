@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Answer, Channel, ChannelMessage, Question } from '../../../src/shared/tools/tool.ts';
+import type { Answer, Channel, ChannelMessage, Question } from '../../../src/shared/tools/capabilities.ts';
 import { message } from '../../../src/workers/tools/message.ts';
 import { requestUserInput } from '../../../src/workers/tools/request-user-input.ts';
 import { updatePlan } from '../../../src/workers/tools/update-plan.ts';

@@ -4,7 +4,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { WorkspaceSearch } from '../../../src/shared/tools/tool.ts';
+import type { WorkspaceSearch } from '../../../src/shared/tools/capabilities.ts';
 import { type CandidateFinder, ripgrep, ripgrepArguments } from '../../../src/workers/workspace/ripgrep.ts';
 import { searchWithin } from '../../../src/workers/workspace/workspace-search.ts';
 import { temporaryFolder } from '../../helpers/context.ts';

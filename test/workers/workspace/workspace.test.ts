@@ -14,7 +14,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
-import type { Workspace } from '../../../src/shared/tools/tool.ts';
+import type { Workspace } from '../../../src/shared/tools/capabilities.ts';
 import { openWorkspace, resolveFolder } from '../../../src/workers/workspace/workspace.ts';
 import { addWorkspaceFolder } from '../../../src/workers/workspace/workspace-roots.ts';
 import { temporaryFolder } from '../../helpers/context.ts';

@@ -2,7 +2,7 @@
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/client';
 import type { McpResourceRouting } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
-import type { ToolResult } from '../../../shared/tools/tool.ts';
+import type { ToolResult } from '../../../shared/tools/tool-result.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
 import type { McpConnection } from './connection.ts';
 import { type Listed, list } from './listing.ts';

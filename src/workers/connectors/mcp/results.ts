@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import type { CallToolResult } from '@modelcontextprotocol/client';
 import { ToolError } from '../../../shared/errors/failure.ts';
 import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
-import type { ContentBlock, ToolResult } from '../../../shared/tools/tool.ts';
+import type { ContentBlock, ToolResult } from '../../../shared/tools/tool-result.ts';
 import { parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';

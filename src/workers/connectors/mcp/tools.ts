@@ -7,7 +7,7 @@ import type {
 } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
-import type { ToolContext } from '../../../shared/tools/tool.ts';
+import type { ToolContext } from '../../../shared/tools/tool-context.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
 import type { Executable } from '../declared-tools.ts';
 import { McpConnection, type McpConnectionDeps } from './connection.ts';

@@ -1,5 +1,5 @@
 /** Phrases for people, and truncation marks for models. */
-import type { ProcessResult } from '../../../shared/tools/tool.ts';
+import type { ProcessResult } from '../../../shared/tools/capabilities.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 const MAX_LENGTH = 120;

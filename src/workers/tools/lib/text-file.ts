@@ -1,7 +1,7 @@
 /** Reads files as text, for tools. */
 import { createHash } from 'node:crypto';
 import { PawlError } from '../../../shared/errors/failure.ts';
-import type { Workspace } from '../../../shared/tools/tool.ts';
+import type { Workspace } from '../../../shared/tools/capabilities.ts';
 import { utf16Of } from '../../../shared/util/text/charset.ts';
 
 export interface TextFile {
