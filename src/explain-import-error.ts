@@ -10,7 +10,7 @@ const run = promisify(execFile);
 const CHECK_TIMEOUT_MS = 10_000;
 /** Node 22 checks nothing of a file that may be a module or not. */
 const CHECK = process.versions.node.startsWith('22.') ? ['--experimental-default-type=module', '--check'] : ['--check'];
-/** What Node says of a module in a project that `npm init` made: its package.json says `"type": "commonjs"`. */
+/** Node reads a module as CommonJS in a project that `npm init` made: its package.json says `"type": "commonjs"`. */
 const READ_AS_COMMONJS = /^Cannot use import statement outside a module|^Unexpected token 'export'/;
 const OWN_FOLDER = fileURLToPath(new URL('.', import.meta.url));
 
