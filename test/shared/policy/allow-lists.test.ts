@@ -1,0 +1,99 @@
+import { describe, expect, test } from 'vitest';
+import { glob } from '../../../src/workers/tools/glob.ts';
+import { grepFiles } from '../../../src/workers/tools/grep-files.ts';
+import { listDir } from '../../../src/workers/tools/list-dir.ts';
+import { resultOf } from './policy-result.ts';
+
+test('I16: hosts, paths and methods are lists of what is allowed', () => {
+  const rule = { hosts: ['*.example.com'], paths: ['docs/*'], methods: ['GET'] };
+  const on = (params: object) =>
+    resultOf({ global: { tools: { shell: rule } } }, { params: params as Record<string, unknown> });
+  expect(on({ url: 'https://api.example.com/x', path: 'docs/a.md', method: 'get' }).decision).toBe('allow');
+  expect(on({ url: 'https://example.com.evil.net/' }).rule).toMatch(/\.hosts$/);
+  expect(on({ path: 'docs/../secrets' }).rule).toMatch(/\.paths$/);
+  for (const name of ['filePath', 'file_path']) expect(on({ [name]: 'secrets' }).rule).toMatch(/\.paths$/);
+  expect(on({ method: 'DELETE' }).rule).toMatch(/\.methods$/);
+});
+
+test('I16: of a list every entry is looked at', () => {
+  const rule = { hosts: ['*.example.com'], paths: ['docs/*'] };
+  const on = (params: Record<string, unknown>) => resultOf({ global: { tools: { shell: rule } } }, { params });
+  expect(on({ paths: ['docs/a', 'docs/b'], urls: ['https://www.example.com/', 3] }).decision).toBe('allow');
+  expect(on({ paths: ['docs/a', 'secrets/b'] }).reason).toContain('secrets/b');
+  expect(on({ directories: ['docs/../secrets'] }).rule).toMatch(/\.paths$/);
+  expect(on({ urls: ['https://www.example.com/', 'https://evil.net/'] }).reason).toContain('evil.net');
+  expect(on({ hosts: ['evil.net'] }).rule).toMatch(/\.hosts$/);
+});
+
+test('I16: what stands in objects, and the files of a patch, are looked at', () => {
+  const rule = { hosts: ['*.example.com'], paths: ['docs/*'] };
+  const on = (params: Record<string, unknown>) => resultOf({ global: { tools: { shell: rule } } }, { params });
+  const files = [{ path: 'docs/a', content: '' }];
+  expect(on({ files, request: { url: 'https://www.example.com/' } }).decision).toBe('allow');
+  expect(on({ files: [...files, { path: 'secrets/b' }] }).reason).toContain('secrets/b');
+  expect(on({ request: { urls: ['https://evil.net/'] } }).reason).toContain('evil.net');
+  const patched = (...heads: string[]) =>
+    on({ patch: ['*** Begin Patch', ...heads.map((head) => `*** ${head}`), '*** End Patch'].join('\n') });
+  expect(patched('Delete File: docs/a').decision).toBe('allow');
+  expect(patched('Delete File: docs/a', 'Delete File: docs/../secrets/b').reason).toContain('the path secrets/b');
+  expect(patched('Update File: docs/a', 'Move to: secrets/c').reason).toContain('the path secrets/c');
+  expect(on({ patch: '--- a/secrets/d\n+++ b/secrets/d\n@@ -1 +1 @@\n-a\n+b\n' }).reason).toContain('secrets/d');
+  const deep = JSON.parse(`${'['.repeat(50_000)}${']'.repeat(50_000)}`) as unknown;
+  expect(on({ deep }).decision).toBe('allow');
+});
+
+test('I16: a parameter that a call leaves out is what its schema says', () => {
+  const inputSchema = {
+    type: 'object',
+    properties: {
+      path: { type: 'string', default: '.' },
+      url: { type: 'string', default: 'https://evil.net/' },
+      pattern: true,
+      method: { type: 'string', default: 'DELETE' },
+    },
+  };
+  const on = (rule: object, params: Record<string, unknown>) =>
+    resultOf(
+      { global: { tools: { shell: rule } } },
+      { params, tool: { name: 'shell', tier: 'system', effects: 'once', inputSchema } },
+    );
+  expect(on({ paths: ['docs/*'] }, {}).rule).toMatch(/\.paths$/);
+  expect(on({ paths: ['docs/*'] }, { path: 'docs/a' }).decision).toBe('allow');
+  expect(on({ paths: ['.'] }, {}).decision).toBe('allow');
+  expect(on({ hosts: ['*.example.com'] }, {}).rule).toMatch(/\.hosts$/);
+  expect(on({ methods: ['GET'] }, {}).rule).toMatch(/\.methods$/);
+});
+
+test.each([grepFiles, glob, listDir])(
+  'I16: a list of paths holds for $name without a path, which looks everywhere',
+  (tool) => {
+    const policy = { global: { tools: { [tool.name]: { paths: ['docs/*'] } } } };
+    expect(resultOf(policy, { tool, params: { pattern: '*' } }).rule).toMatch(/\.paths$/);
+    expect(resultOf(policy, { tool, params: { pattern: '*', path: 'docs/api' } }).decision).toBe('allow');
+  },
+);
+
+describe('I16: a list of hosts parses a URL as fetch does', () => {
+  const onHosts = (value: string) =>
+    resultOf({ global: { tools: { shell: { hosts: ['*.example.com'] } } } }, { params: { value } });
+
+  test.each([
+    'https:/evil.net/',
+    'https:evil.net',
+    'https:\\\\evil.net\\',
+    'h\tttps://evil.net/',
+    'ht\ntps://evil.net/',
+    '\u0001 https://evil.net/',
+    'HTTPS:/EVIL.NET/',
+    'https://www.example.com@evil.net/',
+    'file:///etc/passwd',
+  ])('%j is refused', (value) => expect(onHosts(value).rule).toMatch(/\.hosts$/));
+
+  test.each([
+    'https:/www.example.com/',
+    'Answer: see https://evil.net/',
+    'mailto:ada@evil.net',
+    'C:\\notes',
+    'evil.net',
+  ])('%j names no other host', (value) => expect(onHosts(value).decision).toBe('allow'));
+});

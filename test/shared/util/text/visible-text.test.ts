@@ -1,0 +1,9 @@
+import { expect, test } from 'vitest';
+import { escapeInvisible, formatForDisplay } from '../../../../src/shared/util/text/visible-text.ts';
+
+test('what deceives the eye is written out', () => {
+  expect(escapeInvisible('a\u202eb\u200bc\u001b[2J\r\n\u2066')).toBe(
+    'a\\u{202E}b\\u{200B}c\\u{1B}[2J\\u{D}\n\\u{2066}',
+  );
+  expect(formatForDisplay({ 'x\u202e': '\u{e0041}日本' })).toBe('{\n  "x\\u{202E}": "\\u{E0041}日本"\n}');
+});
