@@ -75,8 +75,8 @@ export class CallSubmitter {
   }
 
   /**
-   * Checks whether a session, which `isDraft` says was not opened yet, may make a call, and submits nothing. Throws `UNKNOWN_TOOL`, `SESSION_CLOSED`, `PERMISSION_DENIED`,
-   * `INVALID_PARAMS` and `CONTRACT_INVALID`.
+   * Checks whether a session may make a call, and submits nothing. `isDraft`: the session was not opened yet. Throws `UNKNOWN_TOOL`,
+   * `SESSION_CLOSED`, `PERMISSION_DENIED`, `INVALID_PARAMS` and `CONTRACT_INVALID`.
    */
   check(envelope: ToolCallEnvelope, session: SessionRecord, isDraft = false): Promise<AuthorizedCall> {
     return this.#steps.authorizer.authorize(resolveAlias(envelope, this.#context.catalogue), session, isDraft);

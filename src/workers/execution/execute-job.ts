@@ -2,6 +2,7 @@
  * One job, from its queue to the ledger, as a list of steps:
  *
  * begin      take the next fence, or learn that there is nothing to do; pass the fleet's circuit (`begin-attempt.ts`)
+ * wait       postpone the call that starts later
  * recover    decide what follows an attempt that left its effect open (`recover-attempt.ts`)
  * check      refuse the call whose circuit is forced open (`check-forced-circuit.ts`)
  * vote       leave the call to workers that have not voted yet (`consensus.ts`)

@@ -68,10 +68,6 @@ export interface Retry {
   refused(): Promise<JobOutcome>;
 }
 
-function hasOwnCircuit({ started, envelope }: Attempt): boolean {
-  return started.circuit === `tool:${envelope.toolNamespace}.${envelope.toolName}`;
-}
-
 export interface CallSettlerDeps {
   readonly ledger: Pick<CallLedger, 'settle' | 'postpone'>;
   readonly settings: Settings;
@@ -159,7 +155,7 @@ export class CallSettler {
 
   #baseSettle(callId: string, fence: number, outcome: Outcome, ttls: LedgerTtls) {
     const state = outcomeState(outcome);
-    return { callId, fence, state, outcome, ...lifeOf(state, outcome, ttls) };
+    return { callId, fence, state, outcome, ...lifetimeOf(state, outcome, ttls) };
   }
 
   /** Gives the call another attempt, after `delayMs` or at once. */
@@ -203,8 +199,13 @@ export class CallSettler {
   }
 }
 
+/** The circuit is the one that a tool has without settings. */
+function hasOwnCircuit({ started, envelope }: Attempt): boolean {
+  return started.circuit === `tool:${envelope.toolNamespace}.${envelope.toolName}`;
+}
+
 /** How long the record is kept. */
-function lifeOf(state: Exclude<CallState, 'inflight'>, outcome: Outcome, ttls: LedgerTtls): RecordLifetime {
+function lifetimeOf(state: Exclude<CallState, 'inflight'>, outcome: Outcome, ttls: LedgerTtls): RecordLifetime {
   if (state === 'done') return { ttlMs: ttls.doneMs };
   if (isUnresolved(outcome)) return unresolvedLifetime(ttls);
   return state === 'cancelled' ? { ttlMs: ttls.cancelledMs } : failedLifetime(ttls);

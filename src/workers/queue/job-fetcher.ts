@@ -183,11 +183,11 @@ export class JobFetcher {
   }
 
   /** A lease runs from its request. After an outage of Redis in between, it runs from when Redis granted it. */
-  #leaseOf({ attempt: begun }: JobAnswer, { lockToken, requestedAtMs }: FetchRequest): JobLease {
+  #leaseOf({ beginResult }: JobAnswer, { lockToken, requestedAtMs }: FetchRequest): JobLease {
     const { clock, leaseMs } = this.#deps;
     const isLate = clock.monotonic() - requestedAtMs > leaseMs * LATE_SHARE;
-    if (!isLate || begun?.kind !== 'started') return { lockToken, requestedAtMs };
-    return { lockToken, requestedAtMs: Math.max(requestedAtMs, this.#monotonicAt(begun.nowMs)) };
+    if (!isLate || beginResult?.kind !== 'started') return { lockToken, requestedAtMs };
+    return { lockToken, requestedAtMs: Math.max(requestedAtMs, this.#monotonicAt(beginResult.nowMs)) };
   }
 
   /** Converts a time on Redis' clock to this process's monotonic clock. */
@@ -253,13 +253,13 @@ export class JobFetcher {
   }
 
   /** Returns a job that arrived while this worker closes. */
-  async #returnJob({ job, attempt: begun }: JobAnswer, { lockToken }: JobLease): Promise<void> {
+  async #returnJob({ job, beginResult }: JobAnswer, { lockToken }: JobLease): Promise<void> {
     const jobId = job[1] as string;
     if (this.#slotHolders.delete(jobId)) this.#deps.slots.release(1);
-    if (begun?.kind === 'started')
-      await this.#deps.ledger.postpone(callOfJob(jobId).callId, begun.fence, {
+    if (beginResult?.kind === 'started')
+      await this.#deps.ledger.postpone(callOfJob(jobId).callId, beginResult.fence, {
         phase: 'unstarted',
-        attempts: begun.earlierAttempts,
+        attempts: beginResult.earlierAttempts,
         delayMs: 0,
       });
     await this.#backend?.moveJobFromActiveToWait(jobId, lockToken);
@@ -285,9 +285,9 @@ function emptyAnswer(answer: FetchedJob['job']): unknown[] {
   return Array.isArray(answer) ? [undefined, undefined, answer[2], answer[3]] : [];
 }
 
-function activeJob({ job: raw, token, attempt: begun }: JobAnswer, { lockToken, requestedAtMs }: JobLease): ActiveJob {
+function activeJob({ job: raw, token, beginResult }: JobAnswer, { lockToken, requestedAtMs }: JobLease): ActiveJob {
   const id = raw[1] as string;
-  const attempt = begun === undefined ? {} : { attempt: { token, requestedAtMs, answer: begun } };
+  const attempt = beginResult === undefined ? {} : { attempt: { token, requestedAtMs, answer: beginResult } };
   return { id, name: fieldOf(raw, 'name') ?? '', data: fieldOf(raw, 'data') ?? '', lockToken, raw, ...attempt };
 }
 

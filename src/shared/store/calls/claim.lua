@@ -116,11 +116,11 @@ end
 
 if terms.isPast then return {'past', callId, now} end
 local startAt = terms.startAt and terms.startAt > now and terms.startAt or nil
-if terms.room then
+if terms.maxInflight then
   local inflight = cardinality(partition.inflight)
   -- Delayed calls do not count before their starts.
-  if inflight >= terms.room then inflight = inflight - countDelayed(partition.inflight) end
-  if inflight >= terms.room then return {'overloaded', callId, now, inflight} end
+  if inflight >= terms.maxInflight then inflight = inflight - countDelayed(partition.inflight) end
+  if inflight >= terms.maxInflight then return {'overloaded', callId, now, inflight} end
 end
 local budgets, cost, firstBudget = tonumber(ARGV[13]), ARGV[14], 15
 for budget = 0, budgets - 1 do

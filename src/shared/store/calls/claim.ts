@@ -246,7 +246,7 @@ function claimTerms(claim: Claim): string {
     refuseAt: loop?.refuseAt,
     windowMs: loop?.windowMs,
     tool: `${toolNamespace}.${toolName}`,
-    room: claim.maxInflight,
+    maxInflight: claim.maxInflight,
     startAt: claim.start?.atMs,
     isPast: claim.start?.isPast === true ? true : undefined,
     line: claim.fairQueue ?? queueNameOf('normal', undefined, 1),

@@ -46,7 +46,7 @@ export interface FetchedJob {
   readonly job: unknown[] | number | typeof LEFT_TO_OTHERS | undefined;
   readonly token: string;
   /** Absent when the attempt must be started separately (`beginAttempt`). */
-  readonly attempt?: BeginResult;
+  readonly beginResult?: BeginResult;
 }
 
 export interface FinishedJob {
@@ -221,8 +221,8 @@ function parseFetchedJobs(access: LedgerAccess, { token }: FetchRequest, answers
 }
 
 /** Parses a job as a script returns it, and the answer of `begin-attempt.lua`. */
-export function parseFetchedJob(access: LedgerAccess, job: unknown, attempt: unknown): Omit<FetchedJob, 'token'> {
+export function parseFetchedJob(access: LedgerAccess, job: unknown, answer: unknown): Omit<FetchedJob, 'token'> {
   if (!Array.isArray(job)) return { job: job as Exclude<FetchedJob['job'], unknown[]> };
-  if (!Array.isArray(attempt) || attempt[0] === 'apart') return { job };
-  return { job, attempt: beginResult(access, callOfJob(job[1] as string), attempt) };
+  if (!Array.isArray(answer) || answer[0] === 'apart') return { job };
+  return { job, beginResult: beginResult(access, callOfJob(job[1] as string), answer) };
 }

@@ -71,7 +71,12 @@ describe('a worker with nothing to do', () => {
     if (claim === undefined) throw new Error('it was claimed');
     await eventually(() => worker.arrived.length === 1);
     const [dispatched] = worker.arrived;
-    expect(dispatched?.attempt).toMatchObject({ kind: 'started', fence: 1, request: claim.request, circuit: CIRCUIT });
+    expect(dispatched?.beginResult).toMatchObject({
+      kind: 'started',
+      fence: 1,
+      request: claim.request,
+      circuit: CIRCUIT,
+    });
     expect(await books.ledger.read(claim.callId)).toMatchObject({ phase: 'running', worker: 'worker-1', fence: 1 });
     expect(await books.redis.lrange(keys.job('active'), 0, -1)).toEqual([jobOf(claim)]);
     expect(await books.redis.get(`${keys.job(jobOf(claim))}:lock`)).toBe(dispatched?.lockToken);
@@ -115,7 +120,7 @@ describe('a worker with nothing to do', () => {
     const claim = claimOf('a', { once: true });
     await books.ledger.claim(claim);
     await eventually(() => worker.arrived.length === 1);
-    expect(worker.arrived[0]?.attempt).toBeUndefined();
+    expect(worker.arrived[0]?.beginResult).toBeUndefined();
     expect(await books.ledger.read(claim.callId)).toMatchObject({ phase: 'queued', fence: 0 });
     expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 1 });
   });

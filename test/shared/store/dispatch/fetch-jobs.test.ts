@@ -49,7 +49,7 @@ describe('taking a job', () => {
     await ledger.claim(claim);
     const taken = await take({ dispatch });
     expect(idOf(taken)).toBe(jobIdOf(claim.callId, claim.generation));
-    expect(taken.attempt).toMatchObject({ kind: 'started', fence: 1, request: claim.request, recovered: false });
+    expect(taken.beginResult).toMatchObject({ kind: 'started', fence: 1, request: claim.request, recovered: false });
     expect(await ledger.read(claim.callId)).toMatchObject({ phase: 'running', worker: 'worker-1', fence: 1 });
   });
 
@@ -59,7 +59,7 @@ describe('taking a job', () => {
     await books.ledger.claim(claim);
     const taken = await take(books);
     expect(idOf(taken)).toBe(jobIdOf(claim.callId, claim.generation));
-    expect(taken.attempt).toBeUndefined();
+    expect(taken.beginResult).toBeUndefined();
     expect(await books.ledger.read(claim.callId)).toMatchObject({ phase: 'queued', fence: 0 });
     expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 1 });
   });
@@ -123,7 +123,7 @@ describe('ending a call with its job', () => {
     const finished = await finish(books, first, 1);
     expect(finished).toMatchObject({
       code: 'settled',
-      next: { attempt: { kind: 'started', request: second.request }, fetched: { lockToken: 'lock-1' } },
+      next: { beginResult: { kind: 'started', request: second.request }, fetched: { lockToken: 'lock-1' } },
     });
     expect(idOf(finished.next)).toBe(jobIdOf(second.callId, second.generation));
     expect(await books.ledger.read(first.callId)).toMatchObject({ state: 'done', outcome: SUCCESS });

@@ -95,7 +95,7 @@ describe('a call that a worker lacks the tool for', () => {
     expect(await old.take(4)).toMatchObject([{ job: LEFT_TO_OTHERS }]);
     expect(await books.redis.zcard(books.ledger.keys(PLACE).job('marker'))).toBe(1);
     expect(await fresh.take(4)).toMatchObject([
-      { attempt: { kind: 'started', recovered: false, earlierAttempts: [] } },
+      { beginResult: { kind: 'started', recovered: false, earlierAttempts: [] } },
     ]);
     expect(fresh.arrived).toEqual(old.arrived);
   });
@@ -160,7 +160,7 @@ describe('a call that a worker lacks the tool for', () => {
     const lackers = books.ledger.keys(PLACE).job('lackers');
     expect(await books.redis.pttl(lackers)).toBeGreaterThan(0);
     await books.redis.del(lackers);
-    expect(await old.take(1)).toMatchObject([{ attempt: { kind: 'started', fence: 2 } }]);
+    expect(await old.take(1)).toMatchObject([{ beginResult: { kind: 'started', fence: 2 } }]);
   });
 
   test('goes straight to one that has it and nothing to do', async () => {
