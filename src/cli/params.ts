@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { buffer } from 'node:stream/consumers';
+import { reasonOf } from '../shared/errors/failure.ts';
 import { readExactJson } from '../shared/util/json/exact-json.ts';
 import { isObject } from '../shared/util/json/json-types.ts';
 import { startOf } from '../shared/util/text/text-cut.ts';
@@ -16,7 +17,7 @@ export async function readParams(context: CliContext, argument: string): Promise
     try {
       return await readFile(resolve(context.cwd, source));
     } catch (error) {
-      throw usageError(`The parameters cannot be read: ${error instanceof Error ? error.message : String(error)}.`);
+      throw usageError(`The parameters cannot be read: ${reasonOf(error)}.`);
     }
   };
   const content = await read();

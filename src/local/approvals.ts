@@ -2,7 +2,6 @@
  * Approvals without a fleet. A function of the program decides instead of a person, before a call's first attempt, or before a plan runs.
  * As in a fleet, the decision covers the call's retries, and all calls of the plan.
  */
-
 import type { ApprovalService } from '../producer/approvals/approvals.ts';
 import type { ApprovalRequest } from '../shared/approvals/approval.ts';
 import { planPreview } from '../shared/approvals/plan-approval.ts';

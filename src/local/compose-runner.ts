@@ -21,6 +21,7 @@ import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
 import type { Channels, MemoryStore } from '../shared/tools/capabilities.ts';
 import { type AnyTool, qualifiedName, TIERS } from '../shared/tools/tool.ts';
+import { defined } from '../shared/util/json/omit-undefined.ts';
 import type { Clock, Random, Schedule } from '../shared/util/time.ts';
 import { type RegisteredTool, register } from '../workers/attempt/attempt-state.ts';
 import { toolsForAgent } from '../workers/context/agent-tools.ts';
@@ -244,8 +245,7 @@ function executorOf(core: Core, resourceLocks: LocalResourceLocks, groups: Local
     log,
     environment: parts.environment,
     hooks,
-    ...(parts.memory !== undefined && { memory: parts.memory }),
-    ...(parts.channels !== undefined && { channels: parts.channels }),
+    ...defined({ memory: parts.memory, channels: parts.channels }),
     terminals,
     // There is no other node to leave the job to.
     nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value, failsInARow: () => false },

@@ -15,6 +15,7 @@ import { type Logger, silentLogger } from '../shared/telemetry/log.ts';
 import type { Channels, MemoryStore } from '../shared/tools/capabilities.ts';
 import { defineTool } from '../shared/tools/define-tool.ts';
 import { type AnyTool, isTool } from '../shared/tools/tool.ts';
+import { defined } from '../shared/util/json/omit-undefined.ts';
 import {
   backgroundSchedule,
   type Clock,
@@ -78,9 +79,7 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
     workspaceRoot: options.workspaceRoot ?? process.cwd(),
     environment: options.environment ?? process.env,
     hooks,
-    ...(options.memory !== undefined && { memory: options.memory }),
-    ...(options.channels !== undefined && { channels: options.channels }),
-    ...(options.approve !== undefined && { approve: options.approve }),
+    ...defined({ memory: options.memory, channels: options.channels, approve: options.approve }),
     onEvent: (event) => notify(options.onEvent, event, (error) => logListenerFailure(log, 'onEvent', error)),
   });
 }

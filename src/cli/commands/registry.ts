@@ -5,7 +5,9 @@ import { parse as parseYaml } from 'yaml';
 import type { SecretSource } from '../../shared/connectors/connector.ts';
 import type { DeclaredTool, RegistryRecord } from '../../shared/connectors/declared-tool.ts';
 import { importOpenApi } from '../../shared/connectors/openapi-import.ts';
+import { reasonOf } from '../../shared/errors/failure.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, operatorName, print, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys, signingCommand } from '../doctor/signing-keys.ts';
@@ -86,8 +88,7 @@ export async function importOpenApiFile(
   const { tag, operation, secret = [], dryRun, ...rest } = options;
   const imported = await importOpenApi(await readDocument(context, file), {
     ...rest,
-    ...(tag !== undefined && { tags: tag }),
-    ...(operation !== undefined && { operations: operation }),
+    ...defined({ tags: tag, operations: operation }),
     secrets: Object.fromEntries(secret.map(parseSecret)),
   });
   for (const { operation: operationName, reason } of imported.skipped)
@@ -130,7 +131,7 @@ async function readDocument(context: CliContext, file: string): Promise<unknown>
   try {
     text = (await readFile(resolve(context.cwd, file), 'utf8')).replace(BYTE_ORDER_MARK, '');
   } catch (error) {
-    throw usageError(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+    throw usageError(`${file} cannot be read: ${reasonOf(error)}`);
   }
   try {
     return /^\s*[{[]/.test(text) ? JSON.parse(text) : parseYaml(text, { merge: true });

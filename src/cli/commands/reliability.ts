@@ -26,8 +26,7 @@ export async function listReliability(context: CliContext): Promise<number> {
 export const setReliability = pawlCommand(
   async (context, pawl, enabled: boolean, { tool, reason }: { tool?: string; reason?: string }) => {
     await pawl.reliability.set(enabled, {
-      ...(tool !== undefined && { tool }),
-      ...(reason !== undefined && { reason }),
+      ...defined({ tool, reason }),
     });
     return show(context, pawl);
   },

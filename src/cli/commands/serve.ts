@@ -1,5 +1,6 @@
 /** `pawl serve`: the HTTP API and Bull Board, without workers. */
 import { loadSettings } from '../../main.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type CliContext, print } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { jsonLine } from '../print.ts';
@@ -16,8 +17,7 @@ export interface ServeCommandOptions {
 export async function runServe(context: CliContext, options: ServeCommandOptions): Promise<number> {
   const { port, host } = options;
   const settings = await loadSettings({
-    ...(port !== undefined && { httpPort: port }),
-    ...(host !== undefined && { httpHost: host }),
+    ...defined({ httpPort: port, httpHost: host }),
   });
   const stopRequested = Promise.withResolvers<void>();
   const stopListening = context.onInterrupt(

@@ -3,6 +3,7 @@ import { sharesKeys } from '../../producer/operations/signing-check.ts';
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
+import { reasonOf } from '../../shared/errors/failure.ts';
 import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
 import { tenantLimits } from '../../shared/limits/tenant.ts';
 import type { ShardLayout } from '../../shared/queues/shards.ts';
@@ -55,7 +56,7 @@ export async function segmentFindings(redis: Redis, settings: Settings, shards: 
   try {
     useConfiguredStore(blobs, settings);
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = reasonOf(error);
     return [{ check, state: 'fail', message, fix: 'set PAWL_BLOB_STORE to file:FOLDER, in all processes alike' }];
   }
   const segments = new Segments(redis, blobs, (callId) => new PartitionKeys(settings.prefix, partitionFor(callId)));

@@ -12,7 +12,7 @@ import {
   serverFaults,
   WAITAOF_PROMISE,
 } from '../../shared/config/durability.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import { inspectServer } from '../../shared/store/inspect-server.ts';
 import { connectVerified, isClustered, type Redis, serversOf } from '../../shared/store/redis/connection.ts';
 import { DataFolderInUseError } from '../../shared/store/redis/embedded/data-folder.ts';
@@ -88,7 +88,7 @@ async function checkConfiguration(add: (finding: Finding) => void): Promise<Sett
     add({
       check,
       state: 'fail',
-      message: error instanceof Error ? error.message : String(error),
+      message: reasonOf(error),
       fix: 'correct the variable or the entry of pawl.config that is named above',
     });
     return undefined;
@@ -104,7 +104,7 @@ async function checkDataDir({ dataDir, redisUrl }: Settings, cwd: string): Promi
     // Without a Redis in it there are still the audit trail's files, the notes of used approvals, and memory.
     return { check, state: 'ok', message: redisUrl === undefined ? path : `${path} (Redis is elsewhere: REDIS_URL)` };
   } catch (error) {
-    const message = `${path} cannot be written to: ${error instanceof Error ? error.message : String(error)}`;
+    const message = `${path} cannot be written to: ${reasonOf(error)}`;
     return { check, state: 'fail', message, fix: 'set PAWL_DATA_DIR to a folder of your own' };
   }
 }
@@ -144,7 +144,7 @@ async function checkRedis(
     return false;
   } catch (error) {
     const translated = startError(error, settings.prefix);
-    const message = translated instanceof Error ? translated.message : String(translated);
+    const message = reasonOf(translated);
     const url = settings.redisUrl;
     add({
       check,
@@ -223,7 +223,7 @@ function bindingFault({ httpHost, apiTokens }: Settings): Finding | undefined {
     checkBinding(httpHost, apiTokens);
     return undefined;
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = reasonOf(error);
     return { check: 'port', state: 'fail', message, fix: 'set PAWL_API_TOKENS, or unset PAWL_HTTP_HOST' };
   }
 }

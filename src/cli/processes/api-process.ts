@@ -7,7 +7,7 @@ import { BOARD_PATH, type HttpServer, startHttpServer } from '../../producer/htt
 import { FleetView } from '../../producer/operations/fleet-metrics.ts';
 import type { Hook } from '../../shared/calls/define-hook.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-packages.ts';
 import { AuditService } from '../../shared/store/audit-service.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
@@ -168,7 +168,7 @@ async function waitUntilReady(url: string): Promise<void> {
       if (answer.status === 200) return;
       lastFailure = `status ${answer.status}`;
     } catch (error) {
-      lastFailure = error instanceof Error ? error.message : String(error);
+      lastFailure = reasonOf(error);
     }
     await sleep(POLL_MS);
   }

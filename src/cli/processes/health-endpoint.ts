@@ -5,7 +5,7 @@
 import type { AddressInfo } from 'node:net';
 import type { HealthOptions } from '../../producer/http/routes/health.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import type { Watchdog } from './watchdog.ts';
 
 export interface ProcessEndpoint {
@@ -54,7 +54,7 @@ export async function openProcessEndpoint(
     const host = metricsHost.includes(':') ? `[${metricsHost}]` : metricsHost;
     throw new PawlError(
       'CONFIGURATION',
-      `PAWL_METRICS_PORT: ${host}:${metricsPort} cannot be used: ${error instanceof Error ? error.message : String(error)}`,
+      `PAWL_METRICS_PORT: ${host}:${metricsPort} cannot be used: ${reasonOf(error)}`,
       { cause: error },
     );
   }

@@ -27,6 +27,7 @@ import type { ApprovalRecords } from '../../shared/store/ports.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { ApprovalRequests, type CallToApprove } from './approval-requests.ts';
 import { EditedParams, type Params } from './edited-params.ts';
@@ -272,8 +273,7 @@ export class ApprovalService {
         decision: verdict,
         digest: shownDigest,
         by,
-        ...(reason !== undefined && { reason }),
-        ...(params !== undefined && { params }),
+        ...defined({ reason, params }),
         paramsDigest: params === undefined ? request.paramsDigest : digest(canonicalJson(params)),
       },
       await this.#deps.now(),

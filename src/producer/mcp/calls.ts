@@ -13,6 +13,7 @@ import {
 import { type InputRequired, isInputRequired } from '../../shared/calls/elicitation.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { isDelayed } from '../../shared/calls/start-time.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { onAbort } from '../../shared/util/wait.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
@@ -250,8 +251,7 @@ function sendProgress(event: ProgressEvent, tool: McpTool, { mcpReq }: ServerCon
         params: {
           progressToken,
           progress,
-          ...(total !== undefined && { total }),
-          ...(message !== undefined && { message }),
+          ...defined({ total, message }),
         },
       })
       .catch(ignore);

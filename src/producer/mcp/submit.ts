@@ -3,6 +3,7 @@ import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { idempotencyKeySchema } from '../../shared/calls/envelope.ts';
 import { startTimeOf, withStartTime } from '../../shared/calls/start-time.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
@@ -46,15 +47,11 @@ export async function submitCall(
   const start = startTimeOf(client.start ?? {}, pawl.backend.clock.now());
   const options = {
     namespace: tool.namespace,
-    ...(idempotencyKey !== undefined && { idempotencyKey }),
-    ...(client.turnId !== undefined && { turnId: client.turnId }),
-    ...(client.traceparent !== undefined && { traceparent: client.traceparent }),
+    ...defined({ idempotencyKey, turnId: client.turnId, traceparent: client.traceparent }),
   };
   return pawl.submit(session.envelope(tool.name, params, withStartTime(options, start)), {
     start,
     ...(client.caller.id === 'stdio' ? {} : submitterOf(client.caller)),
-    ...(client.callbackUrl !== undefined && { callbackUrl: client.callbackUrl }),
-    ...(onProgress !== undefined && { onProgress }),
-    ...(onApproval !== undefined && { onApproval }),
+    ...defined({ callbackUrl: client.callbackUrl, onProgress, onApproval }),
   });
 }

@@ -2,7 +2,7 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import { nearest, quoteValue } from '../../shared/schema/schema-issues.ts';
 import {
   byPriority,
@@ -145,7 +145,7 @@ async function skillFile(file: string): Promise<SkillRecord | undefined> {
   try {
     fields = parseYaml(front, { maxAliasCount: 0 });
   } catch (error) {
-    const [first = ''] = (error instanceof Error ? error.message : String(error)).split('\n');
+    const [first = ''] = reasonOf(error).split('\n');
     throw invalidSkillFile(file, `its front matter is not YAML: ${first}`);
   }
   return skillFromFile(fields, instructions, { source: file, updatedAtMs: Math.round(info.mtimeMs) });

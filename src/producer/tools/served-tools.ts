@@ -13,6 +13,7 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import { checkedProgress } from '../../shared/tools/tool-answers.ts';
 import type { Progress } from '../../shared/tools/tool-context.ts';
 import { normalizeResult, type ToolResult } from '../../shared/tools/tool-result.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { withinMs } from '../../shared/util/wait.ts';
 import type { Registry } from './registry.ts';
 import type { ClientCallNotice, ToolClient, ToolClients } from './tool-clients.ts';
@@ -238,8 +239,7 @@ function join(
   { leaseMs, by }: ServeOptions,
 ): Promise<ToolClient> {
   return clients.join([...tools.keys()], {
-    ...(leaseMs !== undefined && { leaseMs }),
-    ...(by !== undefined && { by }),
+    ...defined({ leaseMs, by }),
   });
 }
 

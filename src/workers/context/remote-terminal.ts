@@ -3,7 +3,7 @@
  * mailbox. Requests are signed, executed at most once, and refused when they arrive late.
  */
 import { randomUUID } from 'node:crypto';
-import { PawlError, ToolError } from '../../shared/errors/failure.ts';
+import { PawlError, reasonOf, ToolError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { OWNER_RENEWAL_MS } from '../../shared/store/fleet/terminal-owners.ts';
 import type { WorkerMailbox } from '../../shared/store/fleet/worker-mailbox.ts';
@@ -155,7 +155,7 @@ async function withUnknownEffect<T>(step: Promise<T>, terminalId: string): Promi
   try {
     return await step;
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = reasonOf(error);
     throw new ToolError(
       `Sending to the worker that holds the terminal ${terminalId} failed (${reason}); the input may or may not have been typed.`,
       { code: 'TERMINAL_UNREACHABLE', cause: error },

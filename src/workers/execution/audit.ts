@@ -1,5 +1,4 @@
 /** The audit records of a worker: every attempt, lost ones included, and the calls that ended without one. */
-
 import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
 import { compensatedCallId } from '../../shared/calls/compensation.ts';
 import { reasonOf } from '../../shared/errors/failure.ts';

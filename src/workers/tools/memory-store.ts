@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 
 const DAY_MS = 24 * 3_600_000;
@@ -39,8 +40,7 @@ export const memoryStore = defineBaseTool({
   async run({ text, metadata, source, ttl_days: ttlDays, tainted }, ctx) {
     const { id } = await ctx.memory.store(text, {
       tainted,
-      ...(metadata !== undefined && { metadata }),
-      ...(source !== undefined && { source }),
+      ...defined({ metadata, source }),
       ...(ttlDays !== undefined && { ttlMs: Math.round(ttlDays * DAY_MS) }),
     });
     return {

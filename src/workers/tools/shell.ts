@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escalation, escalationSuffix } from './lib/escalation.ts';
 import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from './lib/parameters.ts';
 import { clipped, describeExit, markTruncated } from './lib/phrases.ts';
@@ -49,8 +50,7 @@ export const shell = defineBaseTool({
       argv: [program, ...programArguments],
       timeoutMs,
       maxOutputBytes: MAX_OUTPUT_BYTES,
-      ...(workdir !== undefined && { cwd: workdir }),
-      ...(stdin !== undefined && { stdin }),
+      ...defined({ cwd: workdir, stdin }),
     });
     return {
       output: {

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-packages.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { decodeDocument } from '../../shared/util/text/charset.ts';
 import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
 import { baseUrl, type ReadablePage, readable, stripTags } from './lib/web-page.ts';
@@ -90,8 +91,7 @@ export const webFetch = defineBaseTool({
         url: response.url,
         status: response.status,
         contentType,
-        ...(page.title !== undefined && { title: page.title }),
-        ...(page.publishedAt !== undefined && { publishedAt: page.publishedAt }),
+        ...defined({ title: page.title, publishedAt: page.publishedAt }),
         content:
           content +
           (isEmptyPage ? emptyReason(source, response.url) : mark) +

@@ -1,5 +1,5 @@
 /** HTTP refusals: one table of statuses, one schema of bodies. The stack, paths and message of a defect never leave the server. */
-import { type Issue, PawlError } from '../../../shared/errors/failure.ts';
+import { type Issue, PawlError, reasonOf } from '../../../shared/errors/failure.ts';
 import { FAILURES, type FailureCode } from '../../../shared/errors/failure-codes.ts';
 import { FAILURE_RESPONSES } from '../../../shared/errors/failure-responses.ts';
 import { backendError } from '../../../shared/store/redis/backend-error.ts';
@@ -130,7 +130,7 @@ const REDIS_REFUSALS: Readonly<Record<string, string>> = {
 
 /** The reason why Redis refuses writes; undefined when it is unreachable. */
 export function redisRefusalReason(error: unknown): string | undefined {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = reasonOf(error);
   return Object.entries(REDIS_REFUSALS).find(([word]) => message.includes(word))?.[1];
 }
 

@@ -23,6 +23,7 @@ import {
 import { invalidInput } from '../../../shared/errors/failure.ts';
 import { WITH_RECEIVED, zodIssues } from '../../../shared/schema/zod-issues.ts';
 import { splitName } from '../../../shared/tools/tool.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { MAX_DELAY_MS } from '../../../shared/util/time.ts';
 import type { Submission, SubmitOptions } from '../../calls/submission.ts';
 import type { Pawl } from '../../client.ts';
@@ -177,8 +178,7 @@ function extractStart(
   if (!isShort(requestBody)) return { start: queryStart as StartOptions, body: requestBody };
   const { startAfterMs, startAt, ...body } = requestBody;
   const bodyStart = {
-    ...(startAfterMs !== undefined && { startAfterMs }),
-    ...(startAt !== undefined && { startAt }),
+    ...defined({ startAfterMs, startAt }),
   };
   const [duplicate] = Object.keys(bodyStart).filter((name) => Object.hasOwn(queryStart, name));
   if (duplicate !== undefined)

@@ -7,6 +7,7 @@ import {
 } from '../../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { toolNamed } from '../../../shared/tools/tool.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { requireTrustedKeysFor } from '../../operations/signing-check.ts';
 import type { ChangeOptions } from '../../tools/registry.ts';
@@ -79,8 +80,7 @@ export const registryRoutes: readonly Route[] = [
     async handle({ pawl, path, headers, body: { enabled, mutable }, caller }) {
       await requireTrustedKeysFor(pawl);
       const switches = {
-        ...(enabled !== undefined && { enabled }),
-        ...(mutable !== undefined && { mutable }),
+        ...defined({ enabled, mutable }),
       };
       return recordResponse(200, await pawl.registry.patch(path.name, switches, changeOptions(headers, caller)));
     },

@@ -1,6 +1,7 @@
 /** `/v1/tool-clients`: programs of any language that run tools themselves. */
 import { z } from 'zod';
 import { CLIENT_LEASE, clientAnswerSchema, MAX_CLIENT_TOOLS } from '../../../shared/connectors/client-tool.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 
 const MAX_WAIT_MS = 300_000;
@@ -64,8 +65,7 @@ export const toolClientRoutes: readonly Route[] = [
     async answer({ pawl, path, body: { fence, progress, total, message } }) {
       const report = {
         progress,
-        ...(total !== undefined && { total }),
-        ...(message !== undefined && { message }),
+        ...defined({ total, message }),
       };
       const isWanted = await pawl.toolClients.progress(path.clientId, path.callId, fence, report);
       return { wanted: isWanted };

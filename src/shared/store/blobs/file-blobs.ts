@@ -6,7 +6,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { accessSync, constants, mkdirSync } from 'node:fs';
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { PawlError } from '../../errors/failure.ts';
+import { PawlError, reasonOf } from '../../errors/failure.ts';
 import type { BlobStore } from './blob-store.ts';
 
 const UNFINISHED = '.unfinished';
@@ -26,7 +26,7 @@ export class FileBlobs implements BlobStore {
     } catch (error) {
       throw new PawlError(
         'CONFIGURATION',
-        `blobStore: expected a folder that can be written, and ${folder} cannot: ${messageOf(error)}`,
+        `blobStore: expected a folder that can be written, and ${folder} cannot: ${reasonOf(error)}`,
       );
     }
   }
@@ -126,12 +126,8 @@ function isAbsent(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === 'ENOENT';
 }
 
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
-
 function unavailable(step: string, folder: string, cause: unknown): PawlError {
-  return new PawlError('BACKEND_UNAVAILABLE', `The blob store cannot ${step} ${folder}: ${messageOf(cause)}`, {
+  return new PawlError('BACKEND_UNAVAILABLE', `The blob store cannot ${step} ${folder}: ${reasonOf(cause)}`, {
     cause,
   });
 }

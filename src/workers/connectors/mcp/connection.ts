@@ -11,7 +11,7 @@ import type { Settings } from '../../../shared/config/config.ts';
 import type { Environment } from '../../../shared/config/variables.ts';
 import type { McpDefinition } from '../../../shared/connectors/mcp.ts';
 import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
-import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
+import { PawlError, reasonOf, ToolError } from '../../../shared/errors/failure.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
 import { endOf } from '../../../shared/util/text/text-cut.ts';
 import { unlessAborted } from '../../../shared/util/wait.ts';
@@ -335,6 +335,6 @@ function hasEnded(error: unknown): boolean {
 }
 
 function messageWith(error: unknown, stderr: string): string {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = reasonOf(error);
   return stderr === '' ? message : `${message}; it said: ${endOf(stderr, 500)}`;
 }

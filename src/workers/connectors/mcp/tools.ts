@@ -9,6 +9,7 @@ import { PawlError } from '../../../shared/errors/failure.ts';
 import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
 import type { ToolContext } from '../../../shared/tools/tool-context.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { Executable } from '../declared-tools.ts';
 import { McpConnection, type McpConnectionDeps } from './connection.ts';
 import { resourceTool } from './resources.ts';
@@ -50,8 +51,7 @@ export class McpConnections {
               onprogress: ({ progress, total, message }) =>
                 ctx.progress({
                   progress,
-                  ...(total !== undefined && { total }),
-                  ...(message !== undefined && { message }),
+                  ...defined({ total, message }),
                 }),
               toolDefinition: { name: definition.name, inputSchema: definition.inputSchema as { type: 'object' } },
             },
