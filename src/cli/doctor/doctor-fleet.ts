@@ -20,7 +20,7 @@ import { type LostSegment, Segments } from '../../shared/store/segments/segments
 import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
 import { SyncedClock } from '../../shared/util/time.ts';
 import { plural } from '../print.ts';
-import type { Finding } from './finding.ts';
+import { type Finding, fail, ok, warn } from './finding.ts';
 
 type Worker = CatalogueContent['workers'][number];
 
@@ -57,7 +57,7 @@ export async function segmentFindings(redis: Redis, settings: Settings, shards: 
     useConfiguredStore(blobs, settings);
   } catch (error) {
     const message = reasonOf(error);
-    return [{ check, state: 'fail', message, fix: 'set PAWL_BLOB_STORE to file:FOLDER, in all processes alike' }];
+    return [fail(check, message, 'set PAWL_BLOB_STORE to file:FOLDER, in all processes alike')];
   }
   const segments = new Segments(redis, blobs, (callId) => new PartitionKeys(settings.prefix, partitionFor(callId)));
   let [calls, files] = [0, 0];
@@ -73,15 +73,14 @@ export async function segmentFindings(redis: Redis, settings: Settings, shards: 
   const [first] = unreadable;
   if (first !== undefined)
     return [
-      {
+      fail(
         check,
-        state: 'fail',
-        message: `${plural(unreadable.length, 'segment')} of moved calls cannot be read from here: ${first.reason}`,
-        fix: 'set PAWL_BLOB_STORE as the workers have it, mount its folder, or put the file back: docs/runbook.md#a-segment-is-lost',
-      },
+        `${plural(unreadable.length, 'segment')} of moved calls cannot be read from here: ${first.reason}`,
+        'set PAWL_BLOB_STORE as the workers have it, mount its folder, or put the file back: docs/runbook.md#a-segment-is-lost',
+      ),
     ];
   if (files === 0) return [];
-  return [{ check, state: 'ok', message: `${plural(calls, 'call')} left Redis for ${plural(files, 'segment')}` }];
+  return [ok(check, `${plural(calls, 'call')} left Redis for ${plural(files, 'segment')}`)];
 }
 
 export function workersFinding(
@@ -96,17 +95,16 @@ export function workersFinding(
   }));
   const message = perTier.map((each) => `${each.tier} ${each.workers}`).join(', ');
   const unserved = perTier.filter((each) => each.workers === 0);
-  if (unserved.length === 0) return { check, state: 'ok', message };
+  if (unserved.length === 0) return ok(check, message);
   const startCommand =
     workers.length === 0
       ? `'pawl up' or 'pawl worker'`
       : `'pawl worker --tiers ${unserved.map(({ tier }) => tier).join(',')}'`;
   const fix = `start one with ${startCommand}`;
   const blocked = unserved.filter(({ waiting }) => waiting > 0);
-  if (blocked.length === 0)
-    return { check, state: 'warn', message: `${message}: calls of a tier without a worker wait`, fix };
+  if (blocked.length === 0) return warn(check, `${message}: calls of a tier without a worker wait`, fix);
   const waitTexts = blocked.map(({ tier, waiting }) => `${plural(waiting, 'call')} of the tier ${tier}`).join(', ');
-  return { check, state: 'fail', message: `${waitTexts} wait, and no worker serves them (${message})`, fix };
+  return fail(check, `${waitTexts} wait, and no worker serves them (${message})`, fix);
 }
 
 /** Calls that an operator has to look at. */
@@ -125,9 +123,7 @@ export function callsFindings(states: readonly Pick<ShardState, 'inDoubt' | 'sta
       fix: `'pawl calls ls --state running' lists the running calls, 'pawl workers' the running workers`,
     },
   ];
-  return problems
-    .filter(({ calls }) => calls > 0)
-    .map(({ message, fix }) => ({ check: 'calls', state: 'warn', message, fix }));
+  return problems.filter(({ calls }) => calls > 0).map(({ message, fix }) => warn('calls', message, fix));
 }
 
 /** The layout of the shards. A change by an operator overrides the configuration. */
@@ -141,14 +137,13 @@ export function shardsFindings(layout: ShardLayout, configured: Settings['shards
   );
   if (differing.length > 0)
     return [
-      {
+      warn(
         check,
-        state: 'warn',
-        message: `the fleet's layout is not the configured one: ${differing.map((tier) => `${tier} has ${layout[tier].current}, not ${configured[tier]}`).join(', ')}`,
-        fix: `'pawl shards set TIER NUMBER', or correct PAWL_SHARDS`,
-      },
+        `the fleet's layout is not the configured one: ${differing.map((tier) => `${tier} has ${layout[tier].current}, not ${configured[tier]}`).join(', ')}`,
+        `'pawl shards set TIER NUMBER', or correct PAWL_SHARDS`,
+      ),
     ];
-  return message === '' ? [] : [{ check, state: 'ok', message }];
+  return message === '' ? [] : [ok(check, message)];
 }
 
 /** The state of the configured limits. A limit of a tool that no worker has may be misspelt. */
@@ -183,13 +178,14 @@ async function limitFindings(
     }),
   );
   return [
-    ...(limitTexts.length === 0 ? [] : [{ check, state: 'ok' as const, message: limitTexts.join('; ') }]),
-    ...unknown.map((name) => ({
-      check,
-      state: 'warn' as const,
-      message: `tools.${name}.limits: no worker offers a tool of this name`,
-      fix: `correct the name in pawl.config, or start a worker that offers ${name}`,
-    })),
+    ...(limitTexts.length === 0 ? [] : [ok(check, limitTexts.join('; '))]),
+    ...unknown.map((name) =>
+      warn(
+        check,
+        `tools.${name}.limits: no worker offers a tool of this name`,
+        `correct the name in pawl.config, or start a worker that offers ${name}`,
+      ),
+    ),
   ];
 }
 
@@ -199,25 +195,22 @@ export function signatureFinding(
 ): Finding {
   const check = 'signatures';
   if (signingKeys.length === 0 && redisUrl === undefined)
-    return { check, state: 'ok', message: 'calls are signed with a key of the data folder' };
+    return ok(check, 'calls are signed with a key of the data folder');
   const ownKeys = keyFingerprints(signingKeys);
   // Workers of an earlier version do not publish their keys.
   const untrusting = workers.filter(({ signing }) => signing !== undefined && !sharesKeys(ownKeys, signing));
   if (untrusting.length > 0)
-    return {
+    return fail(
       check,
-      state: 'fail',
-      message: `other signing keys than here (${keysText(ownKeys)}): ${untrusting.map((worker) => `${worker.host} pid ${worker.pid} (${keysText(worker.signing ?? [])})`).join(', ')}; each side refuses the signatures of the other as SIGNATURE_INVALID`,
-      fix: 'give all processes the same PAWL_SIGNING_KEYS, and restart those that had others',
-    };
-  if (signingKeys.length > 0)
-    return { check, state: 'ok', message: `calls are signed with PAWL_SIGNING_KEYS (${keysText(ownKeys)})` };
-  return {
+      `other signing keys than here (${keysText(ownKeys)}): ${untrusting.map((worker) => `${worker.host} pid ${worker.pid} (${keysText(worker.signing ?? [])})`).join(', ')}; each side refuses the signatures of the other as SIGNATURE_INVALID`,
+      'give all processes the same PAWL_SIGNING_KEYS, and restart those that had others',
+    );
+  if (signingKeys.length > 0) return ok(check, `calls are signed with PAWL_SIGNING_KEYS (${keysText(ownKeys)})`);
+  return warn(
     check,
-    state: 'warn',
-    message: `nothing is signed: ${UNSIGNED}`,
-    fix: 'set PAWL_SIGNING_KEYS=kid:key (16 characters or more) alike for all processes',
-  };
+    `nothing is signed: ${UNSIGNED}`,
+    'set PAWL_SIGNING_KEYS=kid:key (16 characters or more) alike for all processes',
+  );
 }
 
 /** The names of keys, with their fingerprints if two keys have the same name. */
@@ -234,17 +227,16 @@ export function clockFinding(
     { name: 'this machine', aheadMs: ownAheadMs },
     ...workers.map(({ host, pid, clockAheadMs = 0 }) => ({ name: `${host} pid ${pid}`, aheadMs: clockAheadMs })),
   ].filter(({ aheadMs }) => Math.abs(aheadMs) > CLOCK_TOLERANCE_MS);
-  if (skewed.length === 0) return { check, state: 'ok', message: 'this machine and the workers agree with Redis' };
+  if (skewed.length === 0) return ok(check, 'this machine and the workers agree with Redis');
   const clockTexts = skewed.map(({ name, aheadMs }) => {
     const seconds = (Math.abs(aheadMs) / 1_000).toFixed(1);
     return `${name} is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} Redis`;
   });
-  return {
+  return warn(
     check,
-    state: 'warn',
-    message: `${clockTexts.join(', ')}: times in logs and traces are wrong by that much (calls go by Redis' clock)`,
-    fix: 'fix the time service (NTP) of that machine, or of the machine of Redis',
-  };
+    `${clockTexts.join(', ')}: times in logs and traces are wrong by that much (calls go by Redis' clock)`,
+    'fix the time service (NTP) of that machine, or of the machine of Redis',
+  );
 }
 
 async function readClockAhead(redis: Redis): Promise<number> {

@@ -27,7 +27,7 @@ import { type CliContext, print, withoutPassword } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { plural, prettyJson } from '../print.ts';
 import { checkFleet } from './doctor-fleet.ts';
-import type { Finding } from './finding.ts';
+import { type Finding, fail, ok, warn } from './finding.ts';
 import { checkPackages } from './optional-packages.ts';
 
 const CONNECT_TIMEOUT_MS = 3_000;
@@ -66,31 +66,27 @@ export function checkNode(version: string): Finding {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const check = 'node';
   if (major > MIN_NODE[0] || (major === MIN_NODE[0] && minor >= MIN_NODE[1]))
-    return { check, state: 'ok', message: `Node ${version} (${process.execPath})` };
+    return ok(check, `Node ${version} (${process.execPath})`);
   const message = `Node ${version} is too old: Pawl needs ${MIN_NODE.join('.')} or later`;
-  return { check, state: 'fail', message, fix: 'install a newer Node: https://nodejs.org' };
+  return fail(check, message, 'install a newer Node: https://nodejs.org');
 }
 
 async function checkConfiguration(add: (finding: Finding) => void): Promise<Settings | undefined> {
   const check = 'configuration';
   try {
     const settings = await loadSettings();
-    add({ check, state: 'ok', message: `keys begin with ${settings.prefix}:, data in ${settings.dataDir}` });
+    add(ok(check, `keys begin with ${settings.prefix}:, data in ${settings.dataDir}`));
     if (!settings.reliability.enabled)
-      add({
-        check,
-        state: 'warn',
-        message: 'TOOL_RELIABILITY_ENABLED is false: no deduplication, no retries, no circuits',
-        fix: 'unset TOOL_RELIABILITY_ENABLED',
-      });
+      add(
+        warn(
+          check,
+          'TOOL_RELIABILITY_ENABLED is false: no deduplication, no retries, no circuits',
+          'unset TOOL_RELIABILITY_ENABLED',
+        ),
+      );
     return settings;
   } catch (error) {
-    add({
-      check,
-      state: 'fail',
-      message: reasonOf(error),
-      fix: 'correct the variable or the entry of pawl.config that is named above',
-    });
+    add(fail(check, reasonOf(error), 'correct the variable or the entry of pawl.config that is named above'));
     return undefined;
   }
 }
@@ -102,10 +98,10 @@ async function checkDataDir({ dataDir, redisUrl }: Settings, cwd: string): Promi
     await mkdir(path, { recursive: true });
     await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
     // Without a Redis in it there are still the audit trail's files, the notes of used approvals, and memory.
-    return { check, state: 'ok', message: redisUrl === undefined ? path : `${path} (Redis is elsewhere: REDIS_URL)` };
+    return ok(check, redisUrl === undefined ? path : `${path} (Redis is elsewhere: REDIS_URL)`);
   } catch (error) {
     const message = `${path} cannot be written to: ${reasonOf(error)}`;
-    return { check, state: 'fail', message, fix: 'set PAWL_DATA_DIR to a folder of your own' };
+    return fail(check, message, 'set PAWL_DATA_DIR to a folder of your own');
   }
 }
 
@@ -135,7 +131,7 @@ async function checkRedis(
     const source =
       embedded === undefined ? `REDIS_URL=${withoutPassword(url)}` : `embedded, ${lines[0] ?? 'running already'}`;
     const nodes = isClustered(redis) ? `, a cluster with ${plural(serversOf(redis).length, 'master')}` : '';
-    add({ check, state: 'ok', message: `version ${server.version} (${source}${nodes})` });
+    add(ok(check, `version ${server.version} (${source}${nodes})`));
     const faults = serverFaults(server, baseTools, settings);
     add(evictionFinding(server, faults), persistenceFinding(server, faults, settings));
     add(...(await checkFleet(redis, settings)));
@@ -192,9 +188,8 @@ function fixOf(message: string, prefix: string): string {
 function evictionFinding(server: ServerFacts, faults: readonly ServerFault[]): Finding {
   const check = 'eviction';
   const fault = faults.find(({ setting }) => setting === 'maxmemory-policy');
-  if (fault !== undefined) return { check, state: 'fail', message: fault.message, fix: fault.fix };
-  if (server.evictionPolicy !== undefined)
-    return { check, state: 'ok', message: 'Redis evicts no records (noeviction)' };
+  if (fault !== undefined) return fail(check, fault.message, fault.fix);
+  if (server.evictionPolicy !== undefined) return ok(check, 'Redis evicts no records (noeviction)');
   return {
     check,
     state: 'warn',
@@ -211,10 +206,10 @@ function persistenceFinding(
 ): Finding {
   const check = 'persistence';
   const fault = faults.find(({ setting }) => setting !== 'maxmemory-policy');
-  if (fault !== undefined) return { check, state: 'fail', message: fault.message, fix: fault.fix };
+  if (fault !== undefined) return fail(check, fault.message, fault.fix);
   const message = `appendfsync ${persistence}: ${PROMISES[persistence]}${durability === 'waitaof' ? ` ${WAITAOF_PROMISE}` : ''}`;
-  if (persistence === 'always' || persistence === 'everysec') return { check, state: 'ok', message };
-  return { check, state: 'warn', message, fix: 'CONFIG SET appendonly yes, and appendfsync everysec or always' };
+  if (persistence === 'always' || persistence === 'everysec') return ok(check, message);
+  return warn(check, message, 'CONFIG SET appendonly yes, and appendfsync everysec or always');
 }
 
 /** The reason for which `pawl serve` and `pawl up` would refuse to start, if any. */
@@ -224,28 +219,28 @@ function bindingFault({ httpHost, apiTokens }: Settings): Finding | undefined {
     return undefined;
   } catch (error) {
     const message = reasonOf(error);
-    return { check: 'port', state: 'fail', message, fix: 'set PAWL_API_TOKENS, or unset PAWL_HTTP_HOST' };
+    return fail('port', message, 'set PAWL_API_TOKENS, or unset PAWL_HTTP_HOST');
   }
 }
 
 /** Checks that the port is free, or that a running Pawl holds it. */
 export async function checkPort(host: string, port: number): Promise<Finding> {
   const check = 'port';
-  if (port === 0) return { check, state: 'ok', message: 'any free port will be taken' };
+  if (port === 0) return ok(check, 'any free port will be taken');
   const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;
   const refusal = await new Promise<NodeJS.ErrnoException | undefined>((done) => {
     const server = createServer();
     server.once('error', done);
     server.listen({ host, port, exclusive: true }, () => server.close(() => done(undefined)));
   });
-  if (refusal === undefined) return { check, state: 'ok', message: `${address} is free` };
+  if (refusal === undefined) return ok(check, `${address} is free`);
   if (refusal.code === 'EADDRINUSE' && (await isPawl(address)))
-    return { check, state: 'ok', message: `${address} is in use by a Pawl that runs already` };
+    return ok(check, `${address} is in use by a Pawl that runs already`);
   const message =
     refusal.code === 'EADDRINUSE'
       ? `${address} is in use by another program`
       : `${address} cannot be used: ${refusal.message}`;
-  return { check, state: 'fail', message, fix: `choose another with --port or PAWL_HTTP_PORT (or PAWL_HTTP_HOST)` };
+  return fail(check, message, `choose another with --port or PAWL_HTTP_PORT (or PAWL_HTTP_HOST)`);
 }
 
 async function isPawl(address: string): Promise<boolean> {
@@ -263,18 +258,12 @@ async function checkSandbox(): Promise<Finding> {
   const isolation = await detectIsolation();
   const [best] = isolation;
   if (best === undefined)
-    return {
-      check,
-      state: 'fail',
-      message: 'programs cannot be run here: /bin/sh does not work',
-      fix: 'install a POSIX sh',
-    };
+    return fail(check, 'programs cannot be run here: /bin/sh does not work', 'install a POSIX sh');
   const message = `${best}${isolation.length > 1 ? ` (also: ${isolation.slice(1).join(', ')})` : ''}`;
-  if (best === 'bubblewrap') return { check, state: 'ok', message };
-  return {
+  if (best === 'bubblewrap') return ok(check, message);
+  return warn(
     check,
-    state: 'warn',
-    message: `${message}: there is no sandbox, so that each call that runs a program waits for a person`,
-    fix: 'install bubblewrap, and allow user namespaces to this user; or set PAWL_SANDBOX=off to run programs without one',
-  };
+    `${message}: there is no sandbox, so that each call that runs a program waits for a person`,
+    'install bubblewrap, and allow user namespaces to this user; or set PAWL_SANDBOX=off to run programs without one',
+  );
 }

@@ -7,3 +7,15 @@ export interface Finding {
   /** The instruction to fix it. */
   readonly fix?: string;
 }
+
+export function ok(check: string, message: string): Finding {
+  return { check, state: 'ok', message };
+}
+
+export function warn(check: string, message: string, fix: string): Finding {
+  return { check, state: 'warn', message, fix };
+}
+
+export function fail(check: string, message: string, fix: string): Finding {
+  return { check, state: 'fail', message, fix };
+}

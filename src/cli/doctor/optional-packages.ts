@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { Settings } from '../../shared/config/config.ts';
 import { installCommand, OPTIONAL_FEATURES, type OptionalFeatureName } from '../../shared/errors/optional-packages.ts';
-import type { Finding } from './finding.ts';
+import { type Finding, fail, ok, warn } from './finding.ts';
 
 /** Settings that turn on a feature which cannot do without its packages. */
 const ENABLED_BY: Partial<Record<OptionalFeatureName, (settings: Settings) => boolean>> = {
@@ -25,19 +25,17 @@ export function checkPackages(
   });
   const needed = incomplete.filter(({ isOn }) => isOn);
   if (needed.length > 0)
-    return {
+    return fail(
       check,
-      state: 'fail',
-      message: needed.map(({ purpose, missing }) => `${purpose} is set, and needs ${missing.join(', ')}`).join('; '),
-      fix: installCommand(needed.flatMap(({ missing }) => missing)),
-    };
-  if (incomplete.length === 0) return { check, state: 'ok', message: 'all optional packages are installed' };
-  return {
+      needed.map(({ purpose, missing }) => `${purpose} is set, and needs ${missing.join(', ')}`).join('; '),
+      installCommand(needed.flatMap(({ missing }) => missing)),
+    );
+  if (incomplete.length === 0) return ok(check, 'all optional packages are installed');
+  return warn(
     check,
-    state: 'warn',
-    message: `not installed: ${incomplete.map(({ purpose, whenMissing, missing }) => `${missing.join(', ')} (${purpose}; without: ${whenMissing})`).join('; ')}`,
-    fix: `install those that you use: ${installCommand(incomplete.flatMap(({ missing }) => missing))}`,
-  };
+    `not installed: ${incomplete.map(({ purpose, whenMissing, missing }) => `${missing.join(', ')} (${purpose}; without: ${whenMissing})`).join('; ')}`,
+    `install those that you use: ${installCommand(incomplete.flatMap(({ missing }) => missing))}`,
+  );
 }
 
 /** The packages of a feature that are not installed beside Pawl. Nothing of them is run. */
