@@ -75,9 +75,9 @@ export interface Route {
 const NO_QUERY = z.strictObject({});
 const NO_HEADERS = z.object({});
 
-type Answer<Checked> = (request: Checked) => Promise<object> | object;
+type Answer<Checked> = (request: Checked) => Promise<object> | Promise<void> | object;
 
-/** `answer` returns the body of a 200, `handle` any response. */
+/** `answer` returns the body of the route's first response, `handle` any response. A response 204 has no body. */
 type Handler<Checked> =
   | { handle(request: Checked): Promise<RouteResponse> | RouteResponse; readonly answer?: never }
   | { readonly answer: Answer<Checked>; readonly handle?: never };
@@ -103,6 +103,7 @@ export function route<
 ): Route {
   const [method, path] = address.split(' ') as [Method, string];
   const { handle, answer } = spec as Partial<{ handle: Route['handle']; answer: Answer<RouteRequest> }>;
+  const status = Number(Object.keys(spec.responses)[0]);
   return {
     ...spec,
     method,
@@ -110,7 +111,12 @@ export function route<
     query: spec.query ?? NO_QUERY,
     headers: spec.headers ?? NO_HEADERS,
     body: spec.body,
-    handle: handle ?? (async (request) => ({ status: 200, body: (await answer?.(request)) ?? {} })),
+    handle:
+      handle ??
+      (async (request) => {
+        const body = (await answer?.(request)) ?? {};
+        return status === 204 ? { status } : { status, body };
+      }),
   };
 }
 

@@ -23,7 +23,7 @@ export const auditRoutes: readonly Route[] = [
       limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'records' }),
     }),
     responses: { 200: ['Records', 'AuditRecords'] },
-    async handle({ pawl, query, caller }) {
+    async answer({ pawl, query, caller }) {
       const { session, tool, call, type, since, limit } = query;
       const records = await pawl.audit({
         sessionKey: session,
@@ -34,7 +34,7 @@ export const auditRoutes: readonly Route[] = [
         limit,
         seesTenant: (tenantId) => seesTenant(caller, tenantId),
       });
-      return { status: 200, body: { records: records.map(auditView) } };
+      return { records: records.map(auditView) };
     },
   }),
 ];

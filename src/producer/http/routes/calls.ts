@@ -40,7 +40,7 @@ export const callRoutes: readonly Route[] = [
       limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
     }),
     responses: { 200: ['Calls, without their results', 'CallList'] },
-    handle: list,
+    answer: list,
   }),
   route('get /v1/calls/{callId}', {
     operationId: 'getCall',
@@ -193,9 +193,7 @@ async function list({
   pawl,
   query,
   caller,
-}: RouteRequest<
-  { readonly session?: string | undefined; readonly limit: number } & CallFilter
->): Promise<RouteResponse> {
+}: RouteRequest<{ readonly session?: string | undefined; readonly limit: number } & CallFilter>): Promise<object> {
   const { session, tool, state, limit } = query;
   if (session !== undefined) await sessionFor(pawl, caller, session);
   const { records, complete } = await findCalls(pawl.backend.shards.partitions(), pawl.backend.ledger, {
@@ -203,5 +201,5 @@ async function list({
     ...defined({ sessionKey: session, tool, state }),
     isVisible: ({ request }) => seesTenant(caller, request.envelope.target.tenantId),
   });
-  return { status: 200, body: { calls: records.map(callSummary), ...(complete ? {} : { truncated: true }) } };
+  return { calls: records.map(callSummary), ...(complete ? {} : { truncated: true }) };
 }

@@ -4,6 +4,7 @@ import { PawlError } from '../../../shared/errors/failure.ts';
 import { shardCountSchema } from '../../../shared/queues/shards.ts';
 import { readTierStates } from '../../../shared/store/queues/shard-state.ts';
 import { TIERS } from '../../../shared/tools/tool.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { permissionsOf } from '../core/access.ts';
 import { type Route, route } from '../core/route.ts';
 import { callerName } from './approvals.ts';
@@ -14,18 +15,9 @@ export const fleetRoutes: readonly Route[] = [
     permission: 'read',
     summary: 'The caller: the role of its token, and its permissions.',
     responses: { 200: ['The role, the tenant if the token has one, and the permissions', 'Caller'] },
-    handle({ pawl, caller }) {
+    answer({ pawl, caller }) {
       const { role, tenantId } = caller;
-      const { traceUrl } = pawl.settings;
-      return {
-        status: 200,
-        body: {
-          role,
-          ...(tenantId !== undefined && { tenantId }),
-          permissions: permissionsOf(caller),
-          ...(traceUrl !== undefined && { traceUrl }),
-        },
-      };
+      return defined({ role, tenantId, permissions: permissionsOf(caller), traceUrl: pawl.settings.traceUrl });
     },
   }),
   route('get /v1/workers', {
@@ -33,8 +25,7 @@ export const fleetRoutes: readonly Route[] = [
     permission: 'oversee',
     summary: 'Live workers, and the load of each tier.',
     responses: { 200: ['Workers and tiers', 'Fleet'] },
-    async handle({ pawl }) {
-      const { backend } = pawl;
+    async answer({ pawl: { backend } }) {
       const [{ workers }, states] = await Promise.all([
         backend.catalogue.read(),
         readTierStates(backend.redis, backend.prefix, backend.shards),
@@ -48,7 +39,7 @@ export const fleetRoutes: readonly Route[] = [
           ...states[index],
         };
       });
-      return { status: 200, body: { workers, tiers } };
+      return { workers, tiers };
     },
   }),
   route('get /v1/shards', {
@@ -77,10 +68,9 @@ export const fleetRoutes: readonly Route[] = [
     permission: 'oversee',
     summary: 'Asks a worker to accept no further calls, finish its running ones, and end.',
     responses: { 202: ['The worker was asked', 'Drain'] },
-    async handle({ pawl, path, caller }) {
-      const id = path.id;
+    async answer({ pawl, path: { id }, caller }) {
       await pawl.workers.drain(id, callerName(caller));
-      return { status: 202, body: { id, asked: 'drain' } };
+      return { id, asked: 'drain' };
     },
   }),
 ];

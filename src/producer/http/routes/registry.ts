@@ -11,8 +11,7 @@ import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { requireTrustedKeysFor } from '../../operations/signing-check.ts';
 import type { ChangeOptions } from '../../tools/registry.ts';
-import type { Caller } from '../core/access.ts';
-import { checkPermission, permissionsOf } from '../core/access.ts';
+import { type Caller, permissionsOf } from '../core/access.ts';
 import { type Route, type RouteResponse, route } from '../core/route.ts';
 import { toolView } from '../core/views.ts';
 
@@ -91,10 +90,9 @@ export const registryRoutes: readonly Route[] = [
     summary: `Removes a declaration. ${NAME_FORMAT}`,
     headers: conditionHeaders,
     responses: { 204: 'Removed' },
-    async handle({ pawl, path, headers, caller }) {
+    async answer({ pawl, path, headers, caller }) {
       await requireTrustedKeysFor(pawl);
       await pawl.registry.remove(path.name, changeOptions(headers, caller));
-      return { status: 204 };
     },
   }),
   route('get /v1/tools/{name}/revisions', {
@@ -131,7 +129,6 @@ function etagHeader(record: RegistryRecord | undefined): Record<string, string> 
 
 /** Reads `If-Match: "3"`, or `*` for any existing revision, and `If-None-Match: *` for none. Throws `CONTRACT_INVALID`. */
 function changeOptions({ 'if-match': match, 'if-none-match': noneMatch }: Conditions, caller: Caller): ChangeOptions {
-  checkPermission(caller, 'administer');
   if (noneMatch !== undefined && noneMatch !== '*') throw invalidCondition('if-none-match', '*', noneMatch);
   if (noneMatch === '*') return { by: caller.id, ifRevision: 0 };
   if (match === undefined) return { by: caller.id };

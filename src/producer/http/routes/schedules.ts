@@ -76,10 +76,7 @@ export const scheduleRoutes: readonly Route[] = [
     permission: 'use',
     summary: 'Removes a schedule. Calls that it made go on.',
     responses: { 204: 'Removed' },
-    async handle({ pawl, path, caller }) {
-      await pawl.schedules.remove(path.id, optionsFor(caller));
-      return { status: 204 };
-    },
+    answer: ({ pawl, path, caller }) => pawl.schedules.remove(path.id, optionsFor(caller)),
   }),
 ];
 

@@ -87,10 +87,9 @@ export const sessionRoutes: readonly Route[] = [
     permission: 'use',
     summary: 'Closes a session and its descendants, and cancels their calls.',
     responses: { 204: 'Closed' },
-    async handle({ pawl, path, caller }) {
+    async answer({ pawl, path, caller }) {
       const session = await sessionFor(pawl, caller, path.key);
       await pawl.sessions.close(session.key, callerName(caller));
-      return { status: 204 };
     },
   }),
 ];

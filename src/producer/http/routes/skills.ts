@@ -34,9 +34,6 @@ export const skillRoutes: readonly Route[] = [
     permission: 'administer',
     summary: 'Removes the record of a skill.',
     responses: { 204: 'Removed' },
-    async handle({ pawl, path, caller }) {
-      await pawl.skills.remove(path.name, caller.id);
-      return { status: 204 };
-    },
+    answer: ({ pawl, path, caller }) => pawl.skills.remove(path.name, caller.id),
   }),
 ];

@@ -21,10 +21,9 @@ export const standingApprovalRoutes: readonly Route[] = [
     permission: 'decide',
     summary: 'Revokes a standing approval: the next call of its kind needs an approval again.',
     responses: { 204: 'Revoked' },
-    async handle({ pawl, path, caller }) {
+    async answer({ pawl, path, caller }) {
       const { key } = await sessionFor(pawl, caller, path.key);
       await pawl.approvals.forget(key, path.id, callerName(caller));
-      return { status: 204 };
     },
   }),
 ];

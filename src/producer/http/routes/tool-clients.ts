@@ -19,10 +19,7 @@ export const toolClientRoutes: readonly Route[] = [
       leaseMs: z.number().default(CLIENT_LEASE.defaultMs),
     }),
     responses: { 201: ['The client. Its ID is its credential', 'ToolClient'] },
-    handle: async ({ pawl, body, caller }) => ({
-      status: 201,
-      body: await pawl.toolClients.join(body.tools, { leaseMs: body.leaseMs, by: caller.id }),
-    }),
+    answer: ({ pawl, body, caller }) => pawl.toolClients.join(body.tools, { leaseMs: body.leaseMs, by: caller.id }),
   }),
   route('post /v1/tool-clients/{clientId}/next', {
     operationId: 'nextToolClientCall',
@@ -78,19 +75,13 @@ export const toolClientRoutes: readonly Route[] = [
       'The result of a call, once: `output`, `contentItems` with `success`, or `error`. 409 when it is too late.',
     body: clientAnswerSchema,
     responses: { 204: 'Accepted' },
-    async handle({ pawl, path, body }) {
-      await pawl.toolClients.answer(path.clientId, path.callId, body);
-      return { status: 204 };
-    },
+    answer: ({ pawl, path, body }) => pawl.toolClients.answer(path.clientId, path.callId, body),
   }),
   route('delete /v1/tool-clients/{clientId}', {
     operationId: 'removeToolClient',
     permission: 'oversee',
     summary: 'Removes the client. Its running calls end at once.',
     responses: { 204: 'Removed' },
-    async handle({ pawl, path, caller }) {
-      await pawl.toolClients.leave(path.clientId, caller.id);
-      return { status: 204 };
-    },
+    answer: ({ pawl, path, caller }) => pawl.toolClients.leave(path.clientId, caller.id),
   }),
 ];

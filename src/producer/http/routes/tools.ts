@@ -19,18 +19,15 @@ export const toolRoutes: readonly Route[] = [
       strict: z.enum(['true', 'false']).optional().meta({ type: 'boolean', enum: undefined }),
     }),
     responses: { 200: ['Tools', 'ToolList'] },
-    async handle({ pawl, query, caller }) {
+    async answer({ pawl, query, caller }) {
       if (query.session !== undefined) await sessionFor(pawl, caller, query.session);
       if (query.provider !== undefined) {
         const session = query.session === undefined ? undefined : (await pawl.session(query.session)).record;
         const options = query.strict === undefined ? {} : { strict: query.strict === 'true' };
-        return {
-          status: 200,
-          body: toolsFor(query.provider, await pawl.publishedFor(session ?? { kind: 'main' }), options),
-        };
+        return toolsFor(query.provider, await pawl.publishedFor(session ?? { kind: 'main' }), options);
       }
       const tools = await switchedTools(pawl, query.session);
-      return { status: 200, body: { tools: tools.map(switchedToolView) } };
+      return { tools: tools.map(switchedToolView) };
     },
   }),
 ];
