@@ -5,8 +5,6 @@
 import {
   type InputRequiredResult,
   MissingRequiredClientCapabilityError,
-  ProtocolError,
-  ProtocolErrorCode,
   type Result,
   type ServerContext,
 } from '@modelcontextprotocol/server';
@@ -19,6 +17,7 @@ import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
 import { applyDecision, approvalReply, awaitingApprovalReply, onApprovalRequested } from './approvals.ts';
+import { invalidParams } from './errors.ts';
 import { clientSession, extractKeyArgument, type McpClient, TASKS_EXTENSION } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
@@ -198,7 +197,7 @@ async function toolState(
   const envelope = record?.request.envelope;
   const isSameTool = envelope?.target.sessionKey === client.sessionKey && name.endsWith(envelope.toolName);
   if (!isSameTool || !isInputRequired(content))
-    throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'Invalid or expired requestState', {
+    throw invalidParams('Invalid or expired requestState', {
       reason: 'invalid_request_state',
     });
   return content.requestState;
@@ -214,7 +213,7 @@ async function decidedReply(pawl: Pawl, tool: McpTool, callId: string, request: 
   });
   const waitForReply = async () => {
     const result = await pawl.result(callId);
-    if (result === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The call has expired.');
+    if (result === undefined) throw invalidParams('The call has expired.');
     return toReply(pawl, tool, await pawl.calls.withHooks(result));
   };
   try {

@@ -2,8 +2,6 @@
 import {
   CLIENT_CAPABILITIES_META_KEY,
   type ClientCapabilities,
-  ProtocolError,
-  ProtocolErrorCode,
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { callbackUrlSchema } from '../../shared/callbacks/callback.ts';
@@ -16,6 +14,7 @@ import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
 import { findOrOpenSession } from '../http/routes/sessions.ts';
 import type { Session } from '../sessions/session.ts';
+import { invalidParams } from './errors.ts';
 import type { McpTool } from './tools.ts';
 
 export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks';
@@ -82,10 +81,7 @@ export function clientOf(
 /** Throws -32602 for a turn that is too long for a tag. */
 function checkTurn(turnId: string | undefined): string | undefined {
   if ((turnId ?? '').length > MAX_TURN_ID)
-    throw new ProtocolError(
-      ProtocolErrorCode.InvalidParams,
-      `_meta["${TURN_META}"] must have at most ${MAX_TURN_ID} characters.`,
-    );
+    throw invalidParams(`_meta["${TURN_META}"] must have at most ${MAX_TURN_ID} characters.`);
   return turnId;
 }
 
@@ -100,7 +96,7 @@ function readStart(meta: Readonly<Record<string, unknown>>): StartOptions {
     if (!(error instanceof PawlError)) throw error;
     const issues = error.issues?.map(({ path, message }) => ({ path: `_meta["pawl/${path}"]`, message })) ?? [];
     const listed = issues.map(({ path, message }) => `${path} ${message}`).join('; ');
-    throw new ProtocolError(ProtocolErrorCode.InvalidParams, `${listed}.`, { issues });
+    throw invalidParams(`${listed}.`, { issues });
   }
 }
 
@@ -110,13 +106,13 @@ function readCallback({ [CALLBACK_META]: url }: Readonly<Record<string, unknown>
   if (error === undefined) return data;
   const message = error.issues[0]?.message ?? 'must be a URL';
   const issues = [{ path: `_meta["${CALLBACK_META}"]`, message }];
-  throw new ProtocolError(ProtocolErrorCode.InvalidParams, `${issues[0]?.path} ${message}.`, { issues });
+  throw invalidParams(`${issues[0]?.path} ${message}.`, { issues });
 }
 
 /** Throws -32602 for a key that is not a text. */
 function readKey(argument: unknown, header: string | undefined): string | undefined {
   if (argument !== undefined && typeof argument !== 'string')
-    throw new ProtocolError(ProtocolErrorCode.InvalidParams, `_meta["${KEY_META}"] must be a text.`);
+    throw invalidParams(`_meta["${KEY_META}"] must be a text.`);
   const key = argument ?? (header === undefined ? undefined : parseKeyHeader(header));
   return key === '' ? undefined : key;
 }
@@ -135,8 +131,7 @@ export function extractKeyArgument(
   if (properties !== undefined && Object.hasOwn(properties, KEY_ARGUMENT))
     return { args: { ...rest, [KEY_ARGUMENT]: argument }, idempotencyKey };
   if (typeof argument !== 'string' || argument === '' || (idempotencyKey ?? argument) !== argument)
-    throw new ProtocolError(
-      ProtocolErrorCode.InvalidParams,
+    throw invalidParams(
       `The argument ${KEY_ARGUMENT} must be a text, and the same as the key in _meta or the header, where there is one.`,
     );
   return { args: rest, idempotencyKey: argument };

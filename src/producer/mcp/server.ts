@@ -6,18 +6,15 @@ import {
   type CallToolResult,
   type ClientCapabilities,
   MissingRequiredClientCapabilityError,
-  ProtocolError,
   Server,
   type ServerContext,
   type Tool,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
-import { PawlError } from '../../shared/errors/failure.ts';
-import { backendError } from '../../shared/store/redis/backend-error.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
-import { HttpError } from '../http/core/errors.ts';
 import { callTool } from './calls.ts';
+import { toProtocolError } from './errors.ts';
 import { clientOf, clientSession, type McpClient, TASKS_EXTENSION } from './request.ts';
 import { cancelTask, getTask, updateTask } from './tasks.ts';
 import { publishedToolsFor, toMcpTool } from './tools.ts';
@@ -32,10 +29,6 @@ export interface McpServerDeps {
   /** True while this server closes: requests that end then do not cancel their calls. */
   readonly isClosing?: () => boolean;
 }
-
-/** Codes of JSON-RPC. */
-const INVALID_PARAMS = -32_602;
-const INTERNAL_ERROR = -32_603;
 
 const taskSchema = z.looseObject({ taskId: z.string() });
 const updateSchema = z.looseObject({
@@ -136,17 +129,4 @@ function serveTasks(server: Server, pawl: Pawl, handler: HandlerFactory): void {
 /** The capabilities that a client of 2025-11-25 declared in its handshake. Newer clients declare them with each request. */
 function handshakeCapabilities(server: Server): ClientCapabilities | undefined {
   return server.getClientCapabilities();
-}
-
-/** A typed refusal is passed on as it is; a defect is reported without its message. */
-function toProtocolError(thrown: unknown): unknown {
-  if (thrown instanceof ProtocolError) return thrown;
-  if (thrown instanceof HttpError) return new ProtocolError(INTERNAL_ERROR, thrown.message, { code: thrown.code });
-  const error = backendError(thrown);
-  if (!(error instanceof PawlError))
-    return new ProtocolError(INTERNAL_ERROR, 'Internal error: see the log of this server.');
-  const { code, message } = error;
-  const isClientError = code === 'CONTRACT_INVALID' || code === 'PERMISSION_DENIED' || code === 'SESSION_CLOSED';
-  const text = code === 'BACKEND_UNAVAILABLE' ? 'The queue cannot be reached.' : message;
-  return new ProtocolError(isClientError ? INVALID_PARAMS : INTERNAL_ERROR, text, { code });
 }

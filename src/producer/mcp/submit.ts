@@ -1,5 +1,4 @@
 /** Submits the call of an MCP request. */
-import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { idempotencyKeySchema } from '../../shared/calls/envelope.ts';
 import { startTimeOf, withStartTime } from '../../shared/calls/start-time.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
@@ -8,6 +7,7 @@ import type { ProgressEvent } from '../calls/result-waiters.ts';
 import type { Submission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
 import { submitterOf } from '../http/routes/approvals.ts';
+import { invalidParams } from './errors.ts';
 import { clientSession, type McpClient } from './request.ts';
 import type { McpTool } from './tools.ts';
 
@@ -42,7 +42,7 @@ export async function submitCall(
   const round = hasAnswers ? `#${digest(canonicalJson({ responses, state: state ?? null }))}` : '';
   const idempotencyKey = key ?? (client.idempotencyKey === undefined ? undefined : `${client.idempotencyKey}${round}`);
   if (idempotencyKey !== undefined && !idempotencyKeySchema.safeParse(idempotencyKey).success)
-    throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The idempotency key must have 1 to 1024 bytes of UTF-8.');
+    throw invalidParams('The idempotency key must have 1 to 1024 bytes of UTF-8.');
   const session = await clientSession(pawl, client);
   const start = startTimeOf(client.start ?? {}, pawl.backend.clock.now());
   const options = {

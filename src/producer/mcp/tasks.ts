@@ -11,6 +11,7 @@ import type { TaskRecord } from '../../shared/store/sessions/mcp-tasks.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
+import { invalidParams } from './errors.ts';
 import type { McpClient } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
@@ -128,13 +129,13 @@ async function continueTask(pawl: Pawl, client: McpClient, task: TaskRecord, sta
 async function requireTask(pawl: Pawl, caller: Caller, taskId: string): Promise<TaskRecord> {
   const task = await pawl.backend.tasks.read(taskId);
   if (task === undefined || task.owner !== ownerOf(caller))
-    throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'There is no such task, or it has expired.');
+    throw invalidParams('There is no such task, or it has expired.');
   return task;
 }
 
 async function newestCall(pawl: Pawl, { callIds }: TaskRecord): Promise<CallRecord> {
   const record = await pawl.read(callIds.at(-1) ?? '');
-  if (record === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The task has expired.');
+  if (record === undefined) throw invalidParams('The task has expired.');
   return record;
 }
 

@@ -1,5 +1,4 @@
 /** The fleet's tools as MCP shows them. Name, schemas and annotations come from the definition that workers run. */
-import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { answersParameter } from '../../shared/calls/elicitation.ts';
 import type { FailureCode } from '../../shared/errors/failure-codes.ts';
 import { primaryName } from '../../shared/model-tools/names.ts';
@@ -11,6 +10,7 @@ import { DEFAULT_NAMESPACE } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
 import type { Pawl } from '../client.ts';
+import { invalidParams } from './errors.ts';
 
 export interface McpTool
   extends Pick<
@@ -42,7 +42,7 @@ export async function publishedToolFor(pawl: Pawl, sessionKey: string, mcpName: 
   const findTool = (name: string | undefined) => catalogue.find((each) => each.mcpName === name);
   const tool = findTool(mcpName) ?? findTool(primaryName(DEFAULT_NAMESPACE, mcpName));
   if (tool !== undefined) return tool;
-  throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${startOf(mcpName, 256)}`, {
+  throw invalidParams(`Unknown tool: ${startOf(mcpName, 256)}`, {
     code: 'UNKNOWN_TOOL' satisfies FailureCode,
   });
 }
