@@ -10,7 +10,7 @@ import { CompletionService } from '../producer/completions/completion-service.ts
 import { type ResolvedTool, unknownTool } from '../producer/tools/tool-catalogue.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { Hook } from '../shared/calls/define-hook.ts';
-import { Hooks } from '../shared/calls/hooks.ts';
+import type { Hooks } from '../shared/calls/hooks.ts';
 import type { Settings } from '../shared/config/config.ts';
 import { SwitchCache } from '../shared/config/switches.ts';
 import { secretsOf } from '../shared/errors/redaction.ts';
@@ -19,6 +19,7 @@ import { publishedTool } from '../shared/store/fleet/catalogue.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
 import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
+import { loggedHooks } from '../shared/telemetry/logged-hooks.ts';
 import type { Channels, MemoryStore } from '../shared/tools/capabilities.ts';
 import { type AnyTool, qualifiedName, TIERS } from '../shared/tools/tool.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
@@ -179,11 +180,7 @@ function coreOf(
     parts,
     ...ownParts,
     switches: new SwitchCache(settings.reliability),
-    hooks: new Hooks(parts.hooks ?? [], {
-      schedule,
-      onFailure: (hook, kind, message) =>
-        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
-    }),
+    hooks: loggedHooks(parts.hooks, log, schedule),
     approvals: approve === undefined ? undefined : new LocalApprovals({ approve, schedule, clock, callOf }),
     terminals: new TerminalHost({
       env: environment,

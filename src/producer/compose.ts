@@ -2,7 +2,6 @@
 import { ApprovalHooks } from '../shared/approvals/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit/audit-event.ts';
 import type { Hook } from '../shared/calls/define-hook.ts';
-import { Hooks } from '../shared/calls/hooks.ts';
 import type { Settings } from '../shared/config/config.ts';
 import { SwitchCache } from '../shared/config/switches.ts';
 import { PawlError } from '../shared/errors/failure.ts';
@@ -15,6 +14,7 @@ import { homePartition } from '../shared/store/redis/keys.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
 import { logListenerFailure } from '../shared/telemetry/listeners.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
+import { loggedHooks } from '../shared/telemetry/logged-hooks.ts';
 import type { Tracing } from '../shared/telemetry/tracing.ts';
 import { TIERS } from '../shared/tools/tool.ts';
 import type { Toolset } from '../shared/tools/toolset.ts';
@@ -131,11 +131,7 @@ function composeCore(options: PawlOptions, backend: Backend) {
     switches: new SwitchCache(settings.reliability),
     metrics: new ProducerMetrics(settings),
     traces: options.tracing?.traces,
-    hooks: new Hooks(options.hooks ?? [], {
-      schedule: backgroundSchedule,
-      onFailure: (hook, kind, message) =>
-        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
-    }),
+    hooks: loggedHooks(options.hooks, log, backgroundSchedule),
     audit: new CallAudit({
       record: backend.audit,
       writer: backend.records,
@@ -339,18 +335,10 @@ function composeConnections(core: Core, updates: FleetUpdates) {
 
 function composeMetrics({ settings, backend, metrics, inboxId, onError }: Core) {
   const fleetMetrics = new FleetMetrics(backend.redis, settings.prefix);
-  const publisher = new MetricsPublisher({
-    metrics: fleetMetrics,
-    processId: inboxId,
-    series: () => metrics.series(),
-    measure: async () => {
-      const sentAtMs = performance.now();
-      await backend.redis.ping();
-      metrics.roundTrip(performance.now() - sentAtMs);
-    },
-    onError,
-  });
-  return { fleetMetrics, publisher };
+  return {
+    fleetMetrics,
+    publisher: new MetricsPublisher({ fleet: fleetMetrics, processId: inboxId, own: metrics, onError }),
+  };
 }
 
 export type ProducerParts = ReturnType<typeof composeProducer>;

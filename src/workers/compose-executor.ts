@@ -1,11 +1,12 @@
 /** Builds a worker's executor and its approval gate from the parts of the worker. */
 import { ApprovalHooks } from '../shared/approvals/approval-hooks.ts';
-import { Hooks } from '../shared/calls/hooks.ts';
+import type { Hooks } from '../shared/calls/hooks.ts';
 import { needsResourceLock } from '../shared/limits/resource-lock.ts';
 import type { SessionRecord } from '../shared/sessions/session.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import { type PublishedTool, publishedToolId } from '../shared/store/fleet/catalogue.ts';
 import type { DiskBarrier } from '../shared/store/redis/fsync-barrier.ts';
+import { loggedHooks } from '../shared/telemetry/logged-hooks.ts';
 import type { AnyTool } from '../shared/tools/tool.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
 import { systemSchedule } from '../shared/util/time.ts';
@@ -42,47 +43,28 @@ export interface WorkerExecutorDeps
   readonly heartbeat: WorkerHeartbeat;
 }
 
-export function composeExecutor({
-  options,
-  backend,
-  disk,
-  channels,
-  unconfined,
-  ...deps
-}: WorkerExecutorDeps): Executor {
-  const { settings, log, memory, tracing } = options;
-  const { workerId, clock, nodeCircuits, switches, forced, limits, solitude, terminals, onEvent } = deps;
-  const hooks = new Hooks(options.hooks ?? [], {
-    schedule: systemSchedule,
-    onFailure: (hook, kind, message) => log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
-  });
+export function composeExecutor({ options, backend, disk, channels, ...deps }: WorkerExecutorDeps): Executor {
+  const { settings, log, environment, memory, tracing } = options;
+  const hooks = loggedHooks(options.hooks, log, systemSchedule);
   return new Executor({
+    ...deps,
     settings,
     backend,
-    workerId,
-    clock,
     random: options.random ?? Math.random,
     log,
-    environment: options.environment,
-    unconfined,
+    environment,
     hooks,
-    ...(memory !== undefined && { memory }),
+    ...defined({ memory, traces: tracing?.traces }),
     channels: options.channels ?? channels,
-    ...(terminals !== undefined && { terminals }),
     agents: new WorkerAgents(backend),
     ...(disk !== undefined && { onDisk: (callId: string) => disk.wait(callId) }),
     gate: approvalGate(options, backend, hooks, channels),
     audit: backend.audit,
-    nodeCircuits,
-    ...(tracing !== undefined && { traces: tracing.traces }),
     ...(servedTools(options).some(needsResourceLock) ? { locks: new AttemptLocks(backend.locks, log) } : {}),
-    switches,
-    ...defined({ forced, limits, solitude }),
     successes: settleWithJob,
     ...workerTools(deps),
     ...fleetView(backend, deps.heartbeat),
     ...callLookups(options, backend, deps),
-    onEvent,
   });
 }
 

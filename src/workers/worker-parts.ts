@@ -113,7 +113,7 @@ function composeState({ options, backend }: WorkerHost, { clock, workerId }: Ide
 }
 
 /** Composes the services that tools use, and the metrics of their calls. */
-function composeServices(host: WorkerHost, { served, workerId, clock }: Identity, { sessions }: State) {
+function composeServices(host: WorkerHost, { served, workerId }: Identity, { sessions }: State) {
   const { options, backend, onError } = host;
   const { settings, log, environment } = options;
   const { signatures, messages, questions, audit, ledger, limits } = backend;
@@ -145,14 +145,9 @@ function composeServices(host: WorkerHost, { served, workerId, clock }: Identity
     disk: needsDisk ? DiskBarrier.open(backend, onError) : undefined,
     metrics,
     publisher: new MetricsPublisher({
-      metrics: new FleetMetrics(backend.redis, settings.prefix),
+      fleet: new FleetMetrics(backend.redis, settings.prefix),
       processId: workerId,
-      series: () => metrics.series(),
-      measure: async () => {
-        const sentAtMs = clock.monotonic();
-        await backend.redis.ping();
-        metrics.roundTrip(clock.monotonic() - sentAtMs);
-      },
+      own: metrics,
       onError,
     }),
   };

@@ -39,6 +39,13 @@ export class FleetMetrics extends FleetRecords {
     await publishScript.run(this.redis, keys, [this.#maxSeries, REMEMBERED_MS, ...fields]);
   }
 
+  /** Measures a round trip to Redis, in milliseconds. */
+  async roundTripMs(): Promise<number> {
+    const sentAtMs = performance.now();
+    await this.redis.ping();
+    return performance.now() - sentAtMs;
+  }
+
   async read(): Promise<Map<string, number>> {
     const totals = await this.redis.hgetall(this.keys.metrics);
     return new Map(Object.entries(totals).map(([series, value]) => [series, Number(value)]));
@@ -46,12 +53,10 @@ export class FleetMetrics extends FleetRecords {
 }
 
 export interface PublisherOptions {
-  readonly metrics: FleetMetrics;
+  readonly fleet: FleetMetrics;
   readonly processId: string;
-  /** The counts of this process so far. */
-  series(): ReadonlyMap<string, number>;
-  /** Runs before each publication. */
-  measure(): Promise<void>;
+  /** The counts of this process so far. A round trip is measured before each publication. */
+  readonly own: { series(): ReadonlyMap<string, number>; roundTrip(ms: number): void };
   onError(error: Error): void;
 }
 
@@ -76,12 +81,12 @@ export class MetricsPublisher {
   }
 
   async #publish(): Promise<void> {
-    const { metrics, processId, series, measure } = this.#options;
-    await measure();
-    const changed = [...series()].filter(([name, value]) => this.#acknowledged.get(name) !== value);
+    const { fleet, processId, own } = this.#options;
+    own.roundTrip(await fleet.roundTripMs());
+    const changed = [...own.series()].filter(([name, value]) => this.#acknowledged.get(name) !== value);
     for (let from = 0; from < changed.length; from += BATCH) {
       const batch = changed.slice(from, from + BATCH);
-      await metrics.add(processId, batch, this.#acknowledged);
+      await fleet.add(processId, batch, this.#acknowledged);
       for (const [name, value] of batch) this.#acknowledged.set(name, value);
     }
   }

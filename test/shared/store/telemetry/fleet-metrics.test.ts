@@ -51,15 +51,14 @@ test('a publisher says only what has changed, and the last when it closes', asyn
     ['calls_total{tool="b"}', 1],
   ]);
   const publisher = new MetricsPublisher({
-    metrics: Object.assign(Object.create(fleet) as FleetMetrics, {
+    fleet: Object.assign(Object.create(fleet) as FleetMetrics, {
       add: (...args: Parameters<FleetMetrics['add']>) => {
         said.push(args[1].length);
         return fleet.add(...args);
       },
     }),
     processId: 'one',
-    series: () => counted,
-    measure: async () => {},
+    own: { series: () => counted, roundTrip: (ms) => expect(ms).toBeGreaterThan(0) },
     onError: () => {},
   });
   await publisher.publish();
