@@ -162,6 +162,8 @@ class LocalGroupRecords implements GroupStore {
     return { nowMs, ...(group.cancelledBy !== undefined && { cancelledBy: group.cancelledBy }) };
   }
 
+  stepOf(): undefined {}
+
   async cancel(id: string, by: string) {
     const group = this.#groups.get(id);
     if (group === undefined || group.endedAtMs !== undefined) return 'over' as const;

@@ -41,11 +41,14 @@ export class ClaimBuilder {
    * reaches no person.
    */
   async build(call: IdentifiedCall, options: SubmitOptions, record?: string): Promise<Claim> {
-    const { submittedBy, callbackUrl = call.callbackUrl } = options;
+    const { submittedBy, step, callbackUrl = call.callbackUrl } = options;
     const planned = plannedOf(call, options);
-    const plain = this.#baseClaim(call, { submittedBy, planned }, record);
-    const claim =
-      callbackUrl === undefined ? plain : { ...plain, callback: callbackAddress(callbackUrl, call.envelope) };
+    const callback = callbackUrl === undefined ? undefined : callbackAddress(callbackUrl, call.envelope);
+    const claim = {
+      ...this.#baseClaim(call, { submittedBy, planned }, record),
+      ...(callback !== undefined && { callback }),
+      ...(step !== undefined && { step }),
+    };
     const { approvalNeed, envelope, tool, start } = call;
     const { approvals } = this.#deps;
     // A start in the past can only match a call that exists already, so it needs no approval request.

@@ -2,7 +2,7 @@
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { StartOptions, StartTime } from '../../shared/calls/start-time.ts';
-import type { PlannedCall } from '../../shared/groups/group.ts';
+import type { DriverStep, PlannedCall } from '../../shared/groups/group.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ProducerEvent } from '../../shared/telemetry/call-events.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
@@ -36,6 +36,8 @@ export interface SubmitOptions extends StartOptions {
   /** The end of the call is posted there, instead of to the URL of its session. */
   readonly callbackUrl?: string;
   readonly planned?: PlannedCall;
+  /** The step of a batch's or plan's driver that began the call. */
+  readonly step?: DriverStep;
   /** The same call, identified before: it is not checked again. */
   readonly identified?: IdentifiedSubmission;
   /** Called when a person has to decide before the call can run. */

@@ -8,7 +8,13 @@ import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/en
 import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
 import type { StartTime } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { type GroupFields, type GroupProgress, memberEnd, type NextCall } from '../../shared/groups/group.ts';
+import {
+  type DriverStep,
+  type GroupFields,
+  type GroupProgress,
+  memberEnd,
+  type NextCall,
+} from '../../shared/groups/group.ts';
 import type { Advance, GroupRecord, LeasedGroup } from '../../shared/store/groups/groups.ts';
 import type { CallView, GroupStore } from '../../shared/store/ports.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -35,7 +41,7 @@ export interface GroupCalls {
 }
 
 export interface GroupDriverDeps {
-  readonly records: Pick<GroupStore, 'advance'>;
+  readonly records: Pick<GroupStore, 'advance' | 'stepOf'>;
   readonly calls: GroupCalls;
   /** The TTL of the record of a group that has ended, ms. */
   readonly keptMs: number;
@@ -50,6 +56,9 @@ export interface GroupDriverDeps {
 /** Exponential backoff while the fleet is overloaded, ms. */
 const OVERLOADED_MS = { first: 250, longest: 10_000 };
 
+/** `lost`: another process drives the group. */
+type Written = 'lost' | { readonly nowMs: number };
+
 interface EndedCall {
   readonly key: string;
   readonly callId: string | undefined;
@@ -61,8 +70,8 @@ export class GroupDriver {
   readonly #group: LeasedGroup;
   readonly #progress: GroupProgress;
   readonly #ended: EndedCall[] = [];
-  /** The claims of running calls, by key; each resolves with the call's ID. */
-  readonly #claimed = new Map<string, Promise<string>>();
+  /** Running calls, by key. */
+  readonly #submissions = new Map<string, Promise<Submission>>();
   readonly #cancelled = new Set<string>();
   readonly #fields: Record<string, object>;
   #steps: number;
@@ -136,38 +145,36 @@ export class GroupDriver {
     const progress = this.#progress;
     for (const { key, callId, result } of this.#ended.splice(0)) {
       progress.ended(key, memberEnd(result), callId, result);
-      this.#claimed.delete(key);
+      this.#submissions.delete(key);
     }
     const next = await progress.next();
     const checkedCalls = await Promise.all(next.map((call) => this.#check(call)));
     const isOver = progress.isOver && this.#ended.length === 0;
     const changes = progress.takeChanges();
-    if (changes.size > 0 || isOver) {
-      const written = await this.#writeStep(changes, isOver);
-      if (written === undefined) return;
-      if (isOver) return this.#stop(this.#recordAt(written.nowMs));
-    }
-    for (const call of checkedCalls) if (call !== undefined) this.#follow(call.key, this.#submit(call));
+    const writing = changes.size > 0 || isOver ? this.#writeStep(changes, isOver) : undefined;
+    const step = this.#deps.records.stepOf(this.#group, this.#steps);
+    // Claims that name the step are sent right behind it.
+    if (step === undefined && (await writing) === 'lost') return;
+    for (const call of checkedCalls) if (call !== undefined) this.#follow(call.key, this.#submit(call, step));
+    const written = await writing;
+    if (written === 'lost') return;
+    if (isOver && written !== undefined) return this.#stop(this.#recordAt(written.nowMs));
     if (progress.cancelling) this.#cancelRunning();
   }
 
-  async #writeStep(changes: GroupFields, isOver: boolean) {
-    const number = this.#steps + 1;
+  #writeStep(changes: GroupFields, isOver: boolean): Promise<Written> {
     const end = isOver ? { end: { keptMs: this.#deps.keptMs } } : {};
-    const written = await this.#write({ ...(changes.size === 0 ? {} : { step: { number, changes } }), ...end });
-    this.#steps = number;
-    Object.assign(this.#fields, Object.fromEntries(changes));
-    return written;
+    if (changes.size === 0) return this.#write(end);
+    this.#steps += 1;
+    for (const [field, value] of changes) this.#fields[field] = value;
+    return this.#write({ step: { number: this.#steps, changes }, ...end });
   }
 
-  /** Writes the record under the fence. Undefined when another process drives the group. */
-  async #write(advance: Advance): Promise<{ readonly nowMs: number } | undefined> {
+  /** Writes the record under the fence. */
+  async #write(advance: Advance): Promise<Written> {
     const answer = await this.#deps.records.advance(this.#group, advance);
-    if (answer === 'lost') {
-      this.#stop();
-      return undefined;
-    }
-    if (answer.cancelledBy !== undefined && this.#cancelledBy === undefined) this.cancel(answer.cancelledBy);
+    if (answer === 'lost') this.#stop();
+    else if (answer.cancelledBy !== undefined && this.#cancelledBy === undefined) this.cancel(answer.cancelledBy);
     return answer;
   }
 
@@ -191,14 +198,14 @@ export class GroupDriver {
     }
   }
 
-  async #submit({ identified, ...call }: CheckedCall): Promise<Submission> {
+  async #submit({ identified, ...call }: CheckedCall, step?: DriverStep): Promise<Submission> {
     const { submittedBy } = this.#group.head;
     let latestCheck = identified;
     for (let waitMs = OVERLOADED_MS.first; ; waitMs = Math.min(2 * waitMs, OVERLOADED_MS.longest)) {
       const start = await this.#startOf(call);
       // The start is part of a call's identity, so a delayed call is identified again.
       const reusable = start === undefined ? latestCheck : undefined;
-      const options = defined({ submittedBy, identified: reusable, start, callbackUrl: call.callbackUrl });
+      const options = defined({ submittedBy, identified: reusable, step, start, callbackUrl: call.callbackUrl });
       const submission = await this.#deps.calls.submit(call, options);
       const isOverloaded = submission.kind === 'answered' && submission.result.error?.code === 'OVERLOADED';
       if (!isOverloaded || this.#progress.cancelling || this.#state === 'stopped') return submission;
@@ -232,10 +239,7 @@ export class GroupDriver {
   }
 
   #follow(key: string, submitting: Promise<Submission>): void {
-    this.#claimed.set(
-      key,
-      submitting.then(({ callId }) => callId ?? ''),
-    );
+    this.#submissions.set(key, submitting);
     submitting
       .then(async (submission) => this.#end(key, submission.callId, await submission.result))
       .catch((error: unknown) => this.#fail(error));
@@ -250,11 +254,11 @@ export class GroupDriver {
 
   /** Cancels running calls after their claims: a call that is claimed after its cancellation would run. */
   #cancelRunning(): void {
-    for (const [key, accepted] of this.#claimed) {
+    for (const [key, submitting] of this.#submissions) {
       if (this.#cancelled.has(key)) continue;
       this.#cancelled.add(key);
-      accepted
-        .then((callId) => (callId === '' ? undefined : this.#deps.calls.cancel(callId, this.#cancelledBy)))
+      submitting
+        .then(({ callId }) => callId && this.#deps.calls.cancel(callId, this.#cancelledBy))
         .catch((error: unknown) => {
           if (!(error instanceof PawlError && error.code === 'UNKNOWN_CALL')) this.#fail(error);
         });

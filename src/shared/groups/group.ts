@@ -62,6 +62,14 @@ export interface NextCall extends CallExtras {
   readonly planned?: PlannedCall;
 }
 
+/** A step of a driver. A claim that names it is refused unless the step is written, and its driver still drives the group. */
+export interface DriverStep {
+  /** The key of the group's record. */
+  readonly record: string;
+  readonly fence: number;
+  readonly number: number;
+}
+
 /** The values of a record that change, by field. */
 export type GroupFields = ReadonlyMap<string, object>;
 

@@ -44,7 +44,7 @@ export type PendingRecords = Pick<Completions, 'issue' | 'pend' | 'expire' | 're
 /** The records of batches and plans, as their drivers and services use them. */
 export type GroupStore = Pick<
   GroupRecords,
-  'leaseMs' | 'create' | 'due' | 'take' | 'advance' | 'cancel' | 'read' | 'list'
+  'leaseMs' | 'create' | 'due' | 'take' | 'advance' | 'stepOf' | 'cancel' | 'read' | 'list'
 >;
 
 export type ResourceLockRecords = Pick<ResourceLocks, 'acquire' | 'renew' | 'release'>;

@@ -25,6 +25,7 @@
 --   These two end with the request (JSON) of the call into which the claimed one was merged, or false.
 --   conflict                    the key was used with other parameters; nothing was written
 --   moved                       the call's record is in a segment; nothing was written
+--   stale                       the step of the call's batch or plan is not written, or another process drives it; nothing was written
 --   past                        a new call whose start is in the past; nothing was written
 -- Fails with UNKEPT when the large parameters do not exist; nothing was written.
 local partition, callId, inbox, paramsDigest, request, generation = KEYS, ARGV[1], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
@@ -35,6 +36,14 @@ local merging, shadow = terms.slot == 'merge', terms.slot == 'shadow' or terms.s
 local slotId, naming = string.match(ARGV[3], '^([^\n]*)\n(.*)$')
 local ownKey, slot, retentionMs, queue = partition.records .. callId, partition.merges .. (slotId or ARGV[3]), partition.retentionMs, partition.queue
 local now = nowMs()
+
+-- All claims of a step share this table.
+local step = terms.step
+if step and step.holds == nil then
+  local isDriven = tonumber(redis.call('HGET', step.record, 'fence')) == step.fence
+  step.holds = isDriven and redis.call('HEXISTS', step.record, 'step:' .. step.number) == 1
+end
+if step and not step.holds then return {'stale', callId, now} end
 
 local function read(key)
   local fields = redis.call('HMGET', key, 'state', 'paramsDigest', 'phase', 'createdAtMs', 'outcome', 'updatedAtMs', 'retriable', 'inboxes', 'sameAs', 'request',

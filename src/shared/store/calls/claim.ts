@@ -6,6 +6,7 @@ import type { CallState, Phase } from '../../calls/call-state.ts';
 import type { DedupeMode } from '../../calls/envelope.ts';
 import type { StartTime } from '../../calls/start-time.ts';
 import { PawlError } from '../../errors/failure.ts';
+import type { DriverStep } from '../../groups/group.ts';
 import { type Account, type BudgetCharge, UNITS, type Unit } from '../../limits/budget.ts';
 import { queueNameOf } from '../../queues/priority.ts';
 import { isLong } from '../../util/json/json-stream.ts';
@@ -53,6 +54,8 @@ export interface Claim {
   readonly start?: StartTime;
   /** The address to which the end of the call is posted. */
   readonly callback?: CallbackAddress;
+  /** The call belongs to a batch or plan, whose driver began it with this step. */
+  readonly step?: DriverStep;
   /** The call waits for a person's decision before it is queued. */
   readonly approval?: ApprovalRequest;
   readonly auditRecord?: string;
@@ -252,6 +255,7 @@ function claimTerms(claim: Claim): string {
     line: claim.fairQueue ?? queueNameOf('normal', undefined, 1),
     session: target.sessionKey,
     need: needOf(request),
+    step: claim.step,
   };
   return JSON.stringify(terms);
 }
@@ -275,6 +279,8 @@ async function parseClaimAnswer(access: LedgerAccess, claim: Claim, answer: unkn
     }
     case 'conflict':
       return { kind: code, callId };
+    case 'stale':
+      throw new PawlError('BACKEND_UNAVAILABLE', `The batch or plan of ${callId} is driven by another process.`);
     case 'past':
       return { kind: code, callId, nowMs };
     case 'overloaded':

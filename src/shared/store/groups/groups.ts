@@ -3,10 +3,10 @@
  * the changes. All fields are signed, because a driver makes calls from them. All keys share one hash tag, because a step writes a record
  * and the index together.
  */
-import type { GroupFields, GroupHead, GroupKind } from '../../groups/group.ts';
+import type { DriverStep, GroupFields, GroupHead, GroupKind } from '../../groups/group.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
-import type { Redis } from '../redis/connection.ts';
+import { isClustered, type Redis } from '../redis/connection.ts';
 import { GroupKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
@@ -101,10 +101,19 @@ export class GroupRecords {
     { step, end, release = false }: Advance,
   ): Promise<'lost' | { readonly cancelledBy?: string; readonly nowMs: number }> {
     const written = step === undefined ? [] : this.#signStep(id, step);
-    const args = [id, fence, release ? 0 : this.leaseMs, end?.keptMs ?? '', ...this.#broadcast(id), ...written];
+    const broadcast = end === undefined ? ['', ''] : this.#broadcast(id);
+    const args = [id, fence, release ? 0 : this.leaseMs, end?.keptMs ?? '', ...broadcast, ...written];
     const [isWritten, nowMs, cancelledBy] = await advanceScript.run(this.#redis, this.#hashes(id), args);
     if (isWritten !== 1) return 'lost';
     return { nowMs: Number(nowMs), ...(typeof cancelledBy === 'string' ? { cancelledBy } : {}) };
+  }
+
+  /**
+   * The step that the claims of a driver name, so that they need not wait for the answer to its write. Undefined in a cluster: another node
+   * may run them first, and cannot read the record.
+   */
+  stepOf({ head: { id }, fence }: Pick<LeasedGroup, 'head' | 'fence'>, number: number): DriverStep | undefined {
+    return isClustered(this.#redis) ? undefined : { record: this.#keys.group(id), fence, number };
   }
 
   /** Requests that the group's driver cancels it. The first request is kept. */

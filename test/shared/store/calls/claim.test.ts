@@ -29,6 +29,25 @@ describe('R15: claiming', () => {
     expect(JSON.parse(job['opts'] ?? '')).toMatchObject({ attempts: 1, removeOnComplete: { count: 500 } });
   });
 
+  test('a claim that names a step of a driver is refused unless the step is written, and that driver still drives', async () => {
+    const books = await openBooks();
+    const record = `${books.ledger.keys(PLACE).base}:a group`;
+    const claimUnder = (name: string, step: { fence: number; number: number }) =>
+      books.ledger.claim(claimOf(name, { step: { record, ...step } }));
+    await books.redis.hset(record, 'fence', 2, 'step:1', '{}');
+    for (const step of [
+      { fence: 1, number: 1 },
+      { fence: 2, number: 2 },
+      { fence: 3, number: 1 },
+    ]) {
+      await expect(claimUnder('a', step)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+      expect(await books.ledger.read(claimOf('a').callId)).toBeUndefined();
+    }
+    expect(await claimUnder('a', { fence: 2, number: 1 })).toMatchObject({ kind: 'claimed' });
+    // A driver that has stood still gets no answer from the record either.
+    await expect(claimUnder('a', { fence: 1, number: 1 })).rejects.toThrow(/driven by another process/);
+  });
+
   test('of the jobs that many producers submit within a second, a sample is kept for Bull Board, and that alone', async () => {
     const books = await openBooks();
     const keys = books.ledger.keys(PLACE);
