@@ -95,7 +95,7 @@ export class Fleet {
   async run(
     side: Side,
     producerCount: number,
-    load: Pick<Load, 'pace' | 'resultBytes' | 'keys' | 'toolMs' | 'together'>,
+    load: Pick<Load, 'pace' | 'resultBytes' | 'keys' | 'toolMs' | 'together' | 'alike'>,
   ): Promise<Measured> {
     const { store, workers, producers } = this.#crew(side);
     await store.tidy();

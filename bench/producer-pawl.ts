@@ -6,7 +6,7 @@ import { processOptions, serve } from './child.ts';
 import { fill, inLanes, runLoad } from './load.ts';
 import type { Lanes, LatenessReport, Questions, RefusalReport, Turn } from './protocol.ts';
 import { quantile } from './statistics.ts';
-import { runTogether } from './together.ts';
+import { noteOf, runTogether } from './together.ts';
 
 /** Longer than any queue here. */
 const QUEUE_TIME_MS = 1_800_000;
@@ -28,7 +28,7 @@ const sharedSession = await pawl
   .openSession({ sessionKey: 'shared', actorId: 'benchmark' })
   .catch(() => pawl.session('shared'));
 
-async function call(by: Session, key: string, params: { bytes: number; ms: number }): Promise<string> {
+async function call(by: Session, key: string, params: { bytes: number; ms: number; note?: string }): Promise<string> {
   const result = await by.call('reply', params, { idempotencyKey: key });
   if (result.status !== 'success') throw new Error(`${result.status}: ${result.error.message}`);
   return (result.output.content as { readonly text: string }).text;
@@ -125,7 +125,10 @@ serve(() => pawl.close(), {
   load: (load) => {
     if (load.together !== undefined) return runTogether(session, load);
     const by = load.keys === 'same' ? sharedSession : session;
-    return runLoad((key, bytes, ms) => call(by, key, { bytes, ms }), load);
+    let made = 0;
+    const one = (key: string, bytes: number, ms: number) =>
+      call(by, key, { bytes, ms, ...noteOf(load.alike, bytes, made++) });
+    return runLoad(one, load);
   },
   fill: ({ calls, toolMs, startAfterMs }) => fill(calls, (key) => handIn(key, toolMs, startAfterMs)),
   lateness,

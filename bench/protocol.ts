@@ -39,6 +39,8 @@ export interface Load {
   readonly keys: 'fresh' | 'repeated' | 'same';
   /** The producer makes its calls as batches or plans of this kind. Default: one by one. */
   readonly together?: 'batch' | 'plan' | 'references' | 'each' | 'chain';
+  /** One by one, with the parameters of the calls of such a batch or plan. */
+  readonly alike?: Load['together'];
   /** How long the tool takes. Default: it answers at once. */
   readonly toolMs?: number;
   readonly sharedKey: string;

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Session } from '../src/index.ts';
 import { cpuMs } from './child.ts';
 import type { Lanes, Load, LoadReport } from './protocol.ts';
+import { replyText } from './reply-text.ts';
 import { quantile } from './statistics.ts';
 
 /** Calls of one batch or plan. */
@@ -36,6 +37,12 @@ const MAKERS: Readonly<Record<NonNullable<Load['together']>, Make>> = {
     return succeeded(nodes) - 1;
   },
 };
+
+/** What the references of such a plan add to the parameters of its call with this number. */
+export function noteOf(kind: Load['together'], bytes: number, at: number): { readonly note?: string } {
+  if (kind === 'each') return { note: `item ${at}` };
+  return kind === 'references' && at % 2 === 1 ? { note: replyText(bytes) } : {};
+}
 
 async function planned(session: Session, concurrency: number, nodeAt: (at: number) => object): Promise<number> {
   const entries = Array.from({ length: TOGETHER }, (_, at) => [`n${at}`, nodeAt(at)] as const);

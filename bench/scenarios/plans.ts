@@ -65,14 +65,14 @@ async function measureShape(
   rounds: number,
 ): Promise<ShapeResult> {
   const pace = { inFlight, until: { calls: groups * TOGETHER } };
-  const run = (more: Pick<Load, 'together'>) =>
+  const run = (more: Pick<Load, 'together' | 'alike'>) =>
     fleet.run('pawl', 1, { pace, resultBytes: RESULT_BYTES, keys: 'fresh', ...more });
   const single: Measured[] = [];
   const made: Measured[] = [];
   for (let round = -WARM_UP_ROUNDS; round < rounds; round += 1) {
     const isOdd = round % 2 !== 0;
     const first = isOdd ? await run({ together }) : undefined;
-    const one = await run({});
+    const one = await run({ alike: together });
     const other = first ?? (await run({ together }));
     if (round < 0) continue;
     single.push(one);
