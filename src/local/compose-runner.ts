@@ -1,5 +1,5 @@
 /** Composes a local runner: the producer's submitter and the worker's executor, over one ledger of this process. */
-import { type Cancellation, cancelCall } from '../producer/calls/cancel.ts';
+import { cancelCall } from '../producer/calls/cancel.ts';
 import { composeSubmitter } from '../producer/calls/compose-submitter.ts';
 import { Results } from '../producer/calls/result-waiters.ts';
 import type { DispatchEvent } from '../producer/calls/submission.ts';
@@ -10,7 +10,6 @@ import { CompletionService } from '../producer/completions/completion-service.ts
 import { type ResolvedTool, unknownTool } from '../producer/tools/tool-catalogue.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { Hook } from '../shared/calls/define-hook.ts';
-import type { Hooks } from '../shared/calls/hooks.ts';
 import type { Settings } from '../shared/config/config.ts';
 import { SwitchCache } from '../shared/config/switches.ts';
 import { secretsOf } from '../shared/errors/redaction.ts';
@@ -22,7 +21,6 @@ import type { Logger } from '../shared/telemetry/log.ts';
 import { loggedHooks } from '../shared/telemetry/logged-hooks.ts';
 import type { Channels, MemoryStore } from '../shared/tools/capabilities.ts';
 import { type AnyTool, qualifiedName, TIERS } from '../shared/tools/tool.ts';
-import { defined } from '../shared/util/json/omit-undefined.ts';
 import type { Clock, Random, Schedule } from '../shared/util/time.ts';
 import { type RegisteredTool, register } from '../workers/attempt/attempt-state.ts';
 import { toolsForAgent } from '../workers/context/agent-tools.ts';
@@ -61,19 +59,7 @@ export interface RunnerDeps {
 /** The ID of this process, used as the inbox and the worker ID. */
 export const LOCAL_INBOX = 'local';
 
-export interface ComposedRunner {
-  readonly tools: LocalTools;
-  readonly ledger: LocalLedger;
-  readonly results: Results;
-  readonly submitter: CallSubmitter;
-  readonly executor: Executor;
-  readonly terminals: TerminalHost;
-  readonly circuits: CircuitAdmin;
-  readonly completions: CompletionService;
-  readonly groups: LocalGroups;
-  /** Throws `UNKNOWN_CALL`. */
-  cancel(callId: string): Promise<Cancellation>;
-}
+export type ComposedRunner = ReturnType<typeof composeRunner>;
 
 /** The tools of this process, as a worker registers them and as a producer finds them. */
 export class LocalTools {
@@ -117,7 +103,7 @@ export function composeRunner(
   sessions: LocalSessions,
   resourceLocks: LocalResourceLocks,
   callbacks: Pick<LocalLedgerDeps, 'onJob' | 'onStop'>,
-): ComposedRunner {
+) {
   const { settings, store, clock, schedule, log } = parts;
   const onError = (error: Error) => log.warn({ error: error.message }, 'dedupe store');
   const tools = new LocalTools(parts.tools, clock.now());
@@ -127,7 +113,7 @@ export function composeRunner(
   const onEvent: LocalLedgerDeps['onEvent'] = (event) => results.deliver(event);
   const ledger = new LocalLedger({ store, circuits: breakers, schedule, retentionMs, ...callbacks, onEvent, onError });
   const results = new Results(ledger, LOCAL_INBOX, onError);
-  const core = coreOf(parts, { tools, ledger, breakers, sessions, callOf: (callId) => groups.callOf(callId) });
+  const core = coreOf(parts, { tools, ledger, breakers, sessions }, (callId) => groups.callOf(callId));
   const submitter = submitterOf(core, circuitView, results);
   const cancel = (callId: string) => cancelCall({ ledger, results, inboxId: LOCAL_INBOX, settings, schedule }, callId);
   const groups = new LocalGroups({
@@ -148,7 +134,7 @@ export function composeRunner(
     submitter,
     cancel,
     groups,
-    executor: executorOf(core, resourceLocks, groups),
+    executor: executorOf(core, resourceLocks),
     terminals: core.terminals,
     completions: completionsOf(core),
     circuits: new CircuitAdmin(
@@ -158,40 +144,34 @@ export function composeRunner(
   };
 }
 
-/** The parts that the submitter and the executor share. */
-interface Core {
-  readonly parts: RunnerDeps;
-  readonly tools: LocalTools;
-  readonly ledger: LocalLedger;
-  readonly breakers: LocalCircuits;
-  readonly sessions: LocalSessions;
-  readonly switches: SwitchCache;
-  readonly hooks: Hooks;
-  readonly approvals: LocalApprovals | undefined;
-  readonly terminals: TerminalHost;
-}
+type Core = ReturnType<typeof coreOf>;
 
+/** The parts that the submitter and the executor share. */
 function coreOf(
   parts: RunnerDeps,
-  { callOf, ...ownParts }: Pick<Core, 'tools' | 'ledger' | 'breakers' | 'sessions'> & Pick<LocalGroups, 'callOf'>,
-): Core {
+  own: {
+    readonly tools: LocalTools;
+    readonly ledger: LocalLedger;
+    readonly breakers: LocalCircuits;
+    readonly sessions: LocalSessions;
+  },
+  callOf: LocalGroups['callOf'],
+) {
   const { settings, schedule, log, environment, approve, clock } = parts;
+  const { sandbox, sandboxNetwork } = settings;
   return {
-    parts,
-    ...ownParts,
+    ...parts,
+    ...own,
+    callOf,
+    usesLocks: parts.tools.some(needsResourceLock),
     switches: new SwitchCache(settings.reliability),
     hooks: loggedHooks(parts.hooks, log, schedule),
-    approvals: approve === undefined ? undefined : new LocalApprovals({ approve, schedule, clock, callOf }),
-    terminals: new TerminalHost({
-      env: environment,
-      sandbox: settings.sandbox,
-      network: settings.sandboxNetwork === 'on',
-    }),
+    ...(approve !== undefined && { approvals: new LocalApprovals({ approve, schedule, clock, callOf }) }),
+    terminals: new TerminalHost({ env: environment, sandbox, network: sandboxNetwork === 'on' }),
   };
 }
 
-function completionsOf({ parts, ledger, sessions }: Core): CompletionService {
-  const { settings, environment } = parts;
+function completionsOf({ settings, environment, ledger, sessions }: Core): CompletionService {
   return new CompletionService({
     records: ledger.completions,
     settings,
@@ -204,57 +184,38 @@ function completionsOf({ parts, ledger, sessions }: Core): CompletionService {
 }
 
 function submitterOf(core: Core, circuits: CircuitView, results: Results): CallSubmitter {
-  const { parts, tools, ledger, sessions, switches, hooks, approvals } = core;
+  const { tools, sessions } = core;
   return composeSubmitter({
-    settings: parts.settings,
-    ...(approvals !== undefined && { approvals }),
-    ledger,
+    ...core,
+    circuits,
+    results,
+    inboxId: LOCAL_INBOX,
     catalogue: {
       peek: (namespace, name) => tools.peek(namespace, name),
       find: async (namespace, name) => tools.find(namespace, name),
     },
-    circuits,
-    hooks,
-    switches,
-    results,
-    inboxId: LOCAL_INBOX,
-    clock: parts.clock,
-    schedule: parts.schedule,
     sessions: {
       peekOf: (envelope) => sessions.ofCall(envelope),
       resolve: async (envelope) => sessions.ofCall(envelope),
     },
-    onEvent: parts.onEvent,
   });
 }
 
-function executorOf(core: Core, resourceLocks: LocalResourceLocks, groups: LocalGroups): Executor {
-  const { parts, tools, ledger, breakers, sessions, switches, hooks, approvals, terminals } = core;
-  const { settings, log } = parts;
+function executorOf(core: Core, resourceLocks: LocalResourceLocks): Executor {
+  const { settings, log, tools, ledger, breakers, sessions, approvals } = core;
   return new Executor({
-    settings,
+    ...core,
     ...(approvals !== undefined && { gate: approvals }),
     backend: { ledger, completions: ledger.completions, breakers },
     workerId: LOCAL_INBOX,
-    clock: parts.clock,
-    random: parts.random,
-    schedule: parts.schedule,
-    log,
-    environment: parts.environment,
-    hooks,
-    ...defined({ memory: parts.memory, channels: parts.channels }),
-    terminals,
     // There is no other node to leave the job to.
     nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value, failsInARow: () => false },
-    switches,
-    ...(parts.tools.some(needsResourceLock) ? { locks: new AttemptLocks(resourceLocks, log) } : {}),
+    ...(core.usesLocks ? { locks: new AttemptLocks(resourceLocks, log) } : {}),
     isAlone: true,
     toolNamed: (namespace, name) => tools.registered(namespace, name),
-    callOf: (callId) => groups.callOf(callId),
     sessionOf: async (sessionKey) => sessions.peek(sessionKey),
     toolsOf: (session) => toolsForAgent(session, tools.published(), { settings, toolPolicyFor: () => undefined }),
     taint: async (sessionKey, source, atMs) => sessions.taint(sessionKey, source, atMs),
     lastPublished: async () => ({ workers: [], seenAtMs: 0 }),
-    onEvent: parts.onEvent,
   });
 }

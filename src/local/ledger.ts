@@ -8,7 +8,7 @@
 import type { CompletableCall } from '../producer/completions/completion-service.ts';
 import { partitionFor } from '../shared/calls/call-id.ts';
 import { hasAttemptInDoubt, type RecordLifetime } from '../shared/calls/call-state.ts';
-import type { DedupeRecord, DedupeStore } from '../shared/calls/dedupe-store.ts';
+import type { DedupeRecord } from '../shared/calls/dedupe-store.ts';
 import { decodeOutcome, type Outcome } from '../shared/calls/outcome.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import type { BeginAttempt, BeginResult } from '../shared/store/calls/begin-attempt.ts';
@@ -22,29 +22,19 @@ import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
 import { parseParts } from '../shared/util/json/large-json.ts';
-import type { Schedule } from '../shared/util/time.ts';
 import { LocalBudgets } from './budgets.ts';
 import { executionOf, lostAttempt, mayRepeatCall, recordFor, withLease } from './call-record.ts';
 import type { LocalCircuits } from './circuits.ts';
 import { LocalCompletions } from './completions.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 import { LocalLoops } from './loops.ts';
-import { type OwnCall, OwnCalls } from './own-calls.ts';
+import { type OwnCall, OwnCalls, type OwnCallsDeps } from './own-calls.ts';
 import { LocalRetryBudgets } from './retry-budgets.ts';
 
-export interface LocalLedgerDeps {
-  readonly store: DedupeStore;
+export interface LocalLedgerDeps extends Omit<OwnCallsDeps, 'locks'> {
   readonly circuits: LocalCircuits;
-  readonly schedule: Schedule;
   /** The TTL of a record in flight after its process stopped renewing it. */
   readonly retentionMs: number;
-  /** Called to run a call that was claimed or recovered. */
-  onJob(job: CallJob): void;
-  /** Receives the events for waiting callers. */
-  onEvent(event: InboxEvent): void;
-  /** Called to stop a running call: it was cancelled, or another process has taken it. */
-  onStop(callId: string, reason: PawlError): void;
-  onError(error: Error): void;
 }
 
 /** A call is quarantined after this many processes were lost with it. */
@@ -62,7 +52,7 @@ export class LocalLedger implements CallLedger {
 
   constructor(deps: LocalLedgerDeps) {
     this.#deps = deps;
-    this.#own = new OwnCalls({ ...deps, locks: this.#locks, onRecovered: (job) => deps.onJob(job) });
+    this.#own = new OwnCalls({ ...deps, locks: this.#locks });
     const { onEvent } = deps;
     this.completions = new LocalCompletions({
       ownCalls: this.#own,

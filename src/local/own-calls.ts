@@ -1,30 +1,24 @@
 /** The calls that this process runs: their state in memory, and all writes to their records. */
 import type { AttemptRecord, Phase } from '../shared/calls/call-state.ts';
-import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../shared/calls/dedupe-store.ts';
+import { DEDUPE_DEFAULTS, type DedupeRecord } from '../shared/calls/dedupe-store.ts';
 import { type Outcome, resultError } from '../shared/calls/outcome.ts';
 import { failureOf, PawlError } from '../shared/errors/failure.ts';
 import type { StoredRequest } from '../shared/store/calls/call-record.ts';
 import type { Claim } from '../shared/store/calls/claim.ts';
 import type { Settle } from '../shared/store/calls/settle.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
-import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import type { ExpiryRule } from '../shared/tools/pending.ts';
-import type { Schedule } from '../shared/util/time.ts';
 import { errorOf, executionOf, withLease } from './call-record.ts';
-import { type NewOwnCall, SubscribedCalls } from './followed-calls.ts';
+import { type NewOwnCall, SubscribedCalls, type SubscribedCallsDeps } from './followed-calls.ts';
 import type { KeyedQueue } from './keyed-queue.ts';
 
-export interface OwnCallsDeps {
-  readonly store: DedupeStore;
-  readonly schedule: Schedule;
+export interface OwnCallsDeps extends Pick<SubscribedCallsDeps, 'store' | 'schedule' | 'onEvent' | 'onError'> {
   /** Serializes the changes of each call. */
   readonly locks: KeyedQueue;
-  /** Called when another process's lease has ended and its call was recovered here. */
-  onRecovered(job: CallJob): void;
-  onEvent(event: InboxEvent): void;
+  /** Called to run a call that was claimed, or recovered when another process's lease had ended. */
+  onJob(job: CallJob): void;
   /** Called to stop a running call: it was cancelled, or another process has taken it. */
   onStop(callId: string, reason: PawlError): void;
-  onError(error: Error): void;
 }
 
 /** A call that this process runs. */
@@ -73,14 +67,10 @@ export class OwnCalls {
 
   constructor(deps: OwnCallsDeps) {
     this.#deps = deps;
-    const { store, schedule } = deps;
     this.#subscribed = new SubscribedCalls({
-      store,
-      schedule,
+      ...deps,
       isOwn: (callId) => this.#calls.has(callId),
-      onRecovered: (call) => deps.onRecovered(this.add(call)),
-      onEvent: (event) => deps.onEvent(event),
-      onError: (error) => deps.onError(error),
+      onRecovered: (call) => deps.onJob(this.add(call)),
     });
   }
 

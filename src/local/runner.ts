@@ -5,11 +5,9 @@
  */
 import type { CallOptions } from '../producer/calls/call-envelope.ts';
 import type { Cancellation } from '../producer/calls/cancel.ts';
-import type { Results } from '../producer/calls/result-waiters.ts';
 import type { Submission, SubmitOptions } from '../producer/calls/submission.ts';
-import type { CallSubmitter } from '../producer/calls/submit-call.ts';
 import type { CircuitAdmin } from '../producer/circuits/circuit-admin.ts';
-import type { CompletionAnswer, CompletionService } from '../producer/completions/completion-service.ts';
+import type { CompletionAnswer } from '../producer/completions/completion-service.ts';
 import { ListeningSessions } from '../producer/sessions/listening-sessions.ts';
 import { Session, type SessionHost } from '../producer/sessions/session.ts';
 import type { InvalidParams } from '../producer/sessions/session-events.ts';
@@ -28,11 +26,8 @@ import { uuidv7 } from '../shared/util/time.ts';
 import { withinMs } from '../shared/util/wait.ts';
 import type { JobOutcome } from '../workers/attempt/job-outcome.ts';
 import { RunningAttempt } from '../workers/attempt/running-attempts.ts';
-import type { TerminalHost } from '../workers/context/terminal-host.ts';
-import type { Executor } from '../workers/execution/execute-job.ts';
-import { composeRunner, type LocalTools, type RunnerDeps } from './compose-runner.ts';
+import { type ComposedRunner, composeRunner, type RunnerDeps } from './compose-runner.ts';
 import type { LocalGroups } from './groups.ts';
-import type { LocalLedger } from './ledger.ts';
 import { LocalResourceLocks } from './resource-locks.ts';
 import { LocalSessions } from './sessions.ts';
 
@@ -57,15 +52,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   readonly batches: LocalGroups['batches'];
   readonly plans: LocalGroups['plans'];
   readonly #deps: RunnerDeps;
-  readonly #tools: LocalTools;
-  readonly #ledger: LocalLedger;
-  readonly #results: Results;
-  readonly #submitter: CallSubmitter;
-  readonly #executor: Executor;
-  readonly #terminals: TerminalHost;
-  readonly #completions: CompletionService;
-  readonly #groups: LocalGroups;
-  readonly #cancel: (callId: string) => Promise<Cancellation>;
+  readonly #parts: ComposedRunner;
   readonly #locks = new LocalResourceLocks();
   readonly #sessions: LocalSessions;
   readonly #running = new Map<string, RunningAttempt>();
@@ -79,23 +66,15 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     this.#deps = deps;
     this.store = deps.store;
     this.#sessions = new LocalSessions(deps.clock, deps.workspaceRoot);
-    const composed = composeRunner(deps, this.#sessions, this.#locks, {
+    this.#parts = composeRunner(deps, this.#sessions, this.#locks, {
       onJob: (job) => this.#start(job),
       onStop: (callId, reason) => this.#running.get(callId)?.abort(reason),
     });
-    this.#tools = composed.tools;
-    this.#ledger = composed.ledger;
-    this.#results = composed.results;
-    this.#submitter = composed.submitter;
-    this.#executor = composed.executor;
-    this.#terminals = composed.terminals;
-    this.circuits = composed.circuits;
-    this.#completions = composed.completions;
-    this.#cancel = composed.cancel;
-    this.#groups = composed.groups;
-    this.batches = composed.groups.batches;
-    this.plans = composed.groups.plans;
-    this.#every(RENEW_MS, () => this.#ledger.renew());
+    const { circuits, groups } = this.#parts;
+    this.circuits = circuits;
+    this.batches = groups.batches;
+    this.plans = groups.plans;
+    this.#every(RENEW_MS, () => this.#parts.ledger.renew());
     this.#every(SWEEP_MS, async () => void (await this.store.sweep()));
   }
 
@@ -125,21 +104,21 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
 
   refuseNow(envelope: ToolCallEnvelope): Submission | undefined {
     this.#checkOpen();
-    return this.#submitter.refuseNow(envelope);
+    return this.#parts.submitter.refuseNow(envelope);
   }
 
   async submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission> {
-    return this.#submitter.submit(envelope, options);
+    return this.#parts.submitter.submit(envelope, options);
   }
 
   /** Throws `UNKNOWN_CALL`. */
   cancel(callId: string): Promise<Cancellation> {
-    return this.#cancel(callId);
+    return this.#parts.cancel(callId);
   }
 
   /** Completes a call that waits for an outside system, as `pawl.complete` does. */
   complete(token: string, completion: Completion): Promise<CompletionAnswer> {
-    return this.#completions.complete(token, completion);
+    return this.#parts.completions.complete(token, completion);
   }
 
   /** Opens a session. Throws `CONTRACT_INVALID` for an invalid request, and `UNKNOWN_SESSION` for an unknown parent. */
@@ -156,8 +135,8 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   /** Closes a session and its descendants: new calls are refused, and running ones cancelled. */
   async closeSession(sessionKey: string): Promise<void> {
     for (const closed of this.#sessions.close(sessionKey)) {
-      this.#terminals.endSession(closed);
-      await Promise.all(this.#ledger.ownCallsOf(closed).map((callId) => this.cancel(callId)));
+      this.#parts.terminals.endSession(closed);
+      await Promise.all(this.#parts.ledger.ownCallsOf(closed).map((callId) => this.cancel(callId)));
     }
   }
 
@@ -170,7 +149,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   }
 
   async publishedFor({ kind }: Pick<SessionRecord, 'kind'>): Promise<readonly PublishedTool[]> {
-    return this.#tools.published().filter(({ tier }) => SESSION_TIERS[kind].includes(tier));
+    return this.#parts.tools.published().filter(({ tier }) => SESSION_TIERS[kind].includes(tier));
   }
 
   // Jobs
@@ -182,8 +161,8 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
 
   /** Runs a call's attempts until it has ended, or the runner closes. */
   async #runJob(job: CallJob): Promise<void> {
-    if (this.#ledger.isDelayed(job.callId)) {
-      await this.#ledger.untilStart(job.callId);
+    if (this.#parts.ledger.isDelayed(job.callId)) {
+      await this.#parts.ledger.untilStart(job.callId);
       if (this.#closed !== undefined) return;
     }
     for (;;) {
@@ -191,7 +170,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       if (outcome.kind === 'postponed' || outcome.kind === 'waiting')
         await Promise.race([this.#deps.sleep(outcome.delayMs), this.#closing.promise]);
       else if (outcome.kind === 'pending')
-        await this.#ledger.wait(job.callId, outcome.expiresAtMs - this.#deps.clock.now());
+        await this.#parts.ledger.wait(job.callId, outcome.expiresAtMs - this.#deps.clock.now());
       else if (outcome.kind === 'waiting-for-lock')
         await Promise.race([this.#locks.granted(job.callId), this.#closing.promise]);
       else if (outcome.kind !== 'released') return;
@@ -204,10 +183,10 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     const running = new RunningAttempt(job.callId, job.callId, uuidv7(clock), clock.monotonic());
     this.#running.set(job.callId, running);
     try {
-      return await this.#executor.execute(job, running);
+      return await this.#parts.executor.execute(job, running);
     } catch (error) {
       log.error({ event: 'worker_defect', callId: job.callId, stack: stackOf(error) }, 'a call could not be executed');
-      this.#ledger.abandon(job.callId);
+      this.#parts.ledger.abandon(job.callId);
       return { kind: 'abandoned' };
     } finally {
       this.#running.delete(job.callId);
@@ -249,16 +228,16 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     // The rest runs after `#closed` is set.
     await Promise.resolve();
     this.#closing.resolve();
-    await this.#groups.close();
-    this.#ledger.wakeAll();
+    await this.#parts.groups.close();
+    this.#parts.ledger.wakeAll();
     const { schedule } = this.#deps;
     if ((await withinMs(Promise.all(this.#jobs), graceMs, schedule)) === undefined) {
       for (const running of this.#running.values()) running.abort(new PawlError('DRAINED'));
       await withinMs(Promise.all(this.#jobs), INTERRUPT_MS, schedule);
     }
     for (const stop of this.#stopTimers) stop();
-    await this.#terminals.close();
-    await this.#ledger.close();
-    this.#results.close();
+    await this.#parts.terminals.close();
+    await this.#parts.ledger.close();
+    this.#parts.results.close();
   }
 }
