@@ -208,21 +208,13 @@ function composeOperations(core: Core, approvals: ApprovalService, onEvent: (eve
 }
 
 function submitterOf(core: Core, approvals: ApprovalService, onEvent: (event: DispatchEvent) => void): CallSubmitter {
-  const { settings, backend, catalogue, view, hooks, switches, results, inboxId, clock, audit, sessionCache } = core;
+  const { backend, view, sessionCache } = core;
   return composeSubmitter({
-    settings,
+    ...core,
     approvals,
     ledger: backend.ledger,
-    catalogue,
     circuits: view,
-    hooks,
-    switches,
-    results,
-    inboxId,
-    clock,
     shards: backend.shards,
-    audit,
-    ...defined({ traces: core.traces }),
     sessions: sessionCache,
     taint: (sessionKey, source) => sessionCache.taint(sessionKey, source),
     onEvent,

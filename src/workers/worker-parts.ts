@@ -173,7 +173,7 @@ function composeCallbacks({ options, backend, onError }: WorkerHost, metrics: Wo
 
 function composeJobs(host: WorkerHost, parts: Identity & State & Services) {
   const { options, backend, unconfined } = host;
-  const { running, limits, nodeCircuits, switches, tools, clock } = parts;
+  const { running, limits } = parts;
   const solitude = new Solitude({ running, pause: () => queues.pause(), resume: () => queues.resume() });
   const heartbeat = composeHeartbeat(host, parts);
   const executor = composeExecutor({
@@ -188,10 +188,7 @@ function composeJobs(host: WorkerHost, parts: Identity & State & Services) {
   const { lockDurationMs: leaseMs } = options.settings;
   const leases = new AttemptLeases({ ledger: backend.ledger, locks: backend.locks, limits, leaseMs });
   const unwanted = new UnwantedJobs({
-    tools,
-    switches,
-    nodeCircuits,
-    clock,
+    ...parts,
     othersWith: (published) => heartbeat.othersWith(published),
     isPaused: () => host.isClosing() || solitude.isReserved,
   });
@@ -223,7 +220,7 @@ function composeQueues(
   parts: Identity & State & Services & Pick<Jobs, 'executor' | 'leases' | 'heartbeat' | 'unwanted'>,
 ): ServedQueues {
   const { settings, log, tiers, concurrency } = options;
-  const { workerId, clock, running, executor, metrics, leases, heartbeat, unwanted } = parts;
+  const { leases, heartbeat, unwanted } = parts;
   return new ServedQueues({
     shards: backend.shards,
     tiers,
@@ -231,16 +228,12 @@ function composeQueues(
     recordCount: async (partition) => (await backend.ledger.index.counts(partition)).calls,
     open: (partition, slots) =>
       new JobQueue({
+        ...parts,
         backend,
         settings,
         partition,
         slots,
-        workerId,
-        clock,
         log,
-        running,
-        executor,
-        metrics,
         workers: () => heartbeat.workersOf(partition.tier),
         isOnlyQueue: () => backend.shards.layout[partition.tier].highest === 1,
         unwanted: (toolName, namespace) => unwanted.outcomeOf(toolName, namespace),

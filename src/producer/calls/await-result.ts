@@ -14,7 +14,7 @@ import type { CallTraces } from './traces.ts';
 export interface AwaitDeps {
   readonly results: Pick<Results, 'markFinished'>;
   readonly deadlines: DeadlineDeps;
-  readonly traces?: Pick<CallTraces, 'callerLeft'>;
+  readonly traces?: Pick<CallTraces, 'callerLeft'> | undefined;
   /** Records that a session has seen text from outside; resolves when policy applies it to the next call. */
   taint?(sessionKey: string, source: string): Promise<void>;
   onEvent(event: DispatchEvent): void;

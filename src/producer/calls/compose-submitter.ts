@@ -31,7 +31,7 @@ export interface SubmitterDeps extends Pick<AuthorizeDeps, 'catalogue' | 'sessio
   readonly schedule?: Schedule;
   /** Default: one shard of each tier. */
   readonly shards?: Pick<Shards, 'layout'>;
-  readonly traces?: CallTraces;
+  readonly traces?: CallTraces | undefined;
   readonly audit?: Pick<CallAudit, 'newRecord'>;
   /** Without it, a call that a person must approve is denied. */
   readonly approvals?: Pick<ApprovalService, 'routeOf' | 'isGranted' | 'requestFor' | 'requested' | 'cancelled'>;

@@ -41,7 +41,7 @@ export interface SubmitContext {
   readonly catalogue: Pick<ToolCatalogue, 'peek' | 'find'>;
   readonly hooks: Hooks;
   readonly clock: Clock;
-  readonly traces?: CallTraces;
+  readonly traces?: CallTraces | undefined;
 }
 
 export class CallSubmitter {

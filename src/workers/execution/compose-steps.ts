@@ -27,38 +27,16 @@ import { Recovery } from './recover-attempt.ts';
 import { Suspects } from './run-alone.ts';
 import { IncompatibleCalls } from './skip-worker.ts';
 
-export interface AttemptSteps {
-  readonly starter: AttemptStarter;
-  readonly recovery: Recovery;
-  readonly forced: ForcedCircuitCheck;
-  readonly consensus: Consensus;
-  readonly preparation: Preparation;
-  readonly barrier: StartBarrier;
-  readonly hooks: AttemptHooks;
-  readonly resolver: OutcomeResolver;
-  readonly ender: CallEnder;
-  readonly parking: Parking;
-  readonly audit: AttemptAudit;
-}
+export type AttemptSteps = ReturnType<typeof composeSteps>;
 
-/** The steps that end or postpone calls, which the others share. */
-interface EndingSteps {
-  readonly writes: LeaseWrites;
-  readonly circuits: FleetCircuits;
-  readonly settler: CallSettler;
-  readonly ender: CallEnder;
-  readonly parking: Parking;
-}
-
-export function composeSteps(deps: ExecutorDeps, reachCode: (attempt: Attempt) => Promise<void>): AttemptSteps {
+export function composeSteps(deps: ExecutorDeps, reachCode: (attempt: Attempt) => Promise<void>) {
   const { settings, backend, log, schedule } = deps;
   const { ledger } = backend;
   const endings = composeEndings(deps);
   const { writes, settler, ender, parking } = endings;
   const hooks = new AttemptHooks(deps.hooks);
   const failed = new FailedAttempts({ ...deps, ...endings, hooks });
-  const { toolWaitMs } = settings;
-  const consensus = new Consensus({ ...isolation(deps), toolWaitMs, parking, ender, schedule });
+  const consensus = new Consensus({ ...deps, toolWaitMs: settings.toolWaitMs, parking, ender });
   const records = backend.completions;
   const pending = new PendingCalls({ ...endings, records, consensus, failed });
   const resolver = new OutcomeResolver({ ender, failed, consensus, parking, settler, pending });
@@ -67,10 +45,10 @@ export function composeSteps(deps: ExecutorDeps, reachCode: (attempt: Attempt) =
   return {
     starter: composeStarter(deps, endings, new PendingExpiry({ ...deps, records, settler, audit })),
     recovery: new Recovery({ preparation, hooks, ender, resolver, settler, reachCode }),
-    forced: new ForcedCircuitCheck({ forced: deps.forced, ender, parking, writes, onEvent: deps.onEvent }),
+    forced: new ForcedCircuitCheck({ ...deps, ender, parking, writes }),
     consensus,
     preparation,
-    barrier: new StartBarrier({ settings, ledger, onDisk: deps.onDisk, parking, resolver, log }),
+    barrier: new StartBarrier({ ...deps, ledger, parking, resolver }),
     hooks,
     resolver,
     ender,
@@ -79,7 +57,8 @@ export function composeSteps(deps: ExecutorDeps, reachCode: (attempt: Attempt) =
   };
 }
 
-function composeEndings({ backend, settings, log, schedule, environment, ...deps }: ExecutorDeps): EndingSteps {
+/** The steps that end or postpone calls, which the others share. */
+function composeEndings({ backend, settings, log, schedule, environment, ...deps }: ExecutorDeps) {
   const { ledger, breakers } = backend;
   const { successes, taint, onEvent } = deps;
   const writes = new LeaseWrites(log, schedule);
@@ -90,69 +69,37 @@ function composeEndings({ backend, settings, log, schedule, environment, ...deps
   );
   const settler = new CallSettler({ ledger, settings, log, writes, successes });
   const secrets = secretsOf(settings, environment);
-  const ender = new CallEnder({
-    settler,
-    circuits,
-    writes,
-    secrets,
-    onEvent,
-    ...(taint !== undefined && { taint }),
-  });
+  const ender = new CallEnder({ settler, circuits, writes, secrets, onEvent, ...defined({ taint }) });
   return { writes, circuits, settler, ender, parking: new Parking({ settler, circuits, writes }) };
 }
 
 function composeStarter(
   deps: ExecutorDeps,
-  { writes, circuits, settler }: EndingSteps,
+  { writes, circuits, settler }: ReturnType<typeof composeEndings>,
   expiry: PendingExpiry,
 ): AttemptStarter {
-  const { settings, backend, workerId, clock, traces, log, onEvent } = deps;
+  const { settings, backend } = deps;
   const { ledger, clustered = false } = backend;
   return new AttemptStarter({
+    ...deps,
     ledger,
     leaseMs: settings.lockDurationMs,
-    workerId,
     tools: deps,
-    switches: deps.switches,
     suspects: new Suspects(deps.solitude),
-    circuits: new CircuitAdmitter({ settings, workerId, circuits, settler, onEvent }),
-    incompatible: new IncompatibleCalls({
-      ledger,
-      toolWaitMs: settings.toolWaitMs,
-      lastPublished: (request) => deps.lastPublished(request),
-      settler,
-      log,
-    }),
-    attempts: new AttemptFactory({ settings, workerId, clock, ledger, clustered, writes, traces }),
+    circuits: new CircuitAdmitter({ ...deps, circuits, settler }),
+    incompatible: new IncompatibleCalls({ ...deps, ledger, toolWaitMs: settings.toolWaitMs, settler }),
+    attempts: new AttemptFactory({ ...deps, ledger, clustered, writes }),
     settler,
     expiry,
-    log,
-    ...(deps.gate !== undefined && { gate: deps.gate }),
   });
 }
 
 function composePreparation(deps: ExecutorDeps, writes: LeaseWrites): Preparation {
-  const { settings, backend, log, environment, schedule, memory, channels, agents, terminals } = deps;
-  const services = {
-    settings,
-    ledger: backend.ledger,
-    writes,
-    completions: backend.completions,
-    log,
-    environment,
-    ...defined({ memory, channels, agents, terminals }),
-  };
+  const services = { ...deps, ledger: deps.backend.ledger, completions: deps.backend.completions, writes };
   return new Preparation({
+    ...deps,
     permits: new CallPermits(deps),
-    sessionOf: (sessionKey) => deps.sessionOf(sessionKey),
     contextFor: (attempt, session, escalated) =>
       contextFor(attempt, session, { ...services, toolsOf: () => deps.toolsOf(session), escalated }),
-    callOf: deps.callOf,
-    log,
-    schedule,
   });
-}
-
-function isolation({ isAlone, othersWith }: ExecutorDeps) {
-  return { isAlone, ...(othersWith !== undefined && { othersWith }) };
 }

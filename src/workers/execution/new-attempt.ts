@@ -29,7 +29,7 @@ export interface AttemptFactoryDeps {
   /** The keys of other shards are on other servers. */
   readonly clustered: boolean;
   readonly writes: LeaseWrites;
-  readonly traces: AttemptTraces | undefined;
+  readonly traces?: AttemptTraces | undefined;
 }
 
 export interface NewAttempt {
