@@ -73,16 +73,22 @@ export async function planCommand(
     const { record: session } = await pawl.session(options.session);
     if (options.dryRun === true) {
       const checked = await pawl.plans.check({ session, plan });
-      const orderLines = checked.order.map(
-        (name) => `${name}${checked.needsApproval?.includes(name) ? ' (needs approval)' : ''}`,
+      const { order, needsApproval, irreversible } = checked;
+      const lines = order.map((name) =>
+        [
+          name,
+          ...(needsApproval?.includes(name) ? ['(needs approval)'] : []),
+          ...(irreversible?.includes(name) ? ['(cannot be undone)'] : []),
+        ].join(' '),
       );
-      printResult(context, checked, orderLines.join('\n'));
+      printResult(context, checked, lines.join('\n'));
       return;
     }
     await requireTrustedKeys(context, pawl);
-    const { planId, approvalId } = await pawl.plans.create({ session, plan });
+    const { planId, approvalId, irreversible } = await pawl.plans.create({ session, plan });
     const status = approvalId === undefined ? 'has begun' : `waits for the approval ${approvalId}`;
     say(context, `the plan ${planId} ${status}; it continues when this command ends`);
+    if (irreversible !== undefined) say(context, `calls of these nodes cannot be undone: ${irreversible.join(', ')}`);
     const finished = await pawl.plans.ended(planId);
     printPlan(context, finished);
     if (finished.state === 'done') return EXIT_CODES.success.code;

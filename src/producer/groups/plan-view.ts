@@ -1,5 +1,5 @@
 /** Serializers of plans, for programs, the API and the commands. */
-import { dependenciesOf } from '../../shared/groups/check-plan.ts';
+import { dependenciesOf, irreversibleNodes } from '../../shared/groups/check-plan.ts';
 import type { Member, MemberEnd } from '../../shared/groups/group.ts';
 import type { PlanDefinition } from '../../shared/groups/plan.ts';
 import { truncateText } from '../../shared/util/text/truncate-json.ts';
@@ -20,10 +20,15 @@ export function memberEndView(end: MemberEnd | undefined): {
   return { state, phase: state, status: end.status, ...(end.code !== undefined && { errorCode: end.code }) };
 }
 
-/** The response to a plan's check: the nodes in their order, and those that need an approval. */
+/** The response to a plan's check: the nodes in their order, those that need an approval, and those that could not be undone. */
 export function planOrder({ order, nodes }: PlanDefinition) {
   const needsApproval = order.filter((name) => nodes[name]?.asks !== undefined);
-  return { order, ...(needsApproval.length === 0 ? {} : { needsApproval }) };
+  const irreversible = [...irreversibleNodes(order, nodes)];
+  return {
+    order,
+    ...(needsApproval.length === 0 ? {} : { needsApproval }),
+    ...(irreversible.length === 0 ? {} : { irreversible }),
+  };
 }
 
 export function planSummary({ head, definition, state, because, approval, endedAtMs, nodes }: Plan) {

@@ -50,6 +50,8 @@ export interface AcceptedPlan {
   readonly planId: string;
   /** The names of the nodes in topological order. */
   readonly order: readonly string[];
+  /** The nodes whose calls could not be undone, if the plan undoes calls. */
+  readonly irreversible?: readonly string[];
   /** The approval that the plan waits for, if a node needs one. */
   readonly approvalId?: string;
 }
@@ -118,10 +120,12 @@ export class PlanService {
     if (allIssues.length > 0) throw invalidPlan(allIssues);
     const accepted = Object.fromEntries(
       Object.entries(nodes).map(([name, node]) => {
-        const { namespace, name: toolName, version, tier, definition, effects } = tools.get(name) as ResolvedTool;
+        const tool = tools.get(name) as ResolvedTool;
+        const { namespace, name: toolName, version, tier, definition, effects } = tool;
+        const compensates = tool.compensates === true ? (true as const) : undefined;
         const asks = policy.reasons.get(name);
         const acceptedNode = { ...node, namespace, name: toolName, version, tier, definition, effects };
-        return [name, (asks === undefined ? acceptedNode : { ...acceptedNode, asks }) as AcceptedNode];
+        return [name, defined<AcceptedNode>({ ...acceptedNode, compensates, asks })];
       }),
     );
     return { target: callTargetOf(session), nodes: accepted, order, concurrency };
@@ -168,7 +172,7 @@ export class PlanService {
     const parsed = parsePlan(submitted.plan);
     const identity = identityOf(submitted.session, parsed);
     const existing = await groupWithKey(this.#deps.records, identity);
-    if (existing !== undefined) return acceptedPlan(existing);
+    if (existing !== undefined) return existingPlan(existing);
     const plan = await this.#check(submitted, parsed);
     const { session, submittedBy } = submitted;
     const head: GroupHead = {
@@ -178,7 +182,7 @@ export class PlanService {
       createdAtMs: await this.#deps.now(),
     };
     const begun = await this.#begin(head, plan, submitted);
-    return begun ?? acceptedPlan(await createdElsewhere(this.#deps.records, head, identity));
+    return begun ?? existingPlan(await createdElsewhere(this.#deps.records, head, identity));
   }
 
   /** Undefined when the plan's ID exists already. */
@@ -202,7 +206,7 @@ export class PlanService {
       ...defined({ approvalId }),
     });
     if (approval !== undefined) submitted.onApproval?.(approval);
-    return { planId: head.id, order: plan.order, ...defined({ approvalId }) };
+    return acceptedPlan(head.id, plan, approvalId);
   }
 
   #recordOf(planId: string, { tenantId }: GroupAccess = {}): Promise<GroupRecord> {
@@ -291,9 +295,13 @@ function identityOf(
     : identifyGroup({ kind: 'plan', owner: [tenantId, sessionKey, actorId], key, content: nodes });
 }
 
-function acceptedPlan({ head, definition, fields }: GroupRecord): AcceptedPlan {
-  const approvalId = approvalOf({ fields })?.id;
-  return { planId: head.id, order: (definition as PlanDefinition).order, ...defined({ approvalId }) };
+function existingPlan({ head, definition, fields }: GroupRecord): AcceptedPlan {
+  return acceptedPlan(head.id, definition as PlanDefinition, approvalOf({ fields })?.id);
+}
+
+function acceptedPlan(planId: string, plan: PlanDefinition, approvalId: string | undefined): AcceptedPlan {
+  const { order, irreversible } = planOrder(plan);
+  return { planId, order, ...defined({ irreversible, approvalId }) };
 }
 
 /** Loads a value at the first use, and caches it. */

@@ -2,6 +2,7 @@
  * The approval of a plan: one decision on all its nodes. The request shows the whole plan, with references in place of the values that other
  * nodes will return. The digest covers what is shown, so a plan with another node, tool or parameter has another digest.
  */
+import { irreversibleNodes } from '../groups/check-plan.ts';
 import { nodeOf, UNDO } from '../groups/node-state.ts';
 import { type AcceptedNode, conditionsOf, type PlanDefinition, type PlanNode } from '../groups/plan.ts';
 import { matchesTemplate, pathOf } from '../groups/references.ts';
@@ -23,6 +24,7 @@ export interface ShownNode extends Omit<PlanNode, 'tool'> {
   readonly definition: string;
   readonly tier: Tier;
   readonly effects: Effects;
+  readonly compensates?: true;
   /** The reason for the approval. A node without one runs without an approval. */
   readonly needsApproval?: string;
   readonly unconfined?: true;
@@ -61,17 +63,24 @@ export function planPreview(request: Pick<ApprovalRequest, 'params'>): {
   readonly summary: string;
   readonly details: string;
 } {
-  const nodes = Object.entries(planOf(request).nodes);
+  const plan = planOf(request);
+  const nodes = Object.entries(plan.nodes);
+  const irreversible = irreversibleNodes(Object.keys(plan.nodes), plan.nodes);
   const needingApproval = nodes.filter(([, { needsApproval }]) => needsApproval !== undefined).map(([name]) => name);
   const listedNames =
     needingApproval.length > 5
       ? `${needingApproval.slice(0, 5).join(', ')} and ${needingApproval.length - 5} more`
       : needingApproval.join(', ');
   const summary = `Run a plan of ${nodes.length} node${nodes.length === 1 ? '' : 's'}, of which ${needingApproval.length} need${needingApproval.length === 1 ? 's' : ''} this approval: ${listedNames}`;
-  return { summary, details: nodes.map(([name, node], index) => nodeText(`${index + 1}. ${name}`, node)).join('\n') };
+  return {
+    summary,
+    details: nodes
+      .map(([name, node], index) => nodeText(`${index + 1}. ${name}`, node, irreversible.has(name)))
+      .join('\n'),
+  };
 }
 
-function nodeText(head: string, node: ShownNode): string {
+function nodeText(head: string, node: ShownNode, isIrreversible: boolean): string {
   const { namespace, tool, version, tier, effects, needsApproval, params } = node;
   const asks = needsApproval === undefined ? '' : ', needs this approval';
   const json = JSON.stringify(params);
@@ -82,6 +91,7 @@ function nodeText(head: string, node: ShownNode): string {
     ...(node.after === undefined || node.after.length === 0 ? [] : [`after ${node.after.join(', ')}`]),
     ...conditionsOf(node).map((condition) => `when ${condition.node} is ${condition.is}`),
     ...(node.onFailure === undefined ? [] : [`when it fails: ${FAILURES[node.onFailure]}`]),
+    ...(isIrreversible ? ['cannot be undone: its tool has no compensate'] : []),
     `with ${shown}`,
   ];
   return lines.join('\n   ');

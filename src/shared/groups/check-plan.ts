@@ -3,7 +3,7 @@ import type { Issue } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import type { Validator } from '../schema/validator.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import { conditionsOf, type PlanNode, type PlanNodes, RESERVED_NAMES } from './plan.ts';
+import { type AcceptedNode, conditionsOf, type PlanNode, type PlanNodes, RESERVED_NAMES } from './plan.ts';
 import { type FoundReference, parseReference, referencesIn, resolveReferences } from './references.ts';
 import { alternativesAt, mayMatch, typesOf } from './schema-paths.ts';
 
@@ -31,7 +31,7 @@ export async function checkPlan(nodes: PlanNodes, tools: ReadonlyMap<string, Pla
 }
 
 /** The nodes that must have ended before a node may begin. */
-export function dependenciesOf(node: PlanNode): ReadonlySet<string> {
+export function dependenciesOf(node: Omit<PlanNode, 'tool'>): ReadonlySet<string> {
   const { references } = referencesIn(node.params);
   const forEachNode = node.forEach === undefined ? [] : [parseReference(node.forEach).node];
   const referenced = references.map((reference) => reference.node).filter((name) => !isReserved(name));
@@ -41,6 +41,37 @@ export function dependenciesOf(node: PlanNode): ReadonlySet<string> {
     ...conditionsOf(node).map((condition) => condition.node),
     ...referenced,
   ]);
+}
+
+/**
+ * The nodes with an effect that a failure of another node would leave undone, because their tools have no `compensate`. A node that begins
+ * only after an `undo` node has succeeded has made no call when that node fails.
+ *
+ * `order`: the nodes' names in topological order.
+ */
+export function irreversibleNodes(
+  order: readonly string[],
+  nodes: Readonly<Record<string, Omit<PlanNode, 'tool'> & Pick<AcceptedNode, 'effects' | 'compensates'>>>,
+): ReadonlySet<string> {
+  const undoing = order.filter((name) => nodes[name]?.onFailure === 'undo');
+  // Sets of `undo` nodes are bits: a plan may have a thousand of them.
+  const bits = new Map(undoing.map((name, index) => [name, 1n << BigInt(index)]));
+  const all = (1n << BigInt(undoing.length)) - 1n;
+  const irreversible = new Set<string>();
+  /** The `undo` nodes that have succeeded when a node begins. */
+  const passed = new Map<string, bigint>();
+  for (const name of undoing.length === 0 ? [] : order) {
+    const node = nodes[name];
+    if (node === undefined) continue;
+    let before = 0n;
+    for (const need of dependenciesOf(node)) before |= (passed.get(need) ?? 0n) | (bits.get(need) ?? 0n);
+    passed.set(name, before);
+    // A single call that failed needs no undoing.
+    const own = node.forEach === undefined ? (bits.get(name) ?? 0n) : 0n;
+    const mayBeUndone = (before | own) !== all;
+    if (mayBeUndone && node.effects !== 'none' && node.compensates !== true) irreversible.add(name);
+  }
+  return irreversible;
 }
 
 function isReserved(name: string): boolean {

@@ -80,6 +80,8 @@ export interface AcceptedNode extends PlanNode {
   /** The digest of the tool's definition. */
   readonly definition: string;
   readonly effects: Effects;
+  /** Its tool has a `compensate`. */
+  readonly compensates?: true;
   /** The reason for an approval of its calls; absent where none is needed. */
   readonly asks?: ApprovalReason;
 }

@@ -135,11 +135,14 @@ test('a plan that is undone compensates what succeeded, the last one first, and 
     c: { tool: 'book', params: { city: 'C' }, after: ['b'] },
     d: { tool: 'book', params: { city: 'Nowhere' }, after: ['c'], onFailure: 'undo' as const },
   };
-  const plan = await session.plan({ nodes });
-  expect(plan).toMatchObject({ state: 'undone', because: 'd' });
+  const running = session.plan({ nodes });
+  expect(await running.accepted).not.toHaveProperty('irreversible');
+  expect(await running).toMatchObject({ state: 'undone', because: 'd' });
   expect(log.splice(0)).toEqual(['book A', 'book B', 'book C', 'undo C', 'undo B', 'undo A']);
 
-  const noted = await session.plan({ nodes: { ...nodes, c: { tool: 'note', after: ['b'] } } });
+  const notes = session.plan({ nodes: { ...nodes, c: { tool: 'note', after: ['b'] } } });
+  expect((await notes.accepted).irreversible).toEqual(['c']);
+  const noted = await notes;
   expect(noted).toMatchObject({ state: 'failed', because: 'd' });
   expect(noted.nodes['c']?.calls[0]).toMatchObject({ status: 'success', undo: { errorCode: 'CALL_NOT_COMPENSABLE' } });
   expect(log).toEqual(['book A', 'book B', 'undo B', 'undo A']);

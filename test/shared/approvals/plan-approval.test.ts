@@ -169,12 +169,15 @@ test('the preview of a plan says what each node would do', () => {
   expect(summary).toBe('Run a plan of 3 nodes, of which 2 need this approval: one, each');
   expect(details.split('\n')).toEqual([
     '1. list: tools.book 1.0.0 (elevated, effects once)',
+    '   cannot be undone: its tool has no compensate',
     '   with {}',
     '2. one: tools.book 1.0.0 (elevated, effects once), needs this approval',
+    '   cannot be undone: its tool has no compensate',
     '   with {"city":{"$from":"list.home"},"seat":7,"note":{"$literal":{"$from":"x"}},"skip":null}',
     '3. each: tools.book 1.0.0 (elevated, effects once), needs this approval',
     '   for each of list.all',
     '   when it fails: all that was done is undone, the last first',
+    '   cannot be undone: its tool has no compensate',
     '   with {"city":{"$from":"item"},"seats":[1,{"$from":"index"}]}',
   ]);
 });

@@ -47,14 +47,21 @@ const planSummary = z.object({
   endedAtMs: atMs.optional(),
 });
 
+const irreversible = z
+  .array(text)
+  .optional()
+  .describe('The nodes whose calls stay when the plan is undone: their tools have no `compensate`.');
+
 export const groupSchemas = {
   PlanOrder: z.object({
     order: z.array(text),
     needsApproval: z.array(text).optional().describe('The nodes that need the approval of a person.'),
+    irreversible,
   }),
   AcceptedPlan: z.object({
     planId: text,
     order: z.array(text),
+    irreversible,
     approvalId: text.optional().describe('The approval that it waits for.'),
   }),
   PlanList: z.object({ plans: z.array(planSummary) }),

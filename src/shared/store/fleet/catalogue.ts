@@ -32,6 +32,8 @@ export interface PublishedTool
     Partial<Pick<AnyTool, 'examples' | 'variant' | 'parallel' | 'trustClass'>> {
   /** The tool has a preview. */
   readonly previews?: boolean;
+  /** The tool has a `compensate`. */
+  readonly compensates?: boolean;
   /** The digest of all fields above: published tools of one name and version with different digests have diverged. */
   readonly definition: string;
   readonly seenAtMs: number;
@@ -76,7 +78,7 @@ export function publishedToolId(tool: {
 
 export function publishedTool(tool: AnyTool, seenAtMs: number): PublishedTool {
   const { name, namespace, version, description, tier, effects, annotations, inputSchema, timeoutMs, circuit } = tool;
-  const { outputSchema, title, icon, examples, variant, parallel, budget, trustClass, preview } = tool;
+  const { outputSchema, title, icon, examples, variant, parallel, budget, trustClass, preview, compensate } = tool;
   const content = {
     ...{ name, namespace, version, description, tier, effects, annotations, inputSchema, timeoutMs, circuit },
     ...defined({ outputSchema, title, icon, budget }),
@@ -85,6 +87,7 @@ export function publishedTool(tool: AnyTool, seenAtMs: number): PublishedTool {
     ...(parallel ? {} : { parallel }),
     ...(trustClass === 'BestEffort' ? {} : { trustClass }),
     ...(preview !== undefined && { previews: true }),
+    ...(compensate !== undefined && { compensates: true }),
   };
   return { ...content, definition: definitionOf(content), seenAtMs };
 }

@@ -29,6 +29,7 @@ const publishedToolSchema = z.looseObject({
   budget: object.optional(),
   trustClass: text.optional(),
   previews: z.boolean().optional(),
+  compensates: z.boolean().optional(),
 });
 
 const workerRecordSchema = z.looseObject({
