@@ -64,6 +64,13 @@ const failures: Readonly<
     await result;
     return { fleet: { ...fleet, session }, tool: 'pay', callId };
   },
+  async 'no person decided in time'(settings) {
+    const { tool } = scripted('pay', () => ({ output: 'paid' }), { tier: 'elevated' });
+    const fleet = await startFleet({ tools: [tool], settings: { ...settings, policy: { approvalLimitMs: 100 } } });
+    const session = await fleet.pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+    const { callId = '' } = await session.call('pay', { first: true }, KEY);
+    return { fleet: { ...fleet, session }, tool: 'pay', callId };
+  },
 };
 
 function fail(why: string, settings: object) {
