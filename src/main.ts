@@ -372,7 +372,5 @@ function faultOf(given: Partial<StartWorkerOptions> | undefined): string | undef
     return `\`concurrency\` must be a whole number of at least 1; got ${quoteValue(concurrency)}.`;
   if (!Array.isArray(tiers)) return '`tiers` must be a list.';
   const unknown = tiers.find((tier) => !TIERS.includes(tier));
-  return unknown === undefined
-    ? undefined
-    : `There is no tier ${JSON.stringify(unknown)}; tiers are ${TIERS.join(', ')}.`;
+  return unknown === undefined ? undefined : `There is no tier ${quoteValue(unknown)}; tiers are ${TIERS.join(', ')}.`;
 }

@@ -58,6 +58,8 @@ export interface LocalRunnerOptions {
 export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
   const { log = silentLogger, hooks = [] } = options;
   checkHooks(hooks);
+  if (!Array.isArray(options.tools))
+    throw new PawlError('CONFIGURATION', 'A local runner needs `tools`: a list of what defineTool returns.');
   const invalidIndex = options.tools.findIndex((tool) => !isTool(tool));
   if (invalidIndex !== -1) throw notATool(invalidIndex, options.tools[invalidIndex]);
   const clock: Clock & { readonly schedule?: Schedule } = options.clock ?? systemClock;

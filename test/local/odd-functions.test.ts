@@ -1,7 +1,7 @@
 /** Functions that a program hands over may return and throw anything. A call then ends with a code, and never waits for ever. */
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { defineHook, defineTool, type ToolSpec } from '../../src/index.ts';
+import { defineFreeformTool, defineHook, defineTool, PawlError, type ToolSpec, toolsFor } from '../../src/index.ts';
 import { createLocalRunner, type LocalRunnerOptions } from '../../src/testing.ts';
 
 const NAMES = ['output', 'deny', 'params', 'summary', 'ready', 'content', 'decision', 'result', 'state', 'metadata'];
@@ -112,4 +112,68 @@ test('an asynchronous refinement or transform is named, wherever it stands in th
     const { error } = await runner.run('note', { a: 'x' });
     expect(error).toMatchObject({ code: 'TOOL_FAILED', message: expect.stringContaining('asynchronous') });
   }
+});
+
+test('a program without types gets a Pawl error for odd arguments, whatever they are', () => {
+  const circular: Record<string, unknown> = {};
+  circular['self'] = circular;
+  const odd = [
+    null,
+    7.5,
+    Number.NaN,
+    10n,
+    Symbol('x'),
+    'x y',
+    true,
+    [null],
+    ['1.0.0'],
+    { odd: 1 },
+    circular,
+    new Map(),
+  ];
+  const spec = {
+    name: 'note',
+    version: '1.0.0',
+    description: 'Notes.',
+    tier: 'read-only',
+    input: z.object({}),
+  } as const;
+  const define = (change: object) => defineTool({ ...spec, run: () => answer, ...change });
+  const uses: Readonly<Record<string, (value: never) => unknown>> = {
+    ...Object.fromEntries(
+      [
+        'name',
+        'version',
+        'description',
+        'tier',
+        'namespace',
+        'effects',
+        'annotations',
+        'needs',
+        'timeoutMs',
+        'budget',
+        'voters',
+      ].map((name) => [name, (value: unknown) => define({ [name]: value })]),
+    ),
+    defineTool: (value) => defineTool(value),
+    defineFreeformTool: (value) => defineFreeformTool(value),
+    defineHook: (value) => defineHook(value),
+    'hook.timeoutMs': (timeoutMs) => defineHook({ name: 'h', timeoutMs, afterCall: () => {} }),
+    provider: (value) => toolsFor(value, []),
+    toolsFor: (value) => toolsFor('openai', value),
+    createLocalRunner: (tools) => createLocalRunner({ tools }),
+    settings: (httpPort) => createLocalRunner({ tools: [], settings: { httpPort } }),
+  };
+  for (const [name, use] of Object.entries(uses))
+    for (const value of odd) {
+      let caught: unknown;
+      try {
+        use(value as never);
+      } catch (error) {
+        caught = error;
+      }
+      if (caught !== undefined) expect(caught, `${name}: ${typeof value}`).toBeInstanceOf(PawlError);
+    }
+  expect(() => define({ namespace: ['tools'] })).toThrow('namespace must be a letter');
+  expect(() => define({ version: ['1.0.0'] })).toThrow('version must be a semantic version');
 });

@@ -1,5 +1,6 @@
 /** Defines a hook and checks its definition and its answers. */
 import { PawlError } from '../errors/failure.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
 import { hookAnswerFault } from '../tools/tool-answers.ts';
 import { isObject } from '../util/json/json-types.ts';
 import {
@@ -71,10 +72,11 @@ const hookBrand: unique symbol = Symbol.for('pawl.hook');
 /** Marks a hook, so that a tools file may export it beside its tools. Throws `CONFIGURATION` for an invalid hook. */
 export function defineHook(hook: Hook): Hook {
   const fail = (problem: string): never => {
-    throw new PawlError('CONFIGURATION', `Hook ${JSON.stringify(hook.name)}: ${problem}.`);
+    throw new PawlError('CONFIGURATION', `Hook ${quoteValue(hook?.name)}: ${problem}.`);
   };
-  if (typeof hook.name !== 'string' || hook.name === '') fail('name must be a text that is not empty');
-  if (hook.timeoutMs !== undefined && !(hook.timeoutMs > 0)) fail('timeoutMs must be a number above 0');
+  if (typeof hook?.name !== 'string' || hook.name === '') fail('name must be a text that is not empty');
+  if (hook.timeoutMs !== undefined && !(typeof hook.timeoutMs === 'number' && hook.timeoutMs > 0))
+    fail('timeoutMs must be a number above 0');
   if (!HOOK_KINDS.some((kind) => typeof hook[kind] === 'function'))
     fail(`needs at least one of ${HOOK_KINDS.join(', ')}`);
   return { ...hook, [hookBrand]: true } as Hook;

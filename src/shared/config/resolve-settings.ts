@@ -5,6 +5,7 @@
 import type { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { rephraseUnknown } from '../schema/known-members.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
 import { WITHOUT_RECEIVED } from '../schema/zod-issues.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { type Settings, type SettingsInput, settingsSchema } from './config.ts';
@@ -61,11 +62,12 @@ function issuesOf(issue: z.core.$ZodIssue, merged: Values, variables: ReadonlyMa
     }));
   const path = issue.path.map(String).join('.');
   const variable = [...variables].find(([setting]) => path === setting || path.startsWith(`${setting}.`))?.[1];
-  const value = isSecret(path) ? 'a value that is not shown' : JSON.stringify(valueAt(merged, issue.path));
+  const value = valueAt(merged, issue.path);
+  const shown = value === undefined ? 'nothing' : quoteValue(value);
   return [
     {
       path: variable === undefined ? path : `${variable} (${path})`,
-      message: `${issue.message}; got ${value ?? 'nothing'}`,
+      message: `${issue.message}; got ${isSecret(path) ? 'a value that is not shown' : shown}`,
     },
   ];
 }

@@ -5,8 +5,10 @@
  */
 import { PawlError } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import { qualifiedName } from '../tools/tool.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { wellFormed } from '../util/text/text-cut.ts';
 import { anthropicForm, chooseStrictTools } from './export-anthropic.ts';
 import { openAiForm } from './export-openai.ts';
@@ -44,8 +46,10 @@ export function toolsFor(
   if (!PROVIDERS.includes(provider))
     throw new PawlError(
       'CONFIGURATION',
-      `Tools are exported for ${PROVIDERS.join(', ')}; there is no form for ${JSON.stringify(provider) ?? 'undefined'}.`,
+      `Tools are exported for ${PROVIDERS.join(', ')}; there is no form for ${quoteValue(provider)}.`,
     );
+  if (!Array.isArray(tools) || !tools.every((tool) => isObject(tool?.inputSchema)))
+    throw new PawlError('CONFIGURATION', `Only a list of tools is exported; got ${quoteValue(tools)}.`);
   const sorted = wellFormed(tools).toSorted((a, b) => compare(qualifiedName(a), qualifiedName(b)));
   const roots = sorted.map(({ inputSchema }) => flatRoot(inputSchema));
   const flatTools = sorted.map((tool, index) => ({ ...tool, inputSchema: roots[index]?.schema ?? tool.inputSchema }));

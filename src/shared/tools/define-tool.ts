@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
 import { EFFECTS, type Effects } from '../retries/effects.ts';
 import { compileSchema, inputJsonSchema, outputJsonSchema, parseWith } from '../schema/schema.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { CAPABILITIES, capabilitiesOf, NEEDS } from './capabilities.ts';
@@ -145,7 +146,7 @@ export function withToolName<T>(name: string, make: () => T): T {
     return make();
   } catch (error) {
     if (!(error instanceof PawlError)) throw error;
-    throw new PawlError(error.code, `Tool ${JSON.stringify(name)}: ${error.message}`, { cause: error });
+    throw new PawlError(error.code, `Tool ${quoteValue(name)}: ${error.message}`, { cause: error });
   }
 }
 
@@ -159,15 +160,17 @@ export function checkDefinition(tool: AnyTool): void {
   const fail = (field: string, expected: string, actual: unknown): never => {
     throw new PawlError(
       'CONFIGURATION',
-      `Tool ${JSON.stringify(tool.name)}: ${field} must be ${expected}; got ${typeof actual === 'number' ? actual : JSON.stringify(actual)}.`,
+      `Tool ${quoteValue(tool.name)}: ${field} must be ${expected}; got ${quoteValue(actual)}.`,
     );
   };
   // Callers without types may leave out members that every list and export of tools needs.
-  const { name, namespace, version } = TOOL_FORMS;
-  if (typeof tool.name !== 'string' || !name.form.test(tool.name)) fail('name', name.words, tool.name);
-  if (!namespace.form.test(tool.namespace)) fail('namespace', namespace.words, tool.namespace);
+  const checkForm = (field: keyof typeof TOOL_FORMS, words: string = TOOL_FORMS[field].words) => {
+    if (typeof tool[field] !== 'string' || !TOOL_FORMS[field].form.test(tool[field])) fail(field, words, tool[field]);
+  };
+  checkForm('name');
+  checkForm('namespace');
   if (typeof tool.description !== 'string') fail('description', 'a text', tool.description);
-  if (!version.form.test(tool.version)) fail('version', `${version.words} such as 1.0.0`, tool.version);
+  checkForm('version', `${TOOL_FORMS.version.words} such as 1.0.0`);
   if (!TIERS.includes(tool.tier)) fail('tier', `one of ${TIERS.join(', ')}`, tool.tier);
   if (!EFFECTS.includes(tool.effects)) fail('effects', `one of ${EFFECTS.join(', ')}`, tool.effects);
   if (tool.effects === 'probe' && tool.probe === undefined)

@@ -1,7 +1,10 @@
 /** Further ways to define a tool, beside `defineTool`: from one function, from plain JSON Schema, and for free text. */
 import type { z } from 'zod';
+import { PawlError } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { inputJsonSchema, parseWith } from '../schema/schema.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { makeTool, withToolName } from './define-tool.ts';
 import type { Tool, ToolOptions } from './tool.ts';
 import type { ToolContext } from './tool-context.ts';
@@ -76,11 +79,12 @@ export interface FreeformToolSpec<Name extends string, Output>
 }
 
 /** A tool that takes one text, such as a patch. Its calls carry the text as the parameter `input`. */
-export function defineFreeformTool<const Name extends string, Output>({
-  format,
-  ...spec
-}: FreeformToolSpec<Name, Output>): Tool<Name, { readonly input: string }, { readonly input: string }, Output> {
-  checkFreeformOptions(spec);
+export function defineFreeformTool<const Name extends string, Output>(
+  given: FreeformToolSpec<Name, Output>,
+): Tool<Name, { readonly input: string }, { readonly input: string }, Output> {
+  checkFreeformOptions(given);
+  const { format, ...spec } = given;
+  if (!isObject(format)) throw new PawlError('CONFIGURATION', `Tool ${quoteValue(spec.name)}: it needs a format.`);
   const description =
     format.type === 'text' ? 'The whole input.' : `The whole input, in the format of the tool:\n${format.definition}`;
   return makeTool<Name, { readonly input: string }, { readonly input: string }, Output>(

@@ -115,6 +115,8 @@ export async function resolveToolsets<T extends NamedTool>(
   sets: readonly Toolset<T>[],
   request: ToolsetRequest<T>,
 ): Promise<readonly T[]> {
+  if (!Array.isArray(sets) || sets.some((set) => !isToolset(set)))
+    throw new PawlError('CONFIGURATION', `Toolsets must be a list of what toolset() returns; got ${quoteValue(sets)}.`);
   const toolsetOf = new Map<string, string>();
   const all: T[] = [];
   for (const set of sets) {
