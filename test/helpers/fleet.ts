@@ -12,7 +12,7 @@ import { resolveSettings } from '../../src/shared/config/resolve-settings.ts';
 import { publishedTool, publishedToolId } from '../../src/shared/store/fleet/catalogue.ts';
 import type { WorkerEvent } from '../../src/shared/telemetry/call-events.ts';
 import { type Logger, silentLogger } from '../../src/shared/telemetry/log.ts';
-import { type AnyTool, TIERS } from '../../src/shared/tools/tool.ts';
+import { type AnyTool, TIERS, type Tier } from '../../src/shared/tools/tool.ts';
 import type { ToolMakers } from '../../src/workers/connectors/declared-tools.ts';
 import { ToolWorker } from '../../src/workers/worker.ts';
 import { eventually } from './signal.ts';
@@ -33,6 +33,8 @@ export interface Fleet {
 
 export interface WorkerChange {
   readonly tools?: readonly AnyTool[];
+  /** Default: those of the fleet's tools; all for a fleet without tools, or with declared ones. */
+  readonly tiers?: readonly Tier[];
   readonly concurrency?: number;
   /** What runs declared tools. */
   readonly declared?: ToolMakers;
@@ -83,7 +85,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     const worker = await ToolWorker.start({
       settings: settingsWith(change.settings),
       tools: change.tools ?? options.tools,
-      tiers: TIERS,
+      tiers: tiersOf({ ...options, ...change }, options.tools),
       concurrency: change.concurrency ?? options.concurrency ?? 8,
       log: change.log ?? options.log ?? silentLogger,
       environment: change.environment ?? options.environment ?? {},
@@ -103,6 +105,13 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
   for (let number = 0; number < (options.workers ?? 1); number += 1) await startWorker();
   const session = await pawl.openSession({ actorId: 'ada' });
   return { world, settings, pawl, session, events, audited, openProducer, startWorker };
+}
+
+/** A queue costs a worker two connections: it serves those that its tests may use. */
+function tiersOf({ tiers, tools = [], declared }: WorkerChange, published: readonly AnyTool[]): readonly Tier[] {
+  if (tiers !== undefined) return tiers;
+  const used = new Set([...published, ...tools].map(({ tier }) => tier));
+  return used.size === 0 || declared !== undefined ? TIERS : [...used];
 }
 
 async function publish(pawl: Pawl, tools: readonly AnyTool[]): Promise<void> {

@@ -124,7 +124,7 @@ describe('shards of a tier', () => {
   test('workers go on with a shard for as long as a call of it is in flight, whatever else has expired meanwhile', async () => {
     const gate = gated();
     const settings = { shards: { workspace: 4 } };
-    const fleet = await startFleet({ tools: [gate.tool], settings, concurrency: 1 });
+    const fleet = await startFleet({ tools: [gate.tool], tiers: ['read-only', 'workspace'], settings, concurrency: 1 });
     const sessions = await Promise.all(KEYS.map((key) => open(fleet.pawl, key)));
     const session = sessions.find(({ record }) => record.shards?.workspace !== undefined);
     const calls = [1, 2].map((number) => session?.call(gate.tool, { number }));

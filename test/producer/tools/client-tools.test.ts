@@ -4,6 +4,7 @@ import type { PostedAnswer } from '../../../src/shared/connectors/client-tool.ts
 import type { DeclaredTool } from '../../../src/shared/connectors/declared-tool.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
+import { TIERS } from '../../../src/shared/tools/tool.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
 import { echo } from '../../helpers/tools.ts';
@@ -33,7 +34,7 @@ const LONG_MS = 600_000;
 /** A fleet with the tool declared, and clients that the test plays itself. */
 async function startDynamic(change: object = {}, workers = 1) {
   const settings = { lockDurationMs: 2_000, stalledIntervalMs: 250 };
-  const fleet = await startFleet({ tools: [echo], settings, workers });
+  const fleet = await startFleet({ tools: [echo], tiers: TIERS, settings, workers });
   await fleet.pawl.registry.put('open_file', openFile(change));
   const join = async () => {
     const { clientId } = await fleet.pawl.toolClients.join(['open_file'], { leaseMs: LONG_MS });
@@ -57,7 +58,7 @@ async function expire({ pawl, settings }: Fleet, clientId: string): Promise<void
 
 describe('a tool that an outside client runs (C21)', () => {
   test('is declared, called, reports progress and is called no more, all from one process', async () => {
-    const { pawl, session, audited } = await startFleet({ tools: [echo] });
+    const { pawl, session, audited } = await startFleet({ tools: [echo], tiers: TIERS });
     const reported: unknown[] = [];
     session.events.on('progress', ({ progress, message }) => reported.push([progress, message]));
     const serving = await pawl.serveTools([
@@ -87,7 +88,7 @@ describe('a tool that an outside client runs (C21)', () => {
   });
 
   test('is closed gracefully: what runs is finished, and nothing more is taken', async () => {
-    const { pawl, session } = await startFleet({ tools: [echo] });
+    const { pawl, session } = await startFleet({ tools: [echo], tiers: TIERS });
     const [begun, gate] = [signal(), signal()];
     const run = async () => {
       begun.fire();
@@ -105,7 +106,7 @@ describe('a tool that an outside client runs (C21)', () => {
   });
 
   test('is closed gracefully also when it is closed once more, or its client is, meanwhile', async () => {
-    const { session, openProducer } = await startFleet({ tools: [echo] });
+    const { session, openProducer } = await startFleet({ tools: [echo], tiers: TIERS });
     const [begun, gate] = [signal(), signal()];
     const run = async () => {
       begun.fire();
@@ -123,7 +124,7 @@ describe('a tool that an outside client runs (C21)', () => {
   });
 
   test('is what the client says it is: failures, soft failures, images, and nothing that is no result', async () => {
-    const { pawl, session } = await startFleet({ tools: [echo] });
+    const { pawl, session } = await startFleet({ tools: [echo], tiers: TIERS });
     const answers: (() => unknown)[] = [
       () => ({ output: 'no', success: false }),
       () => {
@@ -139,7 +140,7 @@ describe('a tool that an outside client runs (C21)', () => {
   });
 
   test('whose result cannot be sent at once is not run again, and its result is kept until it can', async () => {
-    const { pawl, session } = await startFleet({ tools: [echo] });
+    const { pawl, session } = await startFleet({ tools: [echo], tiers: TIERS });
     const { clientCalls } = pawl.backend;
     const answer = clientCalls.answer.bind(clientCalls);
     let isAway = true;
@@ -170,7 +171,7 @@ describe('a tool that an outside client runs (C21)', () => {
   });
 
   test('that returns what JSON cannot say has failed at once', async () => {
-    const { pawl, session } = await startFleet({ tools: [echo] });
+    const { pawl, session } = await startFleet({ tools: [echo], tiers: TIERS });
     const serving = await pawl.serveTools([servedTool({ run: () => ({ output: 1n }) })]);
     const { error } = await session.call('open_file', { file: 'a' });
     expect(error).toMatchObject({ code: 'RESULT_INVALID', message: expect.stringContaining('it returned bigint') });
@@ -178,7 +179,7 @@ describe('a tool that an outside client runs (C21)', () => {
   });
 
   test('always counts as mutating: it is of no read-only tier, and never without effects', async () => {
-    const { pawl } = await startFleet({ tools: [echo], workers: 0 });
+    const { pawl } = await startFleet({ tools: [echo], tiers: TIERS, workers: 0 });
     for (const wrong of [{ tier: 'read-only' }, { effects: 'none' }])
       await expect(pawl.registry.put('open_file', openFile(wrong))).rejects.toMatchObject({ code: 'CONTRACT_INVALID' });
     expect((await pawl.registry.put('open_file', openFile())).record).toMatchObject({
@@ -190,7 +191,7 @@ describe('a tool that an outside client runs (C21)', () => {
   });
 
   test('holds no worker while others of its calls are with clients', async () => {
-    const { pawl, session } = await startFleet({ tools: [echo], concurrency: 2 });
+    const { pawl, session } = await startFleet({ tools: [echo], tiers: TIERS, concurrency: 2 });
     const gate = signal();
     const serving = await pawl.serveTools([
       servedTool({ concurrency: 1, tier: 'workspace', run: () => gate.promise.then(() => ({ output: 'done' })) }),
