@@ -7,6 +7,7 @@ import type { CircuitAt } from '../shared/store/circuits/circuits.ts';
 import type { CircuitRecords } from '../shared/store/ports.ts';
 import type { CircuitBroadcast } from '../shared/store/redis/broadcasts.ts';
 import type { Partition } from '../shared/store/redis/keys.ts';
+import { getOrInsert } from '../shared/util/get-or-insert.ts';
 import type { Clock } from '../shared/util/time.ts';
 
 interface LocalCircuit {
@@ -83,9 +84,7 @@ export class LocalCircuits implements CircuitRecords {
 
   #circuitFor(partition: Partition, key: string): LocalCircuit {
     const name = nameOf(partition, key);
-    const local = this.#circuits.get(name) ?? { key, partition, circuit: CLOSED_CIRCUIT, window: [] };
-    this.#circuits.set(name, local);
-    return local;
+    return getOrInsert(this.#circuits, name, () => ({ key, partition, circuit: CLOSED_CIRCUIT, window: [] }));
   }
 }
 

@@ -5,6 +5,7 @@
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord, StoredProgress } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
+import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import type { Results } from './result-waiters.ts';
 import { type CallEvent, callEvents, compare, type Position } from './timeline.ts';
 
@@ -38,11 +39,8 @@ export class CallSubscriptions {
 
   /** Subscribes to a call, optionally to events after a position only. The returned function unsubscribes. */
   follow(callId: string, subscriber: CallSubscriber, after?: Position): () => void {
-    let call = this.#calls.get(callId);
-    if (call === undefined) {
-      call = new SubscribedCall(callId, this.#deps, () => this.#calls.delete(callId));
-      this.#calls.set(callId, call);
-    }
+    const make = () => new SubscribedCall(callId, this.#deps, () => this.#calls.delete(callId));
+    const call = getOrInsert(this.#calls, callId, make);
     this.#timer ??= setInterval(() => this.check(), CHECK_INTERVAL_MS).unref();
     return call.add(subscriber, after);
   }

@@ -11,6 +11,7 @@ import type { ReliabilityModes, SwitchCache } from '../../shared/config/switches
 import { circuitPolicyOf, toolPolicy } from '../../shared/config/tool-settings.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
+import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { CircuitRefusal, CircuitView } from './circuit-cache.ts';
 
@@ -57,12 +58,7 @@ export class CircuitCheck {
   }
 
   #ownKeyOf(tool: ResolvedTool): string {
-    let key = this.#ownKeys.get(tool);
-    if (key === undefined) {
-      key = circuitKey({ hint: 'tool', tool: qualifiedName(tool) });
-      this.#ownKeys.set(tool, key);
-    }
-    return key;
+    return getOrInsert(this.#ownKeys, tool, () => circuitKey({ hint: 'tool', tool: qualifiedName(tool) }));
   }
 
   /** The circuit of a dependency, a target or a tenant; undefined when the call goes through the tool's own. */

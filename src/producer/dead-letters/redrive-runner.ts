@@ -6,6 +6,7 @@ import { invalidArgument } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { BatchResult, HeldRedrive, RedrivenCall, RedriveRecord } from '../../shared/store/redrives/redrives.ts';
+import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 import type { CallRedriver } from './redrive-call.ts';
@@ -57,12 +58,8 @@ export class RedriveRunner {
 
   /** Runs a redrive until it has ended, here or in another process, or until this process closes. */
   run(redriveId: string): Promise<void> {
-    let running = this.#running.get(redriveId);
-    if (running === undefined) {
-      running = this.#runToEnd(redriveId).finally(() => this.#running.delete(redriveId));
-      this.#running.set(redriveId, running);
-    }
-    return running;
+    const start = () => this.#runToEnd(redriveId).finally(() => this.#running.delete(redriveId));
+    return getOrInsert(this.#running, redriveId, start);
   }
 
   /** Periodically checks for redrives that no process runs. The returned function ends that. */

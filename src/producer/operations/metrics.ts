@@ -6,6 +6,7 @@ import { scopeOf } from '../../shared/config/tool-settings.ts';
 import type { OccurrenceCounts } from '../../shared/schedules/progress.ts';
 import { type Counter, type Histogram, MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS, ToolLabels } from '../../shared/telemetry/metrics.ts';
+import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import type { DispatchEvent } from '../calls/submission.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 
@@ -92,19 +93,12 @@ export class ProducerMetrics {
   }
 
   #endsOf(published: ResolvedTool, status: string): EndCounts {
-    let ends = this.#ends.get(published);
-    if (ends === undefined) {
-      ends = new Map();
-      this.#ends.set(published, ends);
-    }
-    let counts = ends.get(status);
-    if (counts === undefined) {
+    const ends = getOrInsert(this.#ends, published, () => new Map<string, EndCounts>());
+    return getOrInsert(ends, status, () => {
       this.tools.add(published);
       const tool = this.tools.labelFor(published.namespace, published.name);
-      counts = { calls: this.#set.counter(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, published) }) };
-      ends.set(status, counts);
-    }
-    return counts;
+      return { calls: this.#set.counter(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, published) }) };
+    });
   }
 
   #refused({ envelope, published, code }: Extract<DispatchEvent, { readonly type: 'refused' }>): void {

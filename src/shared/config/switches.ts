@@ -9,6 +9,7 @@
  * With the layer disabled altogether (the kill switch), each call runs directly: one attempt, never merged, counted by no circuit.
  */
 import type { Tier } from '../tools/tool.ts';
+import { getOrInsert } from '../util/get-or-insert.ts';
 
 export const MODES = ['off', 'shadow', 'on'] as const;
 export type Mode = (typeof MODES)[number];
@@ -120,11 +121,7 @@ export class SwitchCache {
   }
 
   modes(tool: SwitchedTool): ReliabilityModes {
-    let modes = this.#modes.get(tool);
-    if (modes === undefined) {
-      modes = modesOf(this.#reliability, this.#switches, this.#startedAtMs ?? Number.POSITIVE_INFINITY, tool);
-      this.#modes.set(tool, modes);
-    }
-    return modes;
+    const startedAtMs = this.#startedAtMs ?? Number.POSITIVE_INFINITY;
+    return getOrInsert(this.#modes, tool, () => modesOf(this.#reliability, this.#switches, startedAtMs, tool));
   }
 }

@@ -6,6 +6,7 @@
  * all definitions that it refers to at the same place, plus that of the costliest place below.
  */
 import { PawlError } from '../errors/failure.ts';
+import { getOrInsert } from '../util/get-or-insert.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { NamedSchemas } from './reference-places.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
@@ -95,12 +96,7 @@ function workAtDepth(depth: number, { order, definitions, shallower, measure }: 
 const costlyCache = new WeakMap<JsonSchema, boolean>();
 
 export function isTooCostly(schema: JsonSchema): boolean {
-  let found = costlyCache.get(schema);
-  if (found === undefined) {
-    found = exceedsCost(schema);
-    costlyCache.set(schema, found);
-  }
-  return found;
+  return getOrInsert(costlyCache, schema, () => exceedsCost(schema));
 }
 
 function exceedsCost(schema: JsonSchema): boolean {

@@ -1,4 +1,6 @@
 /** Resolves references within a schema. All of them lead into the schema's own `$defs`, or to its root. */
+
+import { getOrInsert } from '../util/get-or-insert.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
@@ -31,11 +33,8 @@ export function referenced(reference: unknown, root: JsonSchema): unknown {
 export function withoutReference(schema: JsonSchema, root: JsonSchema): JsonSchema {
   // Callers without types may pass anything.
   if ((schema as JsonSchema | undefined)?.['$ref'] === undefined) return schema;
-  const cache = mergedByRoot.get(root) ?? new WeakMap<JsonSchema, JsonSchema>();
-  mergedByRoot.set(root, cache);
-  const merged = cache.get(schema) ?? mergeTarget(schema, root);
-  cache.set(schema, merged);
-  return merged;
+  const cache = getOrInsert(mergedByRoot, root, () => new WeakMap<JsonSchema, JsonSchema>());
+  return getOrInsert(cache, schema, () => mergeTarget(schema, root));
 }
 
 /** A cache for each root. A repeated lookup returns the same object, so that a walk through a recursive schema can recognise it. */

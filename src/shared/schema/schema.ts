@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
 import { type Issue, PawlError, reasonOf } from '../errors/failure.ts';
+import { getOrInsert } from '../util/get-or-insert.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { replaceKeywords, withBareEvaluated, withProtoMember } from './ajv-changes.ts';
 import { decodeStep } from './json-pointer.ts';
@@ -207,10 +208,7 @@ function compileWithAjv(schema: JsonSchema, isChecked: boolean, hasTags: boolean
 function ajvFor(schema: JsonSchema, isChecked: boolean, hasTags: boolean): Ajv2020 {
   // A shared Ajv would keep the schema's names for the schemas after it.
   if (JSON.stringify(schema).includes('"$id"')) return newAjv(isChecked, hasTags);
-  const name = `${isChecked} ${hasTags}`;
-  const ajv = ajvByOptions.get(name) ?? newAjv(isChecked, hasTags);
-  ajvByOptions.set(name, ajv);
-  return ajv;
+  return getOrInsert(ajvByOptions, `${isChecked} ${hasTags}`, () => newAjv(isChecked, hasTags));
 }
 
 /** Marks a schema that was checked before, so that it is not checked again. */

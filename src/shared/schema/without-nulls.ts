@@ -1,4 +1,6 @@
 /** Removes nulls that models and programs send for absent members. */
+
+import { getOrInsert } from '../util/get-or-insert.ts';
 import { isOfType } from '../util/json/json-types.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { withoutReference } from './schema-references.ts';
@@ -134,12 +136,7 @@ function matchesParts(parts: SchemaObject, value: unknown, walk: Walk, depth: nu
 
 /** The cached results of one schema, by value. */
 function resultsOf<Result>(memo: Memo<Result>, parts: SchemaObject): Map<unknown, Result> {
-  let results = memo.get(parts);
-  if (results === undefined) {
-    results = new Map();
-    memo.set(parts, results);
-  }
-  return results;
+  return getOrInsert(memo, parts, () => new Map<unknown, Result>());
 }
 
 /** Caches the result for a value. A recursive lookup of the same value gets `provisional`. */

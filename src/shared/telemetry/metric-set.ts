@@ -1,4 +1,6 @@
 /** Counts in memory, and Prometheus' text format. A series is identified by its line in that format, without prefix and value. */
+
+import { getOrInsert } from '../util/get-or-insert.ts';
 import { METRICS, type MetricDefinition } from './metrics.ts';
 
 type LabelsOf<Definition extends MetricDefinition> = Readonly<Record<Definition['labels'][number], string>>;
@@ -41,40 +43,22 @@ export class MetricSet {
   readonly #names = new Map<MetricDefinition, Map<string, string>>();
 
   #seriesOf(definition: MetricDefinition, labels: Readonly<Record<string, string>>): string {
-    let names = this.#names.get(definition);
-    if (names === undefined) {
-      names = new Map();
-      this.#names.set(definition, names);
-    }
+    const names = getOrInsert(this.#names, definition, () => new Map<string, string>());
     let key = '';
     for (const label of definition.labels) key += `${labels[label] ?? ''}\n`;
-    let series = names.get(key);
-    if (series === undefined) {
-      series = seriesOf(definition.name, definition.labels.map(labelFormatter(labels)));
-      names.set(key, series);
-    }
-    return series;
+    return getOrInsert(names, key, () => seriesOf(definition.name, definition.labels.map(labelFormatter(labels))));
   }
 
   /** A counter to keep for repeated use: counting on it is faster than looking it up. */
   counter<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>): Counter {
     const id = this.#seriesOf(definition, labels);
-    let counter = this.#values.get(id);
-    if (counter === undefined) {
-      counter = { value: 0 };
-      this.#values.set(id, counter);
-    }
-    return counter;
+    return getOrInsert(this.#values, id, () => ({ value: 0 }));
   }
 
   histogram<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>): Histogram {
     const id = this.#seriesOf(definition, labels);
-    let histogram = this.#histograms.get(id);
-    if (histogram === undefined) {
-      histogram = new Histogram(definition, definition.labels.map(labelFormatter(labels)));
-      this.#histograms.set(id, histogram);
-    }
-    return histogram;
+    const make = () => new Histogram(definition, definition.labels.map(labelFormatter(labels)));
+    return getOrInsert(this.#histograms, id, make);
   }
 
   count<Definition extends MetricDefinition>(

@@ -15,6 +15,7 @@ import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts
 import { callOfJob } from '../../shared/store/queues/jobs.ts';
 import { withToolName } from '../../shared/tools/define-tool.ts';
 import { type AnyTool, qualifiedName } from '../../shared/tools/tool.ts';
+import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { CircuitHold } from './circuit-hold.ts';
 import type { RunningAttempt } from './running-attempts.ts';
@@ -77,9 +78,7 @@ const compiled = new WeakMap<JsonSchema, Validator>();
 
 /** A schema is compiled once, however many workers and runners of a process have the tool. */
 function compiledOnce(schema: JsonSchema): Validator {
-  const validator = compiled.get(schema) ?? validatorOf(schema);
-  compiled.set(schema, validator);
-  return validator;
+  return getOrInsert(compiled, schema, () => validatorOf(schema));
 }
 
 export interface Attempt {

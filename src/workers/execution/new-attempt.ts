@@ -14,6 +14,7 @@ import type { CallLedger } from '../../shared/store/ports.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
 import { type AnyTool, qualifiedName } from '../../shared/tools/tool.ts';
+import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { Attempt, RegisteredTool } from '../attempt/attempt-state.ts';
 import type { CircuitHold } from '../attempt/circuit-hold.ts';
@@ -103,12 +104,7 @@ export class AttemptFactory {
   }
 
   #circuitPolicyOf(tool: AnyTool): CircuitPolicy {
-    let policy = this.#circuitPolicies.get(tool);
-    if (policy === undefined) {
-      policy = circuitPolicyOf(this.#deps.settings, tool);
-      this.#circuitPolicies.set(tool, policy);
-    }
-    return policy;
+    return getOrInsert(this.#circuitPolicies, tool, () => circuitPolicyOf(this.#deps.settings, tool));
   }
 
   /** The request with its parameters, which are stored outside of it, or the failure to read them. */

@@ -5,6 +5,7 @@
 import { type Dirent, existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { isPlaceholder } from '../sandbox/placeholders.ts';
 
 /** The limits of a search, in folders. It runs before every program. */
@@ -99,11 +100,7 @@ class OwnerFileSearch {
 
   /** Lists a folder once for all patterns. */
   list(folder: string): Promise<readonly Dirent[]> {
-    const cached = this.#listed.get(folder);
-    if (cached !== undefined) return cached;
-    const listing = readdir(folder, { withFileTypes: true }).catch(() => []);
-    this.#listed.set(folder, listing);
-    return listing;
+    return getOrInsert(this.#listed, folder, () => readdir(folder, { withFileTypes: true }).catch(() => []));
   }
 
   forget(folder: string): void {

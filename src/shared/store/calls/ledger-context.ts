@@ -3,6 +3,7 @@ import { partitionFor } from '../../calls/call-id.ts';
 import { decodeOutcome, type Outcome } from '../../calls/outcome.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import { type ByteRange, parseParts } from '../../util/json/large-json.ts';
 import { type AuditWriter, MAX_UNSEALED } from '../audit/audit-writer.ts';
 import { BlobStores } from '../blobs/blob-stores.ts';
@@ -62,12 +63,7 @@ export class LedgerAccess {
 
   keys(partition: Partition): PartitionKeys {
     const name = `${partition.tier}.${partition.shard}`;
-    let keys = this.#keys.get(name);
-    if (keys === undefined) {
-      keys = new PartitionKeys(this.#prefix, partition);
-      this.#keys.set(name, keys);
-    }
-    return keys;
+    return getOrInsert(this.#keys, name, () => new PartitionKeys(this.#prefix, partition));
   }
 
   /** The keys of the partition that a call ID names. Throws `UNKNOWN_CALL` for a text that is not a call ID. */

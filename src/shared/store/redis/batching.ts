@@ -5,6 +5,8 @@
  * once. A full batch does not wait. Neither does one behind a batch that takes too long: with a Redis that does not answer, waiting times
  * must not add up.
  */
+
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import type { PartitionKeys } from './keys.ts';
 
 /** Usually a batch takes a few milliseconds. */
@@ -96,11 +98,7 @@ export class PartitionBatches<Item, Answer> {
   }
 
   forPartition(keys: PartitionKeys): Batches<Item, Answer> {
-    let batches = this.#batches.get(keys);
-    if (batches === undefined) {
-      batches = new Batches(this.#maxItems, (items) => this.#run(keys, items));
-      this.#batches.set(keys, batches);
-    }
-    return batches;
+    const make = () => new Batches<Item, Answer>(this.#maxItems, (items) => this.#run(keys, items));
+    return getOrInsert(this.#batches, keys, make);
   }
 }

@@ -4,6 +4,7 @@
  */
 import { partitionFor } from '../../calls/call-id.ts';
 import { PawlError } from '../../errors/failure.ts';
+import { getOrInsert } from '../../util/get-or-insert.ts';
 import { SharedRuns } from '../../util/shared-runs.ts';
 import { backendError } from './backend-error.ts';
 import { closeConnection, isClustered, openConnection, type Redis } from './connection.ts';
@@ -41,9 +42,7 @@ export class DiskBarrier {
     const key = isClustered(this.#client)
       ? `${new PartitionKeys(this.#prefix, partitionFor(callId)).base}:disk`
       : new FleetKeys(this.#prefix).disk;
-    const rounds = this.#rounds.get(key) ?? new SharedRuns();
-    this.#rounds.set(key, rounds);
-    return rounds.run(() => this.#runRound(key));
+    return getOrInsert(this.#rounds, key, () => new SharedRuns()).run(() => this.#runRound(key));
   }
 
   async #runRound(key: string): Promise<void> {

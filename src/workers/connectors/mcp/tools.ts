@@ -8,6 +8,7 @@ import type {
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
 import type { ToolContext } from '../../../shared/tools/tool-context.ts';
+import { getOrInsert } from '../../../shared/util/get-or-insert.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { Executable } from '../declared-tools.ts';
@@ -26,12 +27,7 @@ export class McpConnections {
 
   to(server: string, options: McpConnectionOptions): McpConnection {
     const key = canonicalJson([server, options]);
-    let connection = this.#connections.get(key);
-    if (connection === undefined) {
-      connection = new McpConnection(server, options, this.#deps);
-      this.#connections.set(key, connection);
-    }
-    return connection;
+    return getOrInsert(this.#connections, key, () => new McpConnection(server, options, this.#deps));
   }
 
   /** The functions of a declared tool of this kind. */
