@@ -3,7 +3,6 @@ import type { AttemptRecord, Phase } from '../shared/calls/call-state.ts';
 import { DEDUPE_DEFAULTS, type DedupeRecord } from '../shared/calls/dedupe-store.ts';
 import { type Outcome, resultError } from '../shared/calls/outcome.ts';
 import { failureOf, PawlError } from '../shared/errors/failure.ts';
-import type { StoredRequest } from '../shared/store/calls/call-record.ts';
 import type { Claim } from '../shared/store/calls/claim.ts';
 import type { Settle } from '../shared/store/calls/settle.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
@@ -22,13 +21,7 @@ export interface OwnCallsDeps extends Pick<SubscribedCallsDeps, 'store' | 'sched
 }
 
 /** A call that this process runs. */
-export interface OwnCall {
-  readonly callId: string;
-  readonly generation: string;
-  readonly request: StoredRequest;
-  readonly circuit: string;
-  readonly paramsDigest: string;
-  readonly mergeId: string | undefined;
+export interface OwnCall extends Claim {
   /** The record as last written; its version guards the next write. */
   record: DedupeRecord;
   phase: Phase;
@@ -86,12 +79,7 @@ export class OwnCalls {
   add({ claim, record, attempts, leftNoRecord }: NewOwnCall): CallJob {
     const { callId, mergeId, generation, request } = claim;
     this.#calls.set(callId, {
-      callId,
-      generation,
-      request,
-      circuit: claim.circuit,
-      paramsDigest: claim.paramsDigest,
-      mergeId,
+      ...claim,
       record,
       phase: (request.startAtMs ?? 0) > record.createdAtMs ? 'delayed' : 'queued',
       fence: 0,
@@ -221,17 +209,7 @@ export class OwnCalls {
   lose(call: OwnCall): void {
     this.#forget(call);
     this.#deps.onStop(call.callId, new PawlError('LEASE_LOST', 'Another process holds the call.'));
-    const { callId, generation, request, circuit, paramsDigest, mergeId } = call;
-    this.#subscribed.follow(callId, {
-      callId,
-      generation,
-      request,
-      circuit,
-      paramsDigest,
-      mode: 'enforced',
-      keepJob: false,
-      ...(mergeId !== undefined && { mergeId }),
-    });
+    this.#subscribed.follow(call.callId, { ...call, mode: 'enforced' });
   }
 
   #forget(call: OwnCall): void {

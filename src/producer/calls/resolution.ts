@@ -19,10 +19,7 @@ export const resolutionSchema = z.discriminatedUnion('as', [
   z.strictObject({ as: z.literal('retry') }),
 ]);
 
-export type Resolution =
-  | { readonly as: 'succeeded'; readonly output?: unknown }
-  | { readonly as: 'failed' }
-  | { readonly as: 'retry' };
+export type Resolution = z.output<typeof resolutionSchema>;
 
 export interface ResolutionDeps {
   readonly ledger: Ledger;
