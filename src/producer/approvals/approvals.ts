@@ -7,6 +7,7 @@ import {
   approvedOutcome,
   buildDecision,
   type Decision,
+  decidedEvent,
   deniedOutcome,
   digestOf,
   expiredOutcome,
@@ -327,22 +328,7 @@ export class ApprovalService {
     state: 'approved' | 'denied' | 'expired',
     decision: Decision | undefined,
   ): Promise<void> {
-    const { request } = record;
-    const { id, callId, tool, session, tenantId } = request;
-    await this.#deps.audit({
-      type: 'approval-decided',
-      approvalId: id,
-      callId,
-      tool: qualifiedName(tool),
-      sessionKey: session.key,
-      state,
-      digest: digestOf(request),
-      ...(decision !== undefined && { by: decision.by }),
-      ...(decision?.reason !== undefined && { reason: decision.reason }),
-      edited: decision?.params !== undefined,
-      params: decision?.params,
-      tenantId,
-    });
+    await this.#deps.audit(decidedEvent(record.request, state, decision));
     await this.#deps.hooks.ended(record, state, decision);
   }
 }

@@ -10,12 +10,14 @@
  * `pending` becomes one of the other four, once, in `store/approvals/decide.lua` and nowhere else. All other fields of an approval never
  * change.
  */
+import type { AuditEvent } from '../audit/audit-event.ts';
 import { isHarmless } from '../calls/call-state.ts';
 import { type Outcome, resultError } from '../calls/outcome.ts';
 import { failureOf, PawlError } from '../errors/failure.ts';
 import type { Effects } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
-import type { Tier, ToolAnnotations } from '../tools/tool.ts';
+import { qualifiedName, type Tier, type ToolAnnotations } from '../tools/tool.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { escapeLine } from '../util/text/visible-text.ts';
 
@@ -277,4 +279,26 @@ function refusedOutcome({ tool, attemptsBefore }: ApprovalRequest, message: stri
       : failureOf('OUTCOME_UNKNOWN', `${message} Whether it took effect before is still unknown.`);
   const error = resultError(failure, 'error');
   return { status: 'error', toolName: tool.name, durationMs: 0, attempts: attemptsBefore ?? 0, error };
+}
+
+/** The audit record of an approval that has ended. An expired one has no decision. */
+export function decidedEvent(
+  request: ApprovalRequest,
+  state: 'approved' | 'denied' | 'expired',
+  decision?: Decision,
+): AuditEvent {
+  const { id, callId, tool, session, tenantId } = request;
+  return {
+    type: 'approval-decided',
+    approvalId: id,
+    callId,
+    tool: qualifiedName(tool),
+    sessionKey: session.key,
+    state,
+    digest: digestOf(request),
+    ...defined({ by: decision?.by, reason: decision?.reason }),
+    edited: decision?.params !== undefined,
+    params: decision?.params,
+    tenantId,
+  };
 }

@@ -9,8 +9,8 @@ import {
   type ApprovalRequest,
   callOf,
   type Decision,
+  decidedEvent,
   decisionMismatch,
-  digestOf,
   expiredOutcome,
   type PendingRun,
 } from '../../shared/approvals/approval.ts';
@@ -135,17 +135,7 @@ export class ApprovalGate {
     const answer = await this.#deps.approvals.expire(record, expiredOutcome(request));
     if (answer.kind === 'early') return { kind: 'postponed', delayMs: answer.remainingMs + GRACE_MS };
     if (answer.kind === 'decided') {
-      void this.#deps.audit({
-        type: 'approval-decided',
-        approvalId: request.id,
-        callId: request.callId,
-        tool: qualifiedName(request.tool),
-        sessionKey: request.session.key,
-        state: 'expired',
-        digest: digestOf(request),
-        edited: false,
-        tenantId: request.tenantId,
-      });
+      void this.#deps.audit(decidedEvent(request, 'expired'));
       await this.#deps.hooks.ended(record, 'expired');
     }
     return { kind: 'dropped' };
