@@ -65,7 +65,7 @@ export class FleetNews {
 
   /** Reads everything again, because broadcasts may have been missed. */
   async catchUp(): Promise<void> {
-    const { sessions, forced, nodeCircuits, declared, heartbeat, running, leases } = this.#deps.parts;
+    const { sessions, forced, nodeCircuits, declared, heartbeat, running, renew } = this.#deps.parts;
     sessions.clear();
     this.#deps.parts.callbacks.wake();
     await Promise.all([
@@ -75,7 +75,7 @@ export class FleetNews {
       this.refreshQueues(),
       heartbeat.republish(),
     ]);
-    await Promise.all([...running.all()].map((attempt) => leases.renew(attempt)));
+    await Promise.all([...running.all()].map(renew));
   }
 
   async updateSwitches(): Promise<void> {

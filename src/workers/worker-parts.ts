@@ -13,7 +13,7 @@ import { logListenerFailure, notify } from '../shared/telemetry/listeners.ts';
 import { type Clock, systemClock, uuidv7 } from '../shared/util/time.ts';
 import { WorkerChannels } from './approvals/channels.ts';
 import { type RegisteredTool, register } from './attempt/attempt-state.ts';
-import { RunningAttempts } from './attempt/running-attempts.ts';
+import { type RunningAttempt, RunningAttempts } from './attempt/running-attempts.ts';
 import { CallbackSender } from './callbacks/callback-sender.ts';
 import { ForcedCircuits } from './circuits/forced-circuits.ts';
 import { NodeCircuits } from './circuits/node-circuit.ts';
@@ -26,7 +26,7 @@ import { openNetwork } from './context/network.ts';
 import { TerminalLink } from './context/remote-terminal.ts';
 import { TerminalHost } from './context/terminal-host.ts';
 import { LimitAcquirer } from './execution/acquire-limits.ts';
-import { AttemptLeases } from './execution/attempt-leases.ts';
+import { renewLeases } from './execution/attempt-leases.ts';
 import { WorkerMetrics } from './execution/metrics.ts';
 import { Solitude } from './execution/run-alone.ts';
 import { WorkerSessions } from './execution/session-cache.ts';
@@ -186,14 +186,15 @@ function composeJobs(host: WorkerHost, parts: Identity & State & Services) {
     onEvent: (event) => observe(host, parts.metrics, event),
   });
   const { lockDurationMs: leaseMs } = options.settings;
-  const leases = new AttemptLeases({ ledger: backend.ledger, locks: backend.locks, limits, leaseMs });
+  const leases = { ledger: backend.ledger, locks: backend.locks, limits, leaseMs };
+  const renew = (attempt: RunningAttempt) => renewLeases(leases, attempt);
   const unwanted = new UnwantedJobs({
     ...parts,
     othersWith: (published) => heartbeat.othersWith(published),
     isPaused: () => host.isClosing() || solitude.isReserved,
   });
-  const queues = composeQueues(host, { ...parts, executor, leases, heartbeat, unwanted });
-  return { solitude, executor, leases, unwanted, heartbeat, queues };
+  const queues = composeQueues(host, { ...parts, executor, renew, heartbeat, unwanted });
+  return { solitude, executor, renew, unwanted, heartbeat, queues };
 }
 
 function composeHeartbeat({ options, backend, nowMs, unconfined }: WorkerHost, parts: Identity & State & Services) {
@@ -217,10 +218,10 @@ function composeHeartbeat({ options, backend, nowMs, unconfined }: WorkerHost, p
 
 function composeQueues(
   { options, backend, onError }: WorkerHost,
-  parts: Identity & State & Services & Pick<Jobs, 'executor' | 'leases' | 'heartbeat' | 'unwanted'>,
+  parts: Identity & State & Services & Pick<Jobs, 'executor' | 'renew' | 'heartbeat' | 'unwanted'>,
 ): ServedQueues {
   const { settings, log, tiers, concurrency } = options;
-  const { leases, heartbeat, unwanted } = parts;
+  const { heartbeat, unwanted } = parts;
   return new ServedQueues({
     shards: backend.shards,
     tiers,
@@ -237,7 +238,6 @@ function composeQueues(
         workers: () => heartbeat.workersOf(partition.tier),
         isOnlyQueue: () => backend.shards.layout[partition.tier].highest === 1,
         unwanted: (toolName, namespace) => unwanted.outcomeOf(toolName, namespace),
-        renew: (attempt) => leases.renew(attempt),
         onError,
       }),
   });

@@ -11,23 +11,15 @@ export interface AttemptLeasesDeps {
   readonly leaseMs: number;
 }
 
-export class AttemptLeases {
-  readonly #deps: AttemptLeasesDeps;
-
-  constructor(deps: AttemptLeasesDeps) {
-    this.#deps = deps;
-  }
-
-  /** The answer to a renewal also says whether the call was cancelled, or recovered by another worker. */
-  async renew(attempt: RunningAttempt): Promise<void> {
-    const { ledger, locks, limits, leaseMs } = this.#deps;
-    const { callId, fence } = attempt;
-    if (fence === 0) return;
-    const { renewed, cancelRequested } = await ledger.renewLease(callId, fence, leaseMs);
-    const keepsLock = !attempt.holdsLock || (await locks.renew(callId, fence));
-    if (!keepsLock) attempt.abort(new PawlError('LEASE_LOST', 'Another call holds the lock of the resource.'));
-    else if (!renewed) attempt.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call.'));
-    else if (cancelRequested) attempt.abort(new PawlError('CANCELLED'));
-    if (renewed) await limits.renew(attempt);
-  }
+/** The answer to a renewal also says whether the call was cancelled, or recovered by another worker. */
+export async function renewLeases(deps: AttemptLeasesDeps, attempt: RunningAttempt): Promise<void> {
+  const { ledger, locks, limits, leaseMs } = deps;
+  const { callId, fence } = attempt;
+  if (fence === 0) return;
+  const { renewed, cancelRequested } = await ledger.renewLease(callId, fence, leaseMs);
+  const keepsLock = !attempt.holdsLock || (await locks.renew(callId, fence));
+  if (!keepsLock) attempt.abort(new PawlError('LEASE_LOST', 'Another call holds the lock of the resource.'));
+  else if (!renewed) attempt.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call.'));
+  else if (cancelRequested) attempt.abort(new PawlError('CANCELLED'));
+  if (renewed) await limits.renew(attempt);
 }
