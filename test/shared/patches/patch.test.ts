@@ -265,7 +265,7 @@ test('the reader accepts every text of the grammar (C6)', () => {
       const headings = text.match(/^\*\*\* (?:Add|Delete|Update) File: /gm)?.length ?? 0;
       expect(parsePatch(text)).toHaveLength(headings);
     }),
-    { numRuns: 300 },
+    { numRuns: 100 },
   );
 });
 
