@@ -6,7 +6,8 @@ import { openConnection } from '../../src/shared/store/redis/connection.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { TIERS } from '../../src/shared/tools/tool.ts';
 import { ToolWorker } from '../../src/workers/worker.ts';
-import { type CallFront, describeCalls, type FrontOptions } from '../conformance/calls.ts';
+import type { CallFront, FrontOptions } from '../conformance/call-tools.ts';
+import { describeCalls } from '../conformance/calls.ts';
 import { createWorld } from '../helpers/world.ts';
 
 async function localFront(options: FrontOptions & Pick<Parameters<typeof createLocalRunner>[0], 'store'>) {
