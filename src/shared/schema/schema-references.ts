@@ -1,5 +1,4 @@
 /** Resolves references within a schema. All of them lead into the schema's own `$defs`, or to its root. */
-
 import { getOrInsert } from '../util/get-or-insert.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { decodeStep } from './json-pointer.ts';

@@ -1,5 +1,4 @@
 /** Removes nulls that models and programs send for absent members. */
-
 import { getOrInsert } from '../util/get-or-insert.ts';
 import { isOfType } from '../util/json/json-types.ts';
 import type { JsonSchema } from './json-schema.ts';

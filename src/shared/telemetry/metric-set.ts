@@ -1,5 +1,4 @@
 /** Counts in memory, and Prometheus' text format. A series is identified by its line in that format, without prefix and value. */
-
 import { getOrInsert } from '../util/get-or-insert.ts';
 import { METRICS, type MetricDefinition } from './metrics.ts';
 

@@ -8,11 +8,13 @@
  *
  * It is started without a shell and without an environment, in the folder that the walk has open, and follows no symbolic link.
  */
-import { spawn } from 'node:child_process';
+import * as childProcess from 'node:child_process';
+import { promisify } from 'node:util';
 import type { WorkspaceSearch } from '../../shared/tools/capabilities.ts';
-import { onAbort } from '../../shared/util/wait.ts';
 import { findTrusted } from '../sandbox/find-program.ts';
 import { hiddenNamesOf } from './glob.ts';
+
+const execFile = promisify(childProcess.execFile);
 
 /** Returns paths below a folder, whose own path works whatever is renamed. Undefined means: visit everything. */
 export type CandidateFinder = (
@@ -85,28 +87,17 @@ async function runRipgrep(
   folder: string,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
-  const { promise, resolve, reject } = Promise.withResolvers<readonly string[] | undefined>();
-  signal.throwIfAborted();
-  const child = spawn(program, rgArguments, { cwd: folder, env: {}, stdio: ['ignore', 'pipe', 'ignore'] });
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  const stop = () => child.kill('SIGKILL');
-  const stopListening = onAbort(signal, () => {
-    stop();
-    reject(signal.reason);
-  });
-  child.stdout.on('data', (chunk: Buffer) => {
-    bytes += chunk.length;
-    if (bytes > MAX_NAMES_BYTES) stop();
-    else chunks.push(chunk);
-  });
-  child.once('error', () => resolve(undefined));
-  child.once('close', (code) => {
-    stopListening();
-    // Exit code 1 means that nothing was found. The walk handles every other failure, such as an unreadable folder.
-    if (code !== 0 && code !== 1) return resolve(undefined);
-    const paths = Buffer.concat(chunks).toString('utf8').split('\0');
-    resolve(paths.filter(Boolean).map((path) => path.replace(/^\.\//, '')));
-  });
-  return promise;
+  const options = { cwd: folder, env: {}, maxBuffer: MAX_NAMES_BYTES, killSignal: 'SIGKILL', signal } as const;
+  const names = await execFile(program, rgArguments, options).then(
+    ({ stdout }) => stdout,
+    ({ code }: { readonly code?: unknown }) => {
+      signal.throwIfAborted();
+      // Exit code 1 means that nothing was found. The walk handles every other failure, such as an unreadable folder.
+      return code === 1 ? '' : undefined;
+    },
+  );
+  return names
+    ?.split('\0')
+    .filter(Boolean)
+    .map((path) => path.replace(/^\.\//, ''));
 }

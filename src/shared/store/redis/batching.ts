@@ -5,7 +5,6 @@
  * once. A full batch does not wait. Neither does one behind a batch that takes too long: with a Redis that does not answer, waiting times
  * must not add up.
  */
-
 import { getOrInsert } from '../../util/get-or-insert.ts';
 import type { PartitionKeys } from './keys.ts';
 
