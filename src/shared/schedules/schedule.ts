@@ -35,6 +35,22 @@ const cronSchema = z.string().superRefine((cron, context) => {
   if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
 });
 
+/** One of a field's items: `*`, a value, a range, each with or without a step. In days also `L`, in weekdays `5L` and `5#3`. */
+const CRON_ITEM = /^(?:[*?]|(?:\d{1,2}|[a-z]{3})(?:-(?:\d{1,2}|[a-z]{3}))?)(?:\/\d+)?$/i;
+const LAST_DAY = /^L$/i;
+const NTH_WEEKDAY = /^(?:[0-7]|[a-z]{3})(?:L|#[1-5])$/i;
+
+/** The parser reads past what it does not understand: `1-` and `*L` mean `*` to it. */
+function misreadItem(fields: readonly string[]): string | undefined {
+  const items = fields.flatMap((field, index) =>
+    field.split(',').map((item) => ({ item, fromEnd: fields.length - index })),
+  );
+  return items.find(
+    ({ item, fromEnd }) =>
+      !CRON_ITEM.test(item) && !(fromEnd === 3 && LAST_DAY.test(item)) && !(fromEnd === 1 && NTH_WEEKDAY.test(item)),
+  )?.item;
+}
+
 /** The fault of a cron expression; undefined for a usable one. */
 function cronFault(cron: string): string | undefined {
   const fields = cron.trim().split(/\s+/);
@@ -42,6 +58,9 @@ function cronFault(cron: string): string | undefined {
   if (fields.length < 5 || fields.length > 6 || cron.trim() === '') return `${shape}; got ${JSON.stringify(cron)}`;
   // `H` has another value in each process.
   if (fields.some((field) => /(?:^|,)H/i.test(field))) return 'must name its times: "H" stands for a random one';
+  const misread = misreadItem(fields);
+  if (misread !== undefined)
+    return `is no cron expression: ${JSON.stringify(misread)} is no value, range or step; it ${shape}`;
   const neverComes = `names a day that never comes: ${JSON.stringify(cron)}`;
   try {
     return occurrencesOf({ cron }).after(0) === undefined ? neverComes : undefined;

@@ -121,6 +121,10 @@ test('/v1/schedules: an invalid schedule is refused with the path, and nothing i
       json,
     });
   }
+  for (const misread of ['*L', '5L', '1-', '*-5', '5*', '1?', '*/*', 'LW', '1,', '٥', 'mons', '005']) {
+    const { body } = await ask('/v1/schedules/x', { method: 'PUT', json: { ...cron, cron: `0 0 ${misread} * *` } });
+    expect(body.error?.message, misread).toContain('is no value, range or step');
+  }
   for (const never of ['0 0 30 2 *', '0 0 31 4,6 *']) {
     const { body } = await ask('/v1/schedules/x', { method: 'PUT', json: { ...cron, cron: never } });
     expect(body.error.message).toContain('names a day that never comes');
