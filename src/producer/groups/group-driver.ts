@@ -223,19 +223,32 @@ export class GroupDriver {
     return isPast || afterMs > 0 ? { atMs, afterMs: Math.max(0, afterMs), isPast } : undefined;
   }
 
-  /** Resumes a call of an earlier driver from its record. A call without a record was never claimed. */
+  /** Resumes a call of an earlier driver from its record. */
   async #resume(callOf: () => Promise<GroupCall | undefined>, callId: string): Promise<Submission> {
     const record = await this.#deps.calls.read(callId);
-    if (record === undefined) {
-      const call = await callOf();
-      if (call !== undefined) return this.#submit(call);
-      throw new PawlError('UNKNOWN_CALL', `The call ${callId} of ${this.#group.head.id} cannot be made again.`);
-    }
+    if (record === undefined) return this.#submitAgain(callOf, callId);
     const { requestId, toolName } = record.request.envelope;
     if (record.outcome !== undefined && record.state !== 'inflight')
       return { kind: 'answered', callId, result: envelopeOf(record.outcome, { requestId, toolName, callId }) };
     const result = this.#deps.calls.result(callId).then((ended) => ended ?? Promise.reject(new Error('no result')));
     return { kind: 'pending', callId, requestId, result, stop: () => {} };
+  }
+
+  /**
+   * A call without a record was never claimed, or its record was flushed or has expired. One that cannot be made again ends, and may have
+   * had its effect.
+   */
+  async #submitAgain(callOf: () => Promise<GroupCall | undefined>, callId: string): Promise<Submission> {
+    let reason = `There is no record of the call ${callId} any more.`;
+    try {
+      const call = await callOf();
+      if (call !== undefined) return await this.#submit(call);
+    } catch (error) {
+      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      reason = error.message;
+    }
+    const result = refusal(new PawlError('OUTCOME_UNKNOWN', reason), { requestId: '', toolName: '' });
+    return { kind: 'answered', callId, result };
   }
 
   #follow(key: string, submitting: Promise<Submission>): void {

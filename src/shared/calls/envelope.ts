@@ -17,7 +17,7 @@ const OBJECT = { type: 'object' as const, propertyNames: { type: 'string' as con
 /** An object as it was sent. zod's own records lose a member that is called `__proto__`. */
 export const jsonObjectSchema = z
   .unknown()
-  .refine((value) => isObject(value), 'must be an object')
+  .refine((value) => isObject(value), { error: 'must be an object', abort: true })
   .meta(OBJECT) as unknown as z.ZodType<Record<string, unknown>>;
 
 /** Parameters of a call that is made later: a value that no call may have is found at once. */

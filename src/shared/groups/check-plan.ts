@@ -103,7 +103,7 @@ async function checkNode(nodes: PlanNodes, name: string, tools: ReadonlyMap<stri
   for (const location of malformed)
     issues.push({
       path: [nodePath, 'params', ...location].join('.'),
-      message: 'must be { $from: "node.path" } and nothing else; { $literal: … } takes a value as it is',
+      message: 'must be { $from: "node.path" } or { $literal: … }, which takes a value as it is, and nothing else',
     });
   issues.push(...contradictions(nodes, name, references));
   issues.push(...checkForEach(nodes, name, tools, checkNodeExists));

@@ -14,7 +14,9 @@ export interface NodeValuesDeps {
 }
 
 /** A node's parameters with values in place of references, or the first reference that has no value. */
-export type ResolvedParams = { readonly params: unknown; readonly missing?: undefined } | { readonly missing: string };
+export type ResolvedParams =
+  | { readonly params: unknown; readonly missing?: undefined }
+  | { readonly missing: string; readonly params?: undefined };
 
 export class NodeValues {
   readonly #deps: NodeValuesDeps;

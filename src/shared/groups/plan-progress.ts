@@ -192,9 +192,11 @@ export class PlanProgress implements GroupProgress {
   }
 
   async #expand(name: string, forEach: Reference): Promise<boolean> {
-    const list = await this.#values.of(forEach);
+    const read = await this.#read(name, () => this.#values.of(forEach));
+    if (read === undefined) return false;
+    const list = read.value;
     const fault = !Array.isArray(list)
-      ? `forEach must be a list; ${pathOf(forEach)} is ${list === undefined ? 'not there' : typeof list}`
+      ? `forEach must be a list; ${pathOf(forEach)} is ${list === undefined ? 'not there' : list === null ? list : typeof list}`
       : list.length > MAX_ITEMS
         ? `forEach has ${list.length} items; at most ${MAX_ITEMS} are allowed`
         : undefined;
@@ -232,10 +234,21 @@ export class PlanProgress implements GroupProgress {
   }
 
   async #resolveParams(name: string, index: number | undefined): Promise<unknown> {
-    const resolved = await this.#values.params(name, index, this.#needs.get(name) ?? new Set());
-    if (resolved.missing === undefined) return resolved.params;
-    this.#fail(name, `${resolved.missing} has no value`);
-    return undefined;
+    const needs = this.#needs.get(name) ?? new Set<string>();
+    const resolved = (await this.#read(name, () => this.#values.params(name, index, needs)))?.value;
+    if (resolved?.missing !== undefined) this.#fail(name, `${resolved.missing} has no value`);
+    return resolved?.params;
+  }
+
+  /** Reads values for a node. The node fails when they cannot be read any more, as from a record that was flushed or has expired. */
+  async #read<T>(name: string, read: () => Promise<T>): Promise<{ readonly value: T } | undefined> {
+    try {
+      return { value: await read() };
+    } catch (error) {
+      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      this.#fail(name, error.message);
+      return undefined;
+    }
   }
 
   began(key: string, callId: string): void {

@@ -5,6 +5,9 @@
 import { canonicalJson } from '../schema/canonical-json.ts';
 import type { Reference } from './plan.ts';
 
+/** The members by which references and literals are known. */
+const MARKS = ['$literal', '$from'];
+
 /** A reference and its location in the parameters. */
 export interface FoundReference {
   /** The path of the reference itself, as issues name it. */
@@ -39,7 +42,7 @@ export function referencesIn(params: unknown): {
   const visit = (value: unknown, location: readonly string[]): void => {
     if (typeof value !== 'object' || value === null || isLiteral(value)) return;
     if (isReference(value)) return void references.push({ location, ...parseReference(value) });
-    if (Object.hasOwn(value, '$from')) return void malformed.push(location);
+    if (MARKS.some((mark) => Object.hasOwn(value, mark))) return void malformed.push(location);
     for (const [name, member] of Object.entries(value)) visit(member, [...location, name]);
   };
   visit(params, []);
@@ -81,6 +84,8 @@ export function valueAt(value: unknown, path: readonly string[]): unknown {
   let node = value;
   for (const part of path) {
     if (typeof node !== 'object' || node === null || !Object.hasOwn(node, part)) return undefined;
+    // A list has its length as a member, and JSON knows none.
+    if (Array.isArray(node) && part === 'length') return undefined;
     node = (node as Readonly<Record<string, unknown>>)[part];
   }
   return node;

@@ -18,13 +18,19 @@ const group: LeasedGroup = {
 };
 
 /** A driver of a batch of one call, whose steps and submissions are logged. */
-function drive(deps: { stepOf: Deps['records']['stepOf']; advance(): unknown; submit(): unknown }) {
+function drive(
+  deps: { stepOf: Deps['records']['stepOf']; advance(): unknown; submit(): unknown },
+  members = new Map<string, object>(),
+  callOf: Parameters<GroupDriver['start']>[0] = async () => undefined,
+  ends: unknown[] = [],
+) {
   const log: unknown[] = [];
   const stopped = Promise.withResolvers<void>();
   const records: Deps['records'] = {
     stepOf: deps.stepOf,
     async advance(_, { step }) {
       log.push(`step ${step?.number}`);
+      for (const change of step?.changes.values() ?? []) if ('end' in change) ends.push(change.end);
       const answer = deps.advance();
       await new Promise((resolve) => setImmediate(resolve));
       log.push('answer');
@@ -37,15 +43,16 @@ function drive(deps: { stepOf: Deps['records']['stepOf']; advance(): unknown; su
       log.push(options.step ?? 'no step');
       return deps.submit();
     },
+    read: async () => undefined,
   } as unknown as Deps['calls'];
   const onError = (error: unknown) => log.push(error);
   const now = async () => 0;
   const driver = new GroupDriver(
     { records, calls, keptMs: 1, onStopped: () => stopped.resolve(), onError, now },
     group,
-    new BatchProgress({ entries }, new Map()),
+    new BatchProgress({ entries }, members),
   );
-  driver.start(async () => undefined);
+  driver.start(callOf);
   return { log, stopped: stopped.promise };
 }
 
@@ -71,4 +78,27 @@ test('a call that cannot be submitted stops the driver, which reports it once an
   // Node reports an unhandled rejection after the tick's microtasks.
   await new Promise((resolve) => setImmediate(resolve));
   expect(log.filter((entry) => entry === error)).toHaveLength(1);
+});
+
+test.each([
+  ['is not in its plan any more', async () => undefined, /There is no record of the call/],
+  [
+    'needs what is gone',
+    () => Promise.reject(new PawlError('UNKNOWN_CALL', 'The other one is gone.')),
+    /other one is gone/,
+  ],
+])('a call that has begun, has no record and %s ends as unknown', async (_, callOf, message) => {
+  const ends: unknown[] = [];
+  const advance = () => ({ nowMs: 1 });
+  const { stopped, log } = drive(
+    { stepOf, advance, submit: answered },
+    new Map([['0', { callId: 'call' }]]),
+    callOf,
+    ends,
+  );
+  await stopped;
+  expect(ends).toMatchObject([
+    { code: 'OUTCOME_UNKNOWN', mayHaveHappened: true, message: expect.stringMatching(message) },
+  ]);
+  expect(log).toEqual(['step 1', 'answer']);
 });

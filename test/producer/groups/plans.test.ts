@@ -160,6 +160,9 @@ test('all faults of a plan are found before anything runs, each with its path, a
       },
     );
   const city = { city: 'Rome' };
+  expect(await paths({ a: { tool: 'cities', params: null } })).toEqual(['nodes.a.params']);
+  const twice = { $literal: 1, also: 2 };
+  expect((await paths({ a: { tool: 'book', params: { city: twice } } }))[0]).toBe('nodes.a.params.city');
   const faults = await paths({
     a: { tool: 'bok', params: city },
     b: { tool: 'book', params: { city: 5 } },
@@ -338,6 +341,42 @@ test('the same key in a session is the same plan, however many processes ask, an
     code: 'PLAN_INVALID',
     issues: [{ path: 'idempotencyKey' }],
   });
+});
+
+test('a plan ends although records that it needs were flushed, and a process went on with it', async () => {
+  const { tools, log, gate } = journeyTools();
+  const { session, pawl, openProducer } = await startFleet({ tools });
+  const [leaving, frontDoor] = [await openProducer(), await openProducer()];
+  frontDoor.takeOverGroups();
+  const own = await leaving.session(session.key);
+  const running = own.plan({
+    nodes: {
+      list: { tool: 'cities' },
+      hold: { tool: 'wait', after: ['list'] },
+      book: { tool: 'book', params: { city: { $from: 'list.home' } }, after: ['hold'], onFailure: 'continue' },
+      each: {
+        tool: 'book',
+        params: { city: 'Ulm' },
+        forEach: { $from: 'list.list' },
+        after: ['hold'],
+        onFailure: 'continue',
+      },
+    },
+  });
+  running.catch(() => {});
+  const { planId } = await running.accepted;
+  await eventually(() => log.length === 1, { what: 'the node that waits' });
+  await pawl.calls.flush({ tool: 'cities' });
+  await leaving.close();
+  gate.fire();
+  const plan = await frontDoor.plans.ended(planId);
+  expect(stateOf(plan)).toEqual({ list: 'success', hold: 'success', book: 'error', each: 'error' });
+  for (const name of ['book', 'each'])
+    expect(plan.nodes[name]?.error).toMatchObject({
+      code: 'INVALID_PARAMS',
+      message: expect.stringContaining('expired'),
+    });
+  expect(log).toEqual(['wait']);
 });
 
 test('a plan is shown with the beginning of each output, without secrets', async () => {
