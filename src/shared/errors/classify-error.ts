@@ -1,4 +1,5 @@
 /** Classification: any thrown value becomes a failure of the catalogue. */
+import { startOf } from '../util/text/text-cut.ts';
 import { systemClock } from '../util/time.ts';
 import { clip, type Failure, failureOf, PawlError, ToolError } from './failure.ts';
 import { FAILURES, type FailureCode } from './failure-codes.ts';
@@ -8,6 +9,8 @@ export interface ClassificationOverrides {
   readonly retriableCodes?: readonly string[];
   readonly terminalCodes?: readonly string[];
 }
+
+const MAX_CODE_LENGTH = 100;
 
 const NODE_CODES: Readonly<Record<string, FailureCode>> = {
   ECONNREFUSED: 'CONNECTION_REFUSED',
@@ -74,14 +77,18 @@ function classifyByKind(thrown: unknown): Failure {
 /** The names of errors that end a request whose signal was aborted: `fetch` and most libraries, and axios. */
 const GIVEN_UP: ReadonlySet<string> = new Set(['AbortError', 'CanceledError']);
 
+/** Authors without types may give members of any type; records of results hold only those of the right one. */
 function fromToolError(error: ToolError): Failure {
-  const catalogued = Object.hasOwn(FAILURES, error.code) ? FAILURES[error.code as FailureCode] : undefined;
+  const given: unknown = error.code;
+  const code = typeof given === 'string' && given !== '' ? startOf(clip(given), MAX_CODE_LENGTH) : 'TOOL_FAILED';
+  const catalogued = Object.hasOwn(FAILURES, code) ? FAILURES[code as FailureCode] : undefined;
+  const retriable = error.retriable === true;
   return {
-    code: error.code,
+    code,
     class: catalogued?.class ?? 'tool',
-    retriable: error.retriable,
-    nothingHappened: error.nothingHappened,
-    againstCircuit: catalogued?.againstCircuit ?? error.retriable,
+    retriable,
+    nothingHappened: error.nothingHappened === true,
+    againstCircuit: catalogued?.againstCircuit ?? retriable,
     message: clip(error.message),
     ...(isDelay(error.retryAfterMs) ? { retryAfterMs: error.retryAfterMs } : {}),
   };

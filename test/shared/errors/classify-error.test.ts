@@ -279,3 +279,14 @@ describe('codes that a tool declares (R21)', () => {
     );
   });
 });
+
+test('members of a ToolError of another type count as absent, and its code is short and well-formed', () => {
+  const odd = [5, null, '', {}, [], Number.NaN, 10n, Symbol('x'), () => 1];
+  for (const value of odd)
+    for (const name of ['code', 'retriable', 'nothingHappened', 'retryAfterMs'])
+      expect(classify(new ToolError('m', { [name]: value })), `${name} ${typeof value}`).toEqual({
+        ...classify(new ToolError('m')),
+        ...(name === 'retryAfterMs' && value === 5 && { retryAfterMs: 5 }),
+      });
+  expect(classify(new ToolError('m', { code: `A\ud83d${'x'.repeat(1_000)}` })).code).toBe(`A\ufffd${'x'.repeat(98)}`);
+});
