@@ -151,6 +151,9 @@ describe('deadlines', () => {
       expect(await ended).toMatchObject({ status: 'timeout', error: { code: 'DEADLINE_EXCEEDED' } });
       // A lease is 30 s.
       expect(performance.now() - atMs).toBeLessThan(10_000);
+      // The worker hears that its connections are gone, and ends.
+      wire.cut();
+      wire.heal();
     },
   );
 
