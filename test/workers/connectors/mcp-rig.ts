@@ -8,6 +8,7 @@ import { type ImportOutcome, importServer } from '../../../src/cli/commands/impo
 import type { ImportPolicy } from '../../../src/shared/connectors/mcp.ts';
 import type { McpConnectionOptions } from '../../../src/shared/connectors/mcp-routing.ts';
 import { silentLogger } from '../../../src/shared/telemetry/log.ts';
+import { TIERS } from '../../../src/shared/tools/tool.ts';
 import { McpConnections } from '../../../src/workers/connectors/mcp/tools.ts';
 import { type Fleet, type FleetOptions, startFleet } from '../../helpers/fleet.ts';
 import { echo } from '../../helpers/tools.ts';
@@ -34,7 +35,12 @@ export async function temporaryFolder(): Promise<string> {
 
 export async function startMcpFleet(options: Partial<FleetOptions> = {}): Promise<McpFleet> {
   const [folder, dataDir] = await Promise.all([temporaryFolder(), temporaryFolder()]);
-  const fleet = await startFleet({ tools: [echo], ...options, settings: { dataDir, ...options.settings } });
+  const fleet = await startFleet({
+    tools: [echo],
+    tiers: TIERS,
+    ...options,
+    settings: { dataDir, ...options.settings },
+  });
   const environment = { ...process.env, ...options.environment };
   const parts = { settings: fleet.settings, environment, log: silentLogger, pawlVersion: '0.0.0' };
   return {
