@@ -37,7 +37,8 @@ test('a single command goes at once, and those of one turn go together', async (
   expect(written).toEqual([]);
   await turn();
   send('b');
-  send('c');
+  // Batches are sent in the next tick.
+  process.nextTick(() => send('c'));
   await turn();
   expect(written).toEqual(['a', 'bc']);
 });

@@ -52,7 +52,8 @@ export class PipelinedWrites {
   #scheduleFlush(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    process.nextTick(() => this.#flushIfDue());
+    // Batches are sent in the next tick: they share a write with what was sent just before.
+    process.nextTick(() => process.nextTick(() => this.#flushIfDue()));
   }
 
   #flushIfDue(): void {
