@@ -103,11 +103,12 @@ export function budgetChecker(
 ): PlanServiceDeps['budgetIssues'] {
   return async (session, nodes) => {
     const issues: Issue[] = [];
+    if (session.budgets === undefined) return issues;
     const needed = {
       calls: nodes.length,
       costUnits: nodes.reduce((sum, { tool, params }) => sum + costOf(tool, params), 0),
     };
-    for (const { sessionKey, budget = {} } of session.budgets ?? []) {
+    for (const { sessionKey, budget = {} } of session.budgets) {
       const { name, title } = sessionAccount(sessionKey, {});
       const spent = await spentOf(name);
       for (const unit of ['calls', 'costUnits'] as const) {

@@ -122,10 +122,13 @@ export class PlanService {
       Object.entries(nodes).map(([name, node]) => {
         const tool = tools.get(name) as ResolvedTool;
         const { namespace, name: toolName, version, tier, definition, effects } = tool;
-        const compensates = tool.compensates === true ? (true as const) : undefined;
         const asks = policy.reasons.get(name);
-        const acceptedNode = { ...node, namespace, name: toolName, version, tier, definition, effects };
-        return [name, defined<AcceptedNode>({ ...acceptedNode, compensates, asks })];
+        const acceptedNode: AcceptedNode = {
+          ...{ ...node, namespace, name: toolName, version, tier, definition, effects },
+          ...(tool.compensates === true && { compensates: true }),
+          ...(asks !== undefined && { asks }),
+        };
+        return [name, acceptedNode];
       }),
     );
     return { target: callTargetOf(session), nodes: accepted, order, concurrency };

@@ -2,7 +2,7 @@
 import type { Member } from './group.ts';
 import { memberKey } from './node-state.ts';
 import type { AcceptedNode, PlanDefinition, Reference } from './plan.ts';
-import { parseReference, pathOf, resolveReferences, valueAt } from './references.ts';
+import { parseReference, pathOf, referencesIn, resolveReferences, valueAt } from './references.ts';
 
 export interface NodeValuesDeps {
   readonly definition: PlanDefinition;
@@ -41,16 +41,16 @@ export class NodeValues {
     return valueAt(await this.#nodeOutput(node), path);
   }
 
-  /** @param index of the item, for a `forEach` node @param needs the nodes that this one needs */
-  async params(name: string, index: number | undefined, needs: ReadonlySet<string>): Promise<ResolvedParams> {
+  /** @param index of the item, for a `forEach` node */
+  async params(name: string, index: number | undefined): Promise<ResolvedParams> {
     const node = this.#node(name);
+    const { references } = referencesIn(node.params);
     const values = new Map<string, unknown>();
-    for (const dependency of needs)
-      if (refersTo(node.params, dependency)) values.set(dependency, await this.#nodeOutput(dependency));
     if (index !== undefined && node.forEach !== undefined) {
       values.set('item', (await this.#itemsOf(name, node.forEach))[index]);
       values.set('index', index);
     }
+    for (const { node: from } of references) if (!values.has(from)) values.set(from, await this.#nodeOutput(from));
     let missing: string | undefined;
     const params = resolveReferences(node.params, (reference) => {
       const { node: from, path } = parseReference(reference);
@@ -88,13 +88,4 @@ export class NodeValues {
   #node(name: string): AcceptedNode {
     return this.#deps.definition.nodes[name] as AcceptedNode;
   }
-}
-
-function refersTo(params: unknown, name: string): boolean {
-  let found = false;
-  resolveReferences(params, (reference) => {
-    found ||= parseReference(reference).node === name;
-    return null;
-  });
-  return found;
 }

@@ -234,8 +234,7 @@ export class PlanProgress implements GroupProgress {
   }
 
   async #resolveParams(name: string, index: number | undefined): Promise<unknown> {
-    const needs = this.#needs.get(name) ?? new Set<string>();
-    const resolved = (await this.#read(name, () => this.#values.params(name, index, needs)))?.value;
+    const resolved = (await this.#read(name, () => this.#values.params(name, index)))?.value;
     if (resolved?.missing !== undefined) this.#fail(name, `${resolved.missing} has no value`);
     return resolved?.params;
   }
