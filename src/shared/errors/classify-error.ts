@@ -1,7 +1,7 @@
 /** Classification: any thrown value becomes a failure of the catalogue. */
 import { startOf } from '../util/text/text-cut.ts';
 import { systemClock } from '../util/time.ts';
-import { clip, type Failure, failureOf, PawlError, ToolError } from './failure.ts';
+import { clip, type Failure, failureOf, type Issue, PawlError, ToolError } from './failure.ts';
 import { FAILURES, type FailureCode } from './failure-codes.ts';
 
 /** A tool's or an operator's own lists of codes. They win over the catalogue. */
@@ -52,8 +52,8 @@ export function classify(thrown: unknown, overrides: ClassificationOverrides = {
 export { classify as toolCallErrorClassifier };
 
 function classifyByKind(thrown: unknown): Failure {
-  if (thrown instanceof PawlError)
-    return failureOf(thrown.code, thrown.message, thrown.issues === undefined ? {} : { issues: thrown.issues });
+  if (thrown instanceof PawlError && Object.hasOwn(FAILURES, thrown.code))
+    return failureOf(thrown.code, thrown.message, issuesOf(thrown.issues));
   if (thrown instanceof ToolError) return fromToolError(thrown);
   const message = messageOf(thrown);
   const text = retryAfterOf(thrown);
@@ -76,6 +76,13 @@ function classifyByKind(thrown: unknown): Failure {
 
 /** The names of errors that end a request whose signal was aborted: `fetch` and most libraries, and axios. */
 const GIVEN_UP: ReadonlySet<string> = new Set(['AbortError', 'CanceledError']);
+
+function issuesOf(issues: unknown): { readonly issues?: readonly Issue[] } {
+  if (!Array.isArray(issues)) return {};
+  const isText = (value: unknown) => typeof value === 'string';
+  const valid = issues.filter((issue) => isText(issue?.path) && isText(issue.message));
+  return { issues: valid.map(({ path, message }) => ({ path, message })) };
+}
 
 /** Authors without types may give members of any type; records of results hold only those of the right one. */
 function fromToolError(error: ToolError): Failure {

@@ -290,3 +290,15 @@ test('members of a ToolError of another type count as absent, and its code is sh
       });
   expect(classify(new ToolError('m', { code: `A\ud83d${'x'.repeat(1_000)}` })).code).toBe(`A\ufffd${'x'.repeat(98)}`);
 });
+
+test('a PawlError of a tool without types keeps the issues that are some, and a code that is one', () => {
+  const issue = { path: 'a', message: 'is odd' };
+  const thrown = (code: unknown, issues?: unknown) =>
+    new PawlError(code as 'TOOL_FAILED', 'm', { issues: issues as [] });
+  for (const issues of [5, null, 'x', { issue }])
+    expect(classify(thrown('INVALID_PARAMS', issues))).toEqual(classify(thrown('INVALID_PARAMS')));
+  const mixed = [null, 5, 'x', { path: 5n, message: 'x' }, { ...issue, more: 10n }, { path: 'a' }];
+  expect(classify(thrown('INVALID_PARAMS', mixed)).issues).toEqual([issue]);
+  for (const code of ['toString', '__proto__', 'NOPE', 5, null])
+    expect(classify(thrown(code)).code, String(code)).toBe('TOOL_FAILED');
+});
