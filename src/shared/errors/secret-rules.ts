@@ -19,7 +19,7 @@ export const PLAIN_PREFIXES =
   slk_ n8n_api_ retool_01 retool_wk_ shptka_ alcht_ IQoJb3JpZ2lu FwoGZXIvYXdz STS.N IGQV IGAA hcaik_ hcamk_
   hcalk_ unkey_ cal_live_ polar_oat_ polar_pat_ os_v2_app_ os_v2_org_ xau_ CCDB1_ essu_ dbtc_ dbtu_
   dbts_ packagist_ora_ packagist_uut_ xprv nsec1 suiprivkey1 hf_oauth_ pnb_ bkaa_ bkct_ lin_wh_ ddo_ vtwn_ gb_api_ rca_
-  sktsec_ nyk_v0_ xnd_production_ xnd_development_ mka_ dG9rO apk_user_`);
+  sktsec_ eyJrIjoi nyk_v0_ xnd_production_ xnd_development_ mka_ dG9rO apk_user_`);
 
 /** Behind each of these, a token may have other characters between its letters as well. */
 export const MIXED_PREFIXES: readonly string[] = [
@@ -45,6 +45,9 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   ['pat', atStart(/pat[A-Za-z0-9]{14}\.[a-f0-9]{64}\b/)],
   ['pat.', atStart(/pat\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}/)],
   ['sat.', atStart(/sat\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}/)],
+  ['sk-lm-', atStart(/sk-lm-[\w-]{6,}:[\w-]{16,}/)],
+  // A key of Zhipu's models.
+  ['.', atStart(/[a-f0-9]{32}\.[A-Za-z0-9]{16}\b/)],
   ['A3T', atStart(/A3T[A-Z0-9][A-Z2-7]{16}\b/)],
   ['4b1d', atStart(/4b1d[A-Za-z0-9]{38}\b/)],
   ['API-', atStart(/API-[A-Z0-9]{26}\b/)],
