@@ -10,7 +10,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { ClientCalls } from '../../shared/store/connectors/client-calls.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { Progress } from '../../shared/tools/tool-context.ts';
-import { onAbort, withinMs } from '../../shared/util/wait.ts';
+import { NewsWaits } from '../../shared/util/news-waits.ts';
 import type { Registry } from './registry.ts';
 
 export interface ToolClientsDeps {
@@ -50,7 +50,7 @@ const POLL_MS = 2_000;
 
 export class ToolClients {
   readonly #deps: ToolClientsDeps;
-  readonly #wakers = new Map<string, Set<() => void>>();
+  readonly #news = new NewsWaits();
 
   constructor(deps: ToolClientsDeps) {
     this.#deps = deps;
@@ -58,7 +58,7 @@ export class ToolClients {
 
   /** Wakes the polls of a tool's clients: one of its calls waits for a client, or is cancelled. */
   notifyWaiting(tool: string): void {
-    for (const wake of this.#wakers.get(tool) ?? []) wake();
+    this.#news.notify(tool);
   }
 
   /** Throws `UNKNOWN_TOOL`, and `CONTRACT_INVALID` for a tool that no client may run. */
@@ -92,7 +92,7 @@ export class ToolClients {
     const poll = randomBytes(8).toString('hex');
     for (let first = true; ; first = false) {
       // Subscribe before reading, so that no call is missed in between.
-      const listener = this.#listen(tools, signal);
+      const listener = this.#news.listen(tools, signal);
       try {
         const renewed = await clientCalls.next(clientId, running, take ? { id: poll, first } : undefined);
         if (renewed.kind !== 'renewed') throw renewed.kind === 'gone' ? clientGone() : pollSuperseded();
@@ -136,23 +136,6 @@ export class ToolClients {
 
   async #recordChange(tool: string, action: 'served' | 'left', by: string): Promise<void> {
     await this.#deps.audit({ type: 'registry-changed', tool, kind: 'dynamic', action, by });
-  }
-
-  #listen(tools: readonly string[], signal: AbortSignal | undefined) {
-    const { promise, resolve: wake } = Promise.withResolvers<void>();
-    for (const tool of tools) this.#wakers.set(tool, (this.#wakers.get(tool) ?? new Set()).add(wake));
-    const stopListening = onAbort(signal, wake);
-    return {
-      within: (limitMs: number): Promise<void> => withinMs(promise, limitMs),
-      stop: (): void => {
-        stopListening();
-        for (const tool of tools) {
-          const wakers = this.#wakers.get(tool);
-          wakers?.delete(wake);
-          if (wakers?.size === 0) this.#wakers.delete(tool);
-        }
-      },
-    };
   }
 }
 

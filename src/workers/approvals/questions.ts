@@ -4,7 +4,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { digest } from '../../shared/schema/canonical-json.ts';
 import type { QuestionRequest, Questions } from '../../shared/store/approvals/questions.ts';
 import type { Answer } from '../../shared/tools/capabilities.ts';
-import { onAbort, withinMs } from '../../shared/util/wait.ts';
+import { NewsWaits } from '../../shared/util/news-waits.ts';
 
 const POLL_MS = 2_000;
 const DEFAULT_TIMEOUT_MS = 300_000;
@@ -12,8 +12,7 @@ const MAX_TIMEOUT_MS = 7 * 24 * 3_600_000;
 
 export class ElicitationState {
   readonly #questions: Questions;
-  readonly #waiting = new Map<string, () => void>();
-
+  readonly #news = new NewsWaits();
   readonly #audit: RecordAudit;
 
   constructor(questions: Questions, audit: RecordAudit) {
@@ -22,7 +21,7 @@ export class ElicitationState {
   }
 
   onEnded(id: string): void {
-    this.#waiting.get(id)?.();
+    this.#news.notify(id);
   }
 
   /**
@@ -36,7 +35,9 @@ export class ElicitationState {
     const id = `${request.callId}.${number}.${digest(request.text).slice(0, 12)}`;
     let status = await this.#questions.ask(id, request, wholeMs(timeoutMs ?? DEFAULT_TIMEOUT_MS));
     while (status.state === 'waits') {
-      await this.#waitForEnd(id, Math.min(status.leftMs, POLL_MS), signal);
+      const news = this.#news.listen([id], signal);
+      await news.within(Math.min(status.leftMs, POLL_MS));
+      news.stop();
       if (signal?.aborted === true) {
         // After a lost lease another worker has the call, and asks under the same ID: this worker must not withdraw the question.
         if (!isLeaseLost(signal.reason)) await this.#questions.withdraw(id).catch(() => {});
@@ -51,15 +52,6 @@ export class ElicitationState {
 
   #expired(questionId: string, { callId, session: sessionKey, tenantId, text: question }: QuestionRequest): void {
     void this.#audit({ type: 'question-ended', questionId, callId, sessionKey, tenantId, state: 'expired', question });
-  }
-
-  async #waitForEnd(id: string, limitMs: number, signal: AbortSignal | undefined): Promise<void> {
-    const { promise: ended, resolve } = Promise.withResolvers<void>();
-    this.#waiting.set(id, resolve);
-    const stopListening = onAbort(signal, resolve);
-    await withinMs(ended, limitMs);
-    stopListening();
-    this.#waiting.delete(id);
   }
 }
 

@@ -11,7 +11,7 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import type { ProbeAnswer, ToolResult } from '../../shared/tools/tool-result.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { onAbort, withinMs } from '../../shared/util/wait.ts';
+import { NewsWaits } from '../../shared/util/news-waits.ts';
 import type { Executable } from './declared-tools.ts';
 
 type ClientToolRecord = Pick<DeclaredToolOf<'dynamic'>, 'namespace' | 'name' | 'effects' | 'timeoutMs' | 'routing'>;
@@ -23,7 +23,7 @@ const HANDOVER_CODES: readonly unknown[] = ['LEASE_LOST', 'DRAINED'];
 
 export class ClientToolCalls {
   readonly #clientCalls: Pick<ClientCalls, 'published' | 'read' | 'withdraw'>;
-  readonly #waiters = new Map<string, () => void>();
+  readonly #news = new NewsWaits();
 
   constructor(clientCalls: Pick<ClientCalls, 'published' | 'read' | 'withdraw'>) {
     this.#clientCalls = clientCalls;
@@ -31,7 +31,7 @@ export class ClientToolCalls {
 
   /** Wakes the waiters of a call whose record has changed. */
   notify(callId: string): void {
-    this.#waiters.get(callId)?.();
+    this.#news.notify(callId);
   }
 
   /** The functions of a declared tool of this kind. */
@@ -75,7 +75,7 @@ export class ClientToolCalls {
     let lastReport = '';
     for (;;) {
       // Subscribing before reading ensures that no change is missed in between.
-      const change = this.#listen(call.callId, ctx.signal);
+      const change = this.#news.listen([call.callId], ctx.signal);
       try {
         if (ctx.signal.aborted) return conclude(await this.#withdraw(call, ctx.signal));
         const callState = await this.#clientCalls.read(call);
@@ -84,9 +84,7 @@ export class ClientToolCalls {
           lastReport = callState.progress;
           report(lastReport, ctx);
         }
-        await change.waitUpTo(
-          callState.state === 'taken' ? Math.min(callState.remainingLeaseMs + 1, POLL_MS) : POLL_MS,
-        );
+        await change.within(callState.state === 'taken' ? Math.min(callState.remainingLeaseMs + 1, POLL_MS) : POLL_MS);
       } finally {
         change.stop();
       }
@@ -101,19 +99,6 @@ export class ClientToolCalls {
     if (withdrawn?.state === 'answered') return withdrawn;
     if (withdrawn?.state !== 'untouched') throw reason;
     throw new ToolError(`No client took the call: ${reason.message}`, { code: 'CLIENT_GONE', nothingHappened: true });
-  }
-
-  #listen(callId: string, signal: AbortSignal) {
-    const { promise, resolve: wake } = Promise.withResolvers<void>();
-    this.#waiters.set(callId, wake);
-    const stopListening = onAbort(signal, wake);
-    return {
-      waitUpTo: (limitMs: number): Promise<void> => withinMs(promise, limitMs),
-      stop: (): void => {
-        stopListening();
-        if (this.#waiters.get(callId) === wake) this.#waiters.delete(callId);
-      },
-    };
   }
 }
 
