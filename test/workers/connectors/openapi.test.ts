@@ -21,7 +21,7 @@ test('a public document of 120 operations is imported, and every one of its tool
     concurrency: 16,
     settings: { allowedHosts: [service.host] },
   });
-  for (const { name, spec } of tools) await pawl.registry.put(name, spec);
+  await Promise.all(tools.map(({ name, spec }) => pawl.registry.put(name, spec)));
   const results = await Promise.all(
     tools.map(async ({ name, spec }) => {
       const { required = [], properties = {} } = spec.inputSchema as {

@@ -158,7 +158,7 @@ describe.skipIf(!hasRipgrep)('searches with and without ripgrep find the same (C
           await bothWays(root, { pattern, ignoreCase });
         },
       ),
-      { numRuns: 60 },
+      { numRuns: 25 },
     );
   });
 
