@@ -127,8 +127,14 @@ export class PlanProgress implements GroupProgress {
 
   async next(): Promise<readonly NextCall[]> {
     if (this.#cancelled || this.#awaitsApproval) return [];
-    if (this.#phase !== undefined) return this.#phase.phase === 'undoing' ? this.#nextUndo() : [];
+    const calls = await this.#nextCalls();
+    // A node that failed without a call has started the phase just now.
+    return this.#phase?.phase === 'undoing' ? [...calls, ...(await this.#nextUndo())] : calls;
+  }
+
+  async #nextCalls(): Promise<readonly NextCall[]> {
     const calls: NextCall[] = [];
+    if (this.#phase !== undefined) return calls;
     do {
       // Skipping a node may make further nodes ready.
       for (let ready = this.#ready.takeReady(); ready.length > 0; ready = this.#ready.takeReady())

@@ -122,7 +122,12 @@ test.each([
   });
   expect(plan).toMatchObject({ state: 'done', nodes: { first: { error: { code: 'INVALID_PARAMS' } } } });
   expect(stateOf(plan)).toEqual({ open: 'success', first: 'error', needs: 'skipped', mend: 'success' });
-  expect(log).toEqual(['book Linz']);
+  expect(log.splice(0)).toEqual(['book Linz']);
+
+  const book = { tool: 'book', params: { city: 'Ulm' } };
+  const first = { ...node, after: ['book'], onFailure: 'undo' as const };
+  expect(await session.plan({ nodes: { open: { tool: open }, book, first } })).toMatchObject({ state: 'undone' });
+  expect(log).toEqual(['book Ulm', 'undo Ulm']);
 });
 
 test('a plan that is undone compensates what succeeded, the last one first, and names what cannot be undone', async () => {
