@@ -142,7 +142,8 @@ export function quoteValue(value: unknown): string {
 
 /** The value's JSON, or its type where it is nested too deep to be written. JSON would write null for NaN. */
 function jsonOf(value: unknown): string {
-  if (typeof value === 'number' || typeof value === 'bigint') return String(value);
+  if (typeof value === 'number') return String(value);
+  if (typeof value === 'bigint') return `${value}n`;
   try {
     return JSON.stringify(value) ?? String(value);
   } catch {
