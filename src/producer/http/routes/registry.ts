@@ -14,6 +14,7 @@ import type { ChangeOptions } from '../../tools/registry.ts';
 import { type Caller, permissionsOf } from '../core/access.ts';
 import { type Route, type RouteResponse, route } from '../core/route.ts';
 import { toolView } from '../core/views.ts';
+import { callerName } from './approvals.ts';
 
 const conditionHeaders = z.object({ 'if-match': z.string().optional(), 'if-none-match': z.string().optional() });
 type Conditions = z.output<typeof conditionHeaders>;
@@ -130,13 +131,14 @@ function etagHeader(record: RegistryRecord | undefined): Record<string, string> 
 /** Reads `If-Match: "3"`, or `*` for any existing revision, and `If-None-Match: *` for none. Throws `CONTRACT_INVALID`. */
 function changeOptions({ 'if-match': match, 'if-none-match': noneMatch }: Conditions, caller: Caller): ChangeOptions {
   if (noneMatch !== undefined && noneMatch !== '*') throw invalidCondition('if-none-match', '*', noneMatch);
-  if (noneMatch === '*') return { by: caller.id, ifRevision: 0 };
-  if (match === undefined) return { by: caller.id };
-  if (match === '*') return { by: caller.id, ifRevision: 'any' };
+  const by = callerName(caller);
+  if (noneMatch === '*') return { by, ifRevision: 0 };
+  if (match === undefined) return { by };
+  if (match === '*') return { by, ifRevision: 'any' };
   const revision = /^(?:W\/)?"?(\d+)"?$/.exec(match)?.[1];
   if (revision === undefined)
     throw invalidCondition('if-match', 'the revision in quotes, as in the ETag header', match);
-  return { by: caller.id, ifRevision: Number(revision) };
+  return { by, ifRevision: Number(revision) };
 }
 
 function invalidCondition(header: string, expected: string, actual: string): PawlError {

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { skillSchema } from '../../../shared/sessions/skill.ts';
 import { type Route, route } from '../core/route.ts';
+import { callerName } from './approvals.ts';
 
 export const skillRoutes: readonly Route[] = [
   route('get /v1/skills', {
@@ -27,13 +28,13 @@ export const skillRoutes: readonly Route[] = [
     summary: 'Writes the record of a skill. Open sessions keep their copy.',
     body: skillSchema,
     responses: { 200: ['The skill', 'Skill'] },
-    answer: ({ pawl, path, body, caller }) => pawl.skills.put(path.name, body, caller.id),
+    answer: ({ pawl, path, body, caller }) => pawl.skills.put(path.name, body, callerName(caller)),
   }),
   route('delete /v1/skills/{name}', {
     operationId: 'removeSkill',
     permission: 'administer',
     summary: 'Removes the record of a skill.',
     responses: { 204: 'Removed' },
-    answer: ({ pawl, path, caller }) => pawl.skills.remove(path.name, caller.id),
+    answer: ({ pawl, path, caller }) => pawl.skills.remove(path.name, callerName(caller)),
   }),
 ];

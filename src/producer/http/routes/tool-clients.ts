@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { CLIENT_LEASE, clientAnswerSchema, MAX_CLIENT_TOOLS } from '../../../shared/connectors/client-tool.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
+import { callerName } from './approvals.ts';
 
 const MAX_WAIT_MS = 300_000;
 const MAX_RUNNING = 10_000;
@@ -19,7 +20,8 @@ export const toolClientRoutes: readonly Route[] = [
       leaseMs: z.number().default(CLIENT_LEASE.defaultMs),
     }),
     responses: { 201: ['The client. Its ID is its credential', 'ToolClient'] },
-    answer: ({ pawl, body, caller }) => pawl.toolClients.join(body.tools, { leaseMs: body.leaseMs, by: caller.id }),
+    answer: ({ pawl, body, caller }) =>
+      pawl.toolClients.join(body.tools, { leaseMs: body.leaseMs, by: callerName(caller) }),
   }),
   route('post /v1/tool-clients/{clientId}/next', {
     operationId: 'nextToolClientCall',
@@ -82,6 +84,6 @@ export const toolClientRoutes: readonly Route[] = [
     permission: 'oversee',
     summary: 'Removes the client. Its running calls end at once.',
     responses: { 204: 'Removed' },
-    answer: ({ pawl, path, caller }) => pawl.toolClients.leave(path.clientId, caller.id),
+    answer: ({ pawl, path, caller }) => pawl.toolClients.leave(path.clientId, callerName(caller)),
   }),
 ];

@@ -14,7 +14,10 @@ test('PUT, PATCH and DELETE /v1/tools/{name}: revisions as ETags, conflicts 412 
   const { ask } = await startRig(testTools());
   const put = (json: object, headers = {}) => ask('/v1/tools/weather', { method: 'PUT', json, headers });
   const declared = await put(spec, { 'if-none-match': '*' });
-  expect(declared).toMatchObject({ status: 201, body: { name: 'weather', kind: 'http', revision: 1 } });
+  expect(declared).toMatchObject({
+    status: 201,
+    body: { name: 'weather', kind: 'http', revision: 1, updatedBy: 'local operator' },
+  });
   expect(declared.headers.get('etag')).toBe('"1"');
   expect(await put(spec, { 'if-none-match': '*' })).toMatchObject({
     status: 412,

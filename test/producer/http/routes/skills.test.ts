@@ -12,7 +12,10 @@ test('/v1/skills: an admin writes them, an agent reads them and opens sessions w
     ask(`/v1/skills/${name}`, { method: 'PUT', json, token });
   const skill = { description: 'Says things.', allowedTools: ['echo'], triggers: ['say'], priority: 3 };
   expect((await put('speech', skill, 'the-agent-1')).status).toBe(403);
-  expect(await put('speech', skill)).toMatchObject({ status: 200, body: { name: 'speech', source: 'registry' } });
+  expect(await put('speech', skill)).toMatchObject({
+    status: 200,
+    body: { name: 'speech', source: 'registry', updatedBy: expect.stringMatching(/^admin:/) },
+  });
   expect((await put('speech', { ...skill, priority: 'high' })).body.error.issues[0].path).toBe('priority');
   await put('silence', { description: 'Says nothing.' });
   const list = async (query = '') => (await ask(`/v1/skills${query}`, { token: 'the-agent-1' })).body.skills;
