@@ -7,7 +7,7 @@ import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { AnyTool, InputOf, OutputOf } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { onAbort } from '../../shared/util/wait.ts';
-import { type CallOptions, checkSignal, FormCache } from '../calls/call-envelope.ts';
+import { type CallOptions, checkSignal, FormCache, toolNameOf } from '../calls/call-envelope.ts';
 import type { AcceptedBatch, BatchEntry, BatchService } from './batches.ts';
 
 /** One call of a batch, with the options of `session.call`. */
@@ -71,12 +71,21 @@ export function runBatch<Results>(
     const batch = await accepted;
     const stopListening = onAbort(signal, () => void cancel().catch(() => {}));
     try {
-      return (await batches.results(batch, received)) as Results;
+      const results = await batches.results(batch, received);
+      // The record of a refused entry has no envelope, which would name its tool.
+      return results.map((result, index) => ({
+        ...result,
+        toolName: result.toolName || nameIn(calls[index]),
+      })) as Results;
     } finally {
       stopListening();
     }
   };
   return Object.assign(run(), { accepted, cancel });
+}
+
+function nameIn(call: unknown): string {
+  return toolNameOf((call as Partial<AnyBatchCall> | null | undefined)?.tool);
 }
 
 function entriesOf(session: BatchSession, calls: readonly unknown[]): BatchEntry[] {

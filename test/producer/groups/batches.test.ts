@@ -49,13 +49,15 @@ function gatedTool() {
 test('a batch resolves with all results in order, and one that is wrong refuses only itself', async () => {
   const { tool, runs } = doublingTool();
   const { session } = await startFleet({ tools: [tool] });
-  const [first, invalid, failed, unknown, last] = await session.batch([
+  const results = await session.batch([
     { tool, params: { n: 1 } },
     { tool: 'double', params: { n: 'two' } },
     { tool, params: { n: -1 }, retryBudget: { maxAttempts: 1 } },
     { tool: 'doubel', params: {} },
     { tool, params: { n: 5 }, idempotencyKey: 'five' },
   ]);
+  const [first, invalid, failed, unknown, last] = results;
+  expect(results.map(({ toolName }) => toolName)).toEqual(['double', 'double', 'double', 'doubel', 'double']);
   expect(contentOf(first)).toBe(2);
   expect(contentOf(last)).toBe(10);
   expect(invalid).toMatchObject({ status: 'error', error: { code: 'INVALID_PARAMS' } });
