@@ -24,11 +24,13 @@ const LOOKUPS: Readonly<Record<string, Untyped>> = {
   'skills.show': (pawl, name) => pawl.skills.show(name),
   'workers.drain': (pawl, id) => pawl.workers.drain(id),
 };
+const served = { name: 'served', inputSchema: { type: 'object' }, run: () => ({ output: 1 }) } as never;
 const SELECTIONS: Readonly<Record<string, Untyped>> = {
   'calls.resolveMany': (pawl, resolution) => pawl.calls.resolveMany(resolution),
   'circuits.set': (pawl, selection) => pawl.circuits.set('reset', selection, 'test'),
   'deadLetters.redrive': (pawl, selection) => pawl.deadLetters.redrive(selection),
   'deadLetters.discard': (pawl, selection) => pawl.deadLetters.discard(selection),
+  'a tool of serveTools': (pawl, tool) => pawl.serveTools([served, tool]),
   'schedules.put': (pawl, schedule) => pawl.schedules.put(schedule),
   'shards.set': (pawl, shards) => pawl.shards.set('read-only', shards),
 };

@@ -73,6 +73,8 @@ export class ServedTools implements AsyncDisposable {
     tools: readonly ServedTool[],
     options: ServeOptions = {},
   ): Promise<ServedTools> {
+    if (!Array.isArray(tools) || tools.some((tool) => typeof tool?.run !== 'function'))
+      throw new PawlError('CONFIGURATION', 'serveTools takes a list of tools, each with a function `run`.');
     for (const tool of tools) await declare(registry, tool, options.by);
     const byName = new Map(tools.map((tool) => [qualifiedName(parseToolName(tool.name)), tool]));
     return new ServedTools(clients, byName, options, await join(clients, byName, options), onClosed);
