@@ -134,6 +134,8 @@ export class Catalogue {
   readonly #tiers: readonly Tier[];
   /** The published tools of the last read, by field and text: most of them do not change. */
   #verifiedTools = new Map<string, PublishedTool | undefined>();
+  /** The newest tool of the highest tier by name. Its tier owns the name as long as the tool would be kept, also when its line is deleted. */
+  readonly #owners = new Map<string, Pick<PublishedTool, 'tier' | 'seenAtMs'>>();
 
   constructor(redis: Redis, prefix: string, { signatures = new Signatures(), tiers = TIERS }: CatalogueOptions = {}) {
     this.#redis = redis;
@@ -189,10 +191,9 @@ export class Catalogue {
       const seenAtMs = Number(heartbeats[index + 1]);
       if (record !== undefined && seenAtMs > nowMs - WORKER_SILENCE_MS) workers.push({ ...record, seenAtMs });
     }
-    const kept = this.#verifyAll(Object.entries(storedTools)).filter(
-      (published) => published.seenAtMs > nowMs - PUBLISHED_TTL_MS,
-    );
-    const tools = this.#dropNameConflicts(newestPublished(kept)).map((published) => ({
+    const oldestMs = nowMs - PUBLISHED_TTL_MS;
+    const kept = this.#verifyAll(Object.entries(storedTools)).filter(({ seenAtMs }) => seenAtMs > oldestMs);
+    const tools = this.#dropNameConflicts(newestPublished(kept), oldestMs).map((published) => ({
       ...published,
       workers:
         published.seenAtMs > nowMs - RENEWED_WITHIN_MS
@@ -267,16 +268,16 @@ export class Catalogue {
    * When tiers have keys of their own, a name that several tiers publish belongs to the highest one: no worker of a lower tier gets its
    * calls.
    */
-  #dropNameConflicts(tools: readonly PublishedTool[]): PublishedTool[] {
+  #dropNameConflicts(tools: readonly PublishedTool[], oldestMs: number): PublishedTool[] {
     if (!TIERS.some((tier) => this.#hasOwnKey(tier))) return [...tools];
-    const highest = new Map<string, Tier>();
     for (const published of tools) {
-      const known = highest.get(qualifiedName(published));
-      if (known === undefined || TIERS.indexOf(published.tier) > TIERS.indexOf(known))
-        highest.set(qualifiedName(published), published.tier);
+      const known = this.#owners.get(qualifiedName(published)) ?? { tier: 'read-only', seenAtMs: 0 };
+      const above = known.seenAtMs > oldestMs ? TIERS.indexOf(published.tier) - TIERS.indexOf(known.tier) : 1;
+      if (above > 0 || (above === 0 && published.seenAtMs > known.seenAtMs))
+        this.#owners.set(qualifiedName(published), published);
     }
     return tools.filter((published) => {
-      const tier = highest.get(qualifiedName(published)) ?? published.tier;
+      const tier = this.#owners.get(qualifiedName(published))?.tier ?? published.tier;
       if (tier === published.tier || !this.#hasOwnKey(tier)) return true;
       this.#reportRefused(this.#fieldOf(published), `has the name of a tool of the ${tier} tier`);
       return false;

@@ -220,7 +220,10 @@ describe('what was not published by a worker', () => {
     expect(audited).toMatchObject([{ type: 'refused', what: 'tool' }]);
     // A name is free again a day after the last worker of the higher tier.
     await own('elevated').publish([publishedTool(tool({ tier: 'elevated' }), nowMs - 25 * 3_600_000)]);
-    expect(await tiers()).toEqual(['workspace']);
+    expect(await tiers()).toEqual([]);
+    expect((await open({ workerSigners }).read()).tools.map(({ tier }) => tier)).toEqual(['workspace']);
+    await redis.hdel(hash, ownField);
+    expect(await tiers(), 'a reader that knew the tool of the higher tier').toEqual([]);
     await own('elevated').publish([publishedTool(tool({ tier: 'elevated' }), nowMs)]);
     // A tier without keys of its own goes by the fleet's.
     await open({}).publish([{ ...read, name: 'peek' }]);
