@@ -37,8 +37,7 @@ test('a single command goes at once, and those of one turn go together', async (
   expect(written).toEqual([]);
   await turn();
   send('b');
-  // Batches are sent in the next tick.
-  process.nextTick(() => send('c'));
+  send('c');
   await turn();
   expect(written).toEqual(['a', 'bc']);
 });

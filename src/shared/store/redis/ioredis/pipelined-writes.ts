@@ -52,8 +52,7 @@ export class PipelinedWrites {
   #scheduleFlush(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    // Batches are sent in the next tick: they share a write with what was sent just before.
-    process.nextTick(() => process.nextTick(() => this.#flushIfDue()));
+    process.nextTick(() => this.#flushIfDue());
   }
 
   #flushIfDue(): void {
