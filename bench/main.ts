@@ -27,7 +27,6 @@ import { measurePlans } from './scenarios/plans.ts';
 import { measureRefusals } from './scenarios/refusals.ts';
 import { measureScale } from './scenarios/scale.ts';
 import { measureSegments } from './scenarios/segments.ts';
-import { measureStart } from './scenarios/start.ts';
 import type { Scenario } from './workloads.ts';
 
 const RECORD = new URL('record.json', import.meta.url);
@@ -84,7 +83,6 @@ async function runScenarios(wanted: ReadonlySet<string>, quick: boolean, effort:
     'fixed-rates': () => measureFixedRates(effort, say),
     network: () => measureNetwork(effort, say),
     backlog: () => measureBacklog(quick, say),
-    start: () => measureStart(quick, say),
     installed: () => measureInstalled(quick, say),
     memory: () => measureMemory(quick, say),
     bytes: () => measureBytes(quick, say),

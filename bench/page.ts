@@ -62,14 +62,14 @@ function chart(rows: readonly ShownRow[]): string {
 }
 
 /** What the other parts of the record found, in one line each. */
-function scenarioLines({ refusals, start, memory, bytes, floor }: BenchResult['scenarios']): readonly string[] {
+function scenarioLines({ refusals, installed, memory, bytes, floor }: BenchResult['scenarios']): readonly string[] {
   return [
     ...(refusals === undefined
       ? []
       : [`- An open circuit refuses ${whole(refusals.bulkPerSecond)} calls a second in one producer.`]),
-    ...(start?.programs ?? []).map(
-      ({ program, medianMs }) => `- From the start of ${program} to its first call: ${whole(medianMs)} ms.`,
-    ),
+    ...(installed?.starts ?? [])
+      .filter(({ what }) => what === 'pawl worker' || what === 'startWorker')
+      .map(({ what, medianMs }) => `- From the start of ${what} to its first call: ${whole(medianMs)} ms.`),
     ...(memory === undefined
       ? []
       : [

@@ -16,7 +16,6 @@ import {
   refusalsText,
   scaleText,
   segmentsText,
-  startText,
 } from './scenario-texts.ts';
 import type { NetworkResult } from './scenarios/network.ts';
 import { median } from './statistics.ts';
@@ -53,8 +52,7 @@ const FILE_BYTES: Column = [
 /** What the terminal shows. */
 export function reportText(result: BenchResult): string {
   const { compared, scenarios, machine, peers } = result;
-  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale, segments, delayed, plans } =
-    scenarios;
+  const { floor, refusals, network, backlog, installed, memory, bytes, scale, segments, delayed, plans } = scenarios;
   const fixedRates = scenarios['fixed-rates'];
   return [
     `${machine.cores} cores (${machine.processor}), Node ${machine.node}, Redis ${machine.redis}, BullMQ ${machine.bullmq}`,
@@ -65,7 +63,6 @@ export function reportText(result: BenchResult): string {
     ...(fixedRates === undefined ? [] : [fixedRatesText(fixedRates)]),
     ...(network === undefined ? [] : [networkText(network)]),
     ...(backlog === undefined ? [] : [backlogText(backlog)]),
-    ...(start === undefined ? [] : [startText(start)]),
     ...(installed === undefined ? [] : [installedText(installed)]),
     ...(memory === undefined ? [] : [memoryText(memory)]),
     ...(bytes === undefined ? [] : [bytesText(bytes)]),
@@ -121,8 +118,7 @@ function networkText({ distances }: NetworkResult): string {
 /** `bench/NOTES.md`: every figure, how it was measured, what limits it and what was tried. */
 export function notesPage(result: BenchResult): string {
   const { machine, effort, compared, scenarios } = result;
-  const { floor, refusals, network, backlog, start, installed, memory, bytes, scale, segments, delayed, plans } =
-    scenarios;
+  const { floor, refusals, network, backlog, installed, memory, bytes, scale, segments, delayed, plans } = scenarios;
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
   return `# Every figure of the benchmark
 
@@ -203,12 +199,6 @@ ${backlog === undefined ? notRun('backlog') : backlogText(backlog)}
 
 What limits it: a session's calls wait in a line of their own, and sessions take turns from a ring, so that adding and taking cost the
 same however many wait. A quiet session's call waits for what workers have already taken: at most what they run at a time.
-
-## From a worker's start to its first call
-
-${start === undefined ? notRun('start') : startText(start)}
-
-What limits it: loading modules. Connecting, publishing the tools and taking the first call are some ten round trips.
 
 ## What is installed, and how it starts
 

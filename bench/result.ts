@@ -14,7 +14,6 @@ import type { PlansResult } from './scenarios/plans.ts';
 import type { RefusalsResult } from './scenarios/refusals.ts';
 import type { ScaleResult } from './scenarios/scale.ts';
 import type { SegmentsResult } from './scenarios/segments.ts';
-import type { StartResult } from './scenarios/start.ts';
 
 export interface BenchResult {
   /** Of the run that wrote the file. */
@@ -36,7 +35,6 @@ export interface Scenarios {
   readonly 'fixed-rates'?: FixedRatesResult;
   readonly network?: NetworkResult;
   readonly backlog?: BacklogResult;
-  readonly start?: StartResult;
   readonly installed?: InstalledResult;
   readonly memory?: MemoryResult;
   readonly bytes?: BytesResult;

@@ -11,7 +11,6 @@ import type { PlansResult } from './scenarios/plans.ts';
 import type { RefusalsResult } from './scenarios/refusals.ts';
 import type { ScaleResult } from './scenarios/scale.ts';
 import type { SegmentsResult } from './scenarios/segments.ts';
-import type { StartResult } from './scenarios/start.ts';
 
 export function refusalsText(result: RefusalsResult): string {
   const { calls, p50Ms, p99Ms, maxMs, bulkCalls, bulkPerSecond, commandsPerThousand } = result;
@@ -91,21 +90,6 @@ export function backlogText({ queued, block, rounds, sides, quiet }: BacklogResu
             ]),
           ]),
         ]),
-  ].join('\n\n');
-}
-
-export function startText({ rounds, programs }: StartResult): string {
-  return [
-    `From the start of the process until the first call's tool runs, which waits in the queue; ${rounds} times, with Node's compile cache (\`pawl worker\` turns it on by itself, a program does with \`NODE_COMPILE_CACHE\`), which is empty the first time for the programs.`,
-    table([
-      ['program', 'median, ms', 'longest, ms', 'CPU time of the process, ms'],
-      ...programs.map(({ program, medianMs, longestMs, cpuMs }) => [
-        program,
-        whole(medianMs),
-        whole(longestMs),
-        whole(cpuMs),
-      ]),
-    ]),
   ].join('\n\n');
 }
 

@@ -18,11 +18,10 @@ type Measurements = Pick<BenchResult, 'compared' | 'scenarios' | 'peers'>;
 /** Full against empty, either way. */
 const BACKLOG_TOLERANCE = 0.1;
 const QUIET_CALLS = 20;
-const START_MS = 1_000;
 
 /** Every target of which there is a figure. */
 export function verdicts({ compared, scenarios, peers }: Measurements): readonly Verdict[] {
-  const { refusals, backlog, start, installed, memory, plans } = scenarios;
+  const { refusals, backlog, installed, memory, plans } = scenarios;
   return [
     ...compared.flatMap((row) =>
       (WORKLOADS.find(({ name }) => name === row.name)?.targets ?? []).flatMap((target) => ofWorkload(row, target)),
@@ -73,14 +72,6 @@ export function verdicts({ compared, scenarios, peers }: Measurements): readonly
         met: ratio <= TOGETHER_TARGET,
       })),
     ),
-    ...(start?.programs ?? [])
-      .filter(({ program }) => program !== 'BullMQ by hand')
-      .map(({ program, medianMs }) => ({
-        what: `From the start of \`${program}\` to its first call`,
-        measured: `${whole(medianMs)} ms`,
-        target: `under ${whole(START_MS)} ms`,
-        met: medianMs < START_MS,
-      })),
     ...(installed === undefined ? [] : installedVerdicts(installed)),
     ...(memory?.flatness ?? []).map(({ process, figure, earlyBytes, lateBytes, flat }) => ({
       what: `Memory over ${whole(memory?.calls ?? 0)} calls: ${process}, ${figure}`,

@@ -190,7 +190,6 @@ export const SCENARIOS = [
   { name: 'fixed-rates', title: 'Latency at fixed rates', full: true },
   { name: 'network', title: 'Redis over a network', full: true },
   { name: 'backlog', title: '100,000 calls in the queue', full: true },
-  { name: 'start', title: 'From a worker’s start to its first call', full: true },
   { name: 'installed', title: 'What is installed, and how it starts', full: true },
   { name: 'memory', title: 'Memory', full: true },
   { name: 'bytes', title: 'Bytes of a kept call', full: true },
