@@ -62,7 +62,7 @@ function chart(rows: readonly ShownRow[]): string {
 }
 
 /** What the other parts of the record found, in one line each. */
-function scenarioLines({ refusals, installed, memory, bytes, floor }: BenchResult['scenarios']): readonly string[] {
+function scenarioLines({ refusals, installed, bytes, floor }: BenchResult['scenarios']): readonly string[] {
   return [
     ...(refusals === undefined
       ? []
@@ -70,14 +70,12 @@ function scenarioLines({ refusals, installed, memory, bytes, floor }: BenchResul
     ...(installed?.starts ?? [])
       .filter(({ what }) => what === 'pawl worker' || what === 'startWorker')
       .map(({ what, medianMs }) => `- From the start of ${what} to its first call: ${whole(medianMs)} ms.`),
-    ...(memory === undefined
-      ? []
-      : [
-          `- A call of ${memory.record.resultBytes} B that is kept takes ${whole(memory.record.bytesPerCall)} B of Redis memory.`,
-        ]),
     ...(bytes === undefined
       ? []
-      : [`- It adds ${whole(bytes.fileBytes)} B to Redis' append-only file, all of its audit records included.`]),
+      : [
+          `- A call of ${bytes.resultBytes} B that is kept takes ${whole(bytes.memoryBytes)} B of Redis memory, its audit records included.`,
+          `- It adds ${whole(bytes.fileBytes)} B to Redis' append-only file.`,
+        ]),
     ...(floor?.rows ?? []).map(
       ({ title, callsPerSecond }) =>
         `- A bare Redis list without any promise, ${title}: ${whole(callsPerSecond)} calls a second.`,

@@ -3,6 +3,7 @@
 import type { Compared } from './comparison.ts';
 import { milliseconds, table, times, whole } from './format.ts';
 import type { BenchResult } from './result.ts';
+import type { BytesResult } from './scenarios/bytes.ts';
 import type { InstalledResult, ProcessMemory, StartTime } from './scenarios/installed.ts';
 import { REFUSAL_TARGET_MS, REFUSALS_PER_SECOND_TARGET, type Target, TOGETHER_TARGET, WORKLOADS } from './workloads.ts';
 
@@ -18,10 +19,12 @@ type Measurements = Pick<BenchResult, 'compared' | 'scenarios' | 'peers'>;
 /** Full against empty, either way. */
 const BACKLOG_TOLERANCE = 0.1;
 const QUIET_CALLS = 20;
+const MOST_MEMORY_BYTES = 700;
+const MOST_FILE_BYTES = 4_000;
 
 /** Every target of which there is a figure. */
 export function verdicts({ compared, scenarios, peers }: Measurements): readonly Verdict[] {
-  const { refusals, backlog, installed, memory, plans } = scenarios;
+  const { refusals, backlog, installed, memory, bytes, plans } = scenarios;
   return [
     ...compared.flatMap((row) =>
       (WORKLOADS.find(({ name }) => name === row.name)?.targets ?? []).flatMap((target) => ofWorkload(row, target)),
@@ -73,6 +76,7 @@ export function verdicts({ compared, scenarios, peers }: Measurements): readonly
       })),
     ),
     ...(installed === undefined ? [] : installedVerdicts(installed)),
+    ...(bytes === undefined ? [] : bytesVerdicts(bytes)),
     ...(memory?.flatness ?? []).map(({ process, figure, earlyBytes, lateBytes, flat }) => ({
       what: `Memory over ${whole(memory?.calls ?? 0)} calls: ${process}, ${figure}`,
       measured: `${((100 * (lateBytes - earlyBytes)) / earlyBytes).toFixed(1)} %`,
@@ -175,6 +179,19 @@ const MOST_RESIDENT_BYTES: Readonly<Record<ProcessMemory['process'], number>> = 
   worker: 200 * 1_048_576,
   producer: 130 * 1_048_576,
 };
+
+function bytesVerdicts({ resultBytes, memoryBytes, fileBytes }: BytesResult): readonly Verdict[] {
+  const verdict = (what: string, bytes: number, most: number) => ({
+    what: `A kept call of ${resultBytes} B: ${what}`,
+    measured: `${whole(bytes)} B`,
+    target: `at most ${whole(most)} B`,
+    met: bytes <= most,
+  });
+  return [
+    verdict('Redis memory', memoryBytes, MOST_MEMORY_BYTES),
+    verdict('append-only file', fileBytes, MOST_FILE_BYTES),
+  ];
+}
 
 function installedVerdicts({ packages, diskBytes, starts, memory }: InstalledResult) {
   const atMost = (what: string, measured: number, most: number, unit: string) => ({
