@@ -242,6 +242,21 @@ describe('indexes', () => {
     expect(await books.redis.llen(keys.calls)).toBe(0);
   });
 
+  test('lose more than many calls at once add', async () => {
+    const books = await openBooks(50);
+    const key = books.ledger.keys(PLACE).sessionCalls('session-1');
+    await books.redis.rpush(key, ...Array.from({ length: 6_000 }, (_, n) => `old-${n}`));
+    let removed = 0;
+    // One script in sixteen prunes: a few hundred make it as good as certain.
+    for (let round = 0; round < 400 && removed <= 0; round += 1) {
+      const before = await books.redis.llen(key);
+      const calls = Array.from({ length: 16 }, (_, n) => claimOf(`${round}-${n}`));
+      await Promise.all(calls.map((call) => books.ledger.claim(call)));
+      removed = before - (await books.redis.llen(key));
+    }
+    expect(removed).toBeGreaterThan(16 * 16);
+  });
+
   test('a call that runs again holds up no older ones, and stands in front', async () => {
     const books = await openBooks();
     const keys = books.ledger.keys(PLACE);
