@@ -72,16 +72,18 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
 
 const responseNames = new WeakMap<object, string | undefined>();
 
-function sourceOf({ toolCallId, abortSignal, messages }: Parameters<Execute>[1]): CallSource {
-  return { toolCallId, signal: abortSignal, responseName: responseName(messages) };
-}
-
-/** The name of a model's response: a digest of the messages before it, which differ for each response. Mastra may give none. */
-function responseName(messages: Parameters<Execute>[1]['messages'] | undefined): string | undefined {
-  if (!Array.isArray(messages) || messages.length === 0) return undefined;
-  // All calls of one response are given the same list.
+/**
+ * The name of a model's response is a digest of the messages before it. All calls of one response are given the same list. Lists of two
+ * responses may be equal, such as those of a prompt that is sent twice, or of a history that is cut. Approved calls are given a list that
+ * holds their own response, so its digest suffices. Mastra may give no messages.
+ */
+function sourceOf({ toolCallId, abortSignal: signal, messages }: Parameters<Execute>[1]): CallSource {
+  if (!Array.isArray(messages) || messages.length === 0) return { toolCallId, signal };
   if (!responseNames.has(messages)) responseNames.set(messages, digestOf(messages));
-  return responseNames.get(messages);
+  const last = messages.at(-1);
+  const isApproved = last?.role === 'tool' && last.content.some(({ type }) => type === 'tool-approval-response');
+  const responseName = responseNames.get(messages);
+  return { toolCallId, signal, responseName, callObject: isApproved ? undefined : messages };
 }
 
 /** Undefined for messages that cannot be written as JSON. */

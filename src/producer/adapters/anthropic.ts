@@ -69,9 +69,8 @@ export async function messagesTools(session: Session, options?: AdapterOptions):
   return {
     tools: [...tools.exported.tools] as object[] as MessagesTool[],
     run(content, options = {}) {
-      const response = tools.beginResponse();
       const calls = content.filter(({ type }) => type === 'tool_use');
-      return Promise.all(calls.map((block) => runOne(block, { ...options, response })));
+      return tools.respond((response) => Promise.all(calls.map((block) => runOne(block, { ...options, response }))));
     },
   };
 }

@@ -28,12 +28,8 @@ interface CallConfig {
 /** LangGraph names each task of a graph's thread; a task that is run again from its checkpoint has the same name. */
 function sourceOf(call: { readonly id?: string } | undefined, { signal, configurable }: CallConfig = {}): CallSource {
   const task = configurable?.['checkpoint_ns'];
-  return {
-    toolCallId: call?.id,
-    callObject: call,
-    responseName: typeof task === 'string' && task !== '' ? digest(task) : undefined,
-    signal,
-  };
+  const isTask = typeof task === 'string' && task !== '';
+  return { toolCallId: call?.id, signal, ...(isTask ? { responseName: digest(task) } : { callObject: call }) };
 }
 
 /**

@@ -4,7 +4,8 @@
  *
  * These distinguish two responses, in this order: the object that holds the call, the turn, and the library's name of the response.
  * Without any of these, an ID that comes to the same adapter again belongs to a later response. An ID that comes to a new adapter may
- * belong to a response that another process began, so it names the newest call.
+ * belong to a response that another process began, so it names the newest call. After a response that failed as a whole, such as in an
+ * outage, the caller has no answers and may run it again, so its names hold for the next response.
  */
 import { identifierSchema, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
@@ -18,9 +19,11 @@ const MAX_SEEN = 10_000;
 export interface ModelResponse {
   /** The adapter had another response before, so this one cannot be a response that a restart runs again. */
   readonly isLater: boolean;
-  /** The names of the calls, by their ID and parameters. */
-  readonly names: Map<string, Promise<string>>;
+  readonly names: CallNames;
 }
+
+/** The names of calls, by their ID and parameters. */
+type CallNames = Map<string, Promise<string>>;
 
 export interface ModelCall {
   readonly toolCallId: string;
@@ -30,26 +33,35 @@ export interface ModelCall {
   readonly turnId?: string | undefined;
   /** The turn or the ID belongs to this response alone. */
   readonly isNamed: boolean;
-  /** The object that holds the call, as the model gave it. */
+  /** The object that holds the call or identifies its response, as the library gave it. */
   readonly callObject?: object | undefined;
   readonly response?: ModelResponse | undefined;
 }
 
 export class ModelCalls {
   readonly #session: Session;
-  readonly #namesByObject = new WeakMap<object, Promise<string>>();
+  readonly #namesByObject = new WeakMap<object, CallNames>();
   /** Calls that ended here; the oldest are dropped. */
   readonly #seenKeys = new Set<string>();
   #responses = 0;
+  #failedNames: CallNames | undefined;
 
   constructor(session: Session) {
     this.#session = session;
   }
 
-  begin(): ModelResponse {
+  /** Runs the calls of one response. */
+  async respond<Answer>(run: (response: ModelResponse) => Promise<Answer>): Promise<Answer> {
+    const names: CallNames = this.#failedNames ?? new Map();
+    this.#failedNames = undefined;
     const isLater = this.#responses > 0;
     this.#responses += 1;
-    return { isLater, names: new Map() };
+    try {
+      return await run({ isLater, names });
+    } catch (error) {
+      this.#failedNames = names;
+      throw error;
+    }
   }
 
   /**
@@ -62,29 +74,33 @@ export class ModelCalls {
   ): AsyncGenerator<Notice, ToolResultEnvelope> {
     if (call.isNamed) return yield* run(call.toolCallId);
     const key = this.#keyOf(call);
-    const cachedName = this.#cachedName(key, call);
-    try {
-      const toolCallId = await (cachedName ?? this.#cacheName(key, call, this.#initialName(key, call)));
-      const result = yield* run(toolCallId);
-      if (cachedName !== undefined || toolCallId !== call.toolCallId || !isReplay(result)) return result;
+    const cachedName = this.#namesOf(call)
+      .find((names) => names.has(key))
+      ?.get(key);
+    const toolCallId = await (cachedName ?? this.#cacheName(key, call, this.#initialName(key, call)));
+    let result = yield* run(toolCallId);
+    if (cachedName === undefined && toolCallId === call.toolCallId && isReplay(result)) {
       const newCallId = await this.#cacheName(key, call, this.#nameAfterReplay(key, call));
-      return newCallId === toolCallId ? result : yield* run(newCallId);
-    } finally {
-      this.#markSeen(key);
+      if (newCallId !== toolCallId) result = yield* run(newCallId);
     }
+    this.#markSeen(key);
+    return result;
   }
 
-  #cachedName(key: string, { callObject, response }: ModelCall): Promise<string> | undefined {
-    return (callObject && this.#namesByObject.get(callObject)) ?? response?.names.get(key);
+  #namesOf({ callObject, response }: ModelCall): CallNames[] {
+    const lists = response === undefined ? [] : [response.names];
+    if (callObject === undefined) return lists;
+    const names: CallNames = this.#namesByObject.get(callObject) ?? new Map();
+    this.#namesByObject.set(callObject, names);
+    return [names, ...lists];
   }
 
-  #cacheName(key: string, { callObject, response }: ModelCall, name: Promise<string>): Promise<string> {
-    if (callObject !== undefined) this.#namesByObject.set(callObject, name);
-    response?.names.set(key, name);
+  #cacheName(key: string, call: ModelCall, name: Promise<string>): Promise<string> {
+    const lists = this.#namesOf(call);
+    for (const names of lists) names.set(key, name);
     // A failure, such as Redis being out of reach, must not stay: the next try asks again.
     name.catch(() => {
-      if (callObject !== undefined) this.#namesByObject.delete(callObject);
-      response?.names.delete(key);
+      for (const names of lists) names.delete(key);
     });
     return name;
   }

@@ -65,9 +65,12 @@ export interface ModelCallOptions {
 
 /** The origin of a call, as far as the adapter knows it. */
 export interface CallSource extends ModelCallOptions {
-  /** The object that holds the call, as the model gave it. The same object is the same call. */
+  /** The object that holds the call or identifies its response, as the library gave it. In the same object, an ID names one call. */
   readonly callObject?: object | undefined;
-  /** The library's name of the model's response: the same whenever that response is run, and different for every other one. */
+  /**
+   * The library's name of the model's response: the same whenever that response is run. Two responses of one adapter may have the same
+   * name, unless `callObject` is absent.
+   */
   readonly responseName?: string | undefined;
   /** The response of the model that holds the call. */
   readonly response?: ModelResponse | undefined;
@@ -93,9 +96,9 @@ export class ModelTools {
     this.#calls = new ModelCalls(session);
   }
 
-  /** Begins a response of the model, whose calls come together. */
-  beginResponse(): ModelResponse {
-    return this.#calls.begin();
+  /** Runs the calls of one response of the model, which come together. */
+  respond<Answer>(run: (response: ModelResponse) => Promise<Answer>): Promise<Answer> {
+    return this.#calls.respond(run);
   }
 
   /** Runs a model's call to its end. */
@@ -143,7 +146,8 @@ export class ModelTools {
   }
 
   #source({ toolCallId = '', turnId, responseName, callObject, response }: CallSource) {
-    const isNamed = responseName !== undefined || turnId !== undefined || typeof this.#options.turnId === 'function';
+    const isTurnOwn = turnId !== undefined || typeof this.#options.turnId === 'function';
+    const isNamed = isTurnOwn || (responseName !== undefined && callObject === undefined);
     const id = responseName === undefined ? identifierOf(toolCallId) : markedId(toolCallId, responseName);
     return { toolCallId: id, isNamed, callObject, response };
   }

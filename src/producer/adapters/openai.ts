@@ -5,6 +5,7 @@
 import '../../node-version.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
 import type { Session } from '../sessions/session.ts';
+import type { ModelResponse } from './model-calls.ts';
 import { dataUrl } from './model-content.ts';
 import {
   type AdapterOptions,
@@ -80,13 +81,12 @@ export async function responsesTools(session: Session, options?: AdapterOptions)
   return {
     tools: [...tools.exported.tools] as object[] as ResponsesTool[],
     run(output, options = {}) {
-      const response = tools.beginResponse();
-      return Promise.all(
+      const runAll = (response: ModelResponse) =>
         output.flatMap((item) => {
           const call = callOf(item);
           return call === undefined ? [] : [runOne(item, call, { ...options, response })];
-        }),
-      );
+        });
+      return tools.respond((response) => Promise.all(runAll(response)));
     },
   };
 }
@@ -169,8 +169,9 @@ export async function chatTools(session: Session, options?: AdapterOptions): Pro
       ({ type: _, ...definition }) => ({ type: 'function', function: definition }) as ChatTool,
     ),
     run(calls, options = {}) {
-      const response = tools.beginResponse();
-      return Promise.all((calls ?? []).map((call) => runOne(call, { ...options, response })));
+      return tools.respond((response) =>
+        Promise.all((calls ?? []).map((call) => runOne(call, { ...options, response }))),
+      );
     },
   };
 }

@@ -1,7 +1,7 @@
 /** Many model servers number the calls of each answer from the start: an ID names a call within one answer. */
 import { generateText, isStepCount } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { aiSdkTools } from '../../../src/producer/adapters/ai-sdk.ts';
 import { messagesTools } from '../../../src/producer/adapters/anthropic.ts';
@@ -9,11 +9,12 @@ import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
 import type { AdapterOptions } from '../../../src/producer/adapters/model-tools.ts';
 import { agentTools, chatTools, responsesTools } from '../../../src/producer/adapters/openai.ts';
 import type { Session } from '../../../src/producer/sessions/session.ts';
+import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 
 /** Counts, so that an earlier result is told from a new one. `once`: a second run of the same call would be a fault. */
-const counter = () => {
+const counter = (outputOf = (run: number) => `run ${run}`) => {
   let runs = 0;
   const tool = defineTool({
     name: 'read',
@@ -24,7 +25,7 @@ const counter = () => {
     input: z.object({ path: z.string() }),
     run() {
       runs += 1;
-      return { output: `run ${runs}` };
+      return { output: outputOf(runs) };
     },
   });
   return { tool, runs: () => runs };
@@ -203,34 +204,82 @@ test('sessions share no ID of a call, also where they share a tool’s calls', a
   }
 });
 
-test('the AI SDK’s own loop runs each step’s call, though the server numbers calls from the start in each', async () => {
+test.each(TAKES_TURNS)('a response of %s that failed in an outage is the same when it runs again', async (kind) => {
   const { tool, runs } = counter();
   const { session } = await startFleet({ tools: [tool] });
-  const usage = {
-    inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
-    outputTokens: { total: 1, text: 1, reasoning: 0 },
-  };
+  const loop = await LOOPS[kind]?.(session);
+  if (loop === undefined) throw new Error('there is no such loop');
+  await loop.run(loop.answer());
+  const [call] = loop.answer() as object[];
+  const answer = [call, JSON.parse(JSON.stringify(call).replace('n.txt', 'other.txt'))];
+  const submit = session.submit.bind(session);
+  const outage = vi.spyOn(session, 'submit').mockImplementation(async (name, params, options) => {
+    if ((params as { path: string }).path === 'n.txt') return submit(name, params, options);
+    await vi.waitUntil(() => runs() === 2);
+    throw new PawlError('BACKEND_UNAVAILABLE', 'Redis is gone');
+  });
+  await expect(loop.run(stored(answer))).rejects.toThrow('Redis is gone');
+  outage.mockRestore();
+  expect(await loop.run(stored(answer))).toBe('run 2');
+  expect(runs()).toBe(3);
+});
+
+/** A model of the AI SDK that calls with one ID in each step. */
+function callingModel(calls: number): MockLanguageModelV4 {
   let steps = 0;
-  const model = new MockLanguageModelV4({
+  return new MockLanguageModelV4({
     doGenerate: async () => {
       steps += 1;
-      const isLast = steps > 2;
+      const isLast = steps > calls;
       return {
         content: isLast
           ? [{ type: 'text', text: 'Done.' }]
           : [{ type: 'tool-call', toolCallId: ID, toolName: 'read', input: JSON.stringify(input) }],
         finishReason: { unified: isLast ? 'stop' : 'tool-calls', raw: undefined },
-        usage,
+        usage: {
+          inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+          outputTokens: { total: 1, text: 1, reasoning: 0 },
+        },
         warnings: [],
       } as never;
     },
   });
-  const { steps: made } = await generateText({
-    model,
-    tools: await aiSdkTools(session),
-    prompt: 'Read it twice.',
-    stopWhen: isStepCount(5),
-  });
-  expect(made.flatMap(({ toolResults }) => toolResults.map(({ output }) => text(output)))).toEqual(['run 1', 'run 2']);
-  expect(runs()).toBe(2);
+}
+
+test.each([
+  ['are all that came before', { from: 0 }],
+  ['are cut to the prompt', { from: 0, to: 1 }],
+  ['are cut to the last two', { from: -2 }],
+])('the AI SDK’s own loop runs each step’s call, if the messages %s', async (_title, { from, to = undefined }: Cut) => {
+  const { tool, runs } = counter(() => 'ok');
+  const { session } = await startFleet({ tools: [tool] });
+  const tools = await aiSdkTools(session);
+  for (const prompt of [1, 2]) {
+    await generateText({
+      model: callingModel(3),
+      tools,
+      prompt: 'Read it three times.',
+      stopWhen: isStepCount(5),
+      prepareStep: ({ messages }) => ({ messages: messages.slice(from, to) }),
+    });
+    expect(runs()).toBe(3 * prompt);
+  }
+});
+
+interface Cut {
+  readonly from: number;
+  readonly to?: number | undefined;
+}
+
+test('an approved call of the AI SDK is one call, however often its response runs', async () => {
+  const { tool, runs } = counter();
+  const { session } = await startFleet({ tools: [tool] });
+  const { read } = await aiSdkTools(session, { preliminary: false });
+  const messages = [
+    { role: 'user', content: 'Read it.' },
+    { role: 'assistant', content: [{ type: 'tool-call', toolCallId: ID, toolName: 'read', input }] },
+    { role: 'tool', content: [{ type: 'tool-approval-response', approvalId: 'a', approved: true }] },
+  ];
+  for (const _time of [1, 2]) await read?.execute?.(input, { toolCallId: ID, messages: stored(messages) } as never);
+  expect(runs()).toBe(1);
 });
