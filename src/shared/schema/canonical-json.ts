@@ -1,7 +1,8 @@
 /** Canonical JSON (RFC 8785): equal values give equal text. */
 // A named import would fail on a Node that lacks the function, before the required version can be printed.
 import crypto from 'node:crypto';
-import { PawlError } from '../errors/failure.ts';
+import { PawlError, reasonOf } from '../errors/failure.ts';
+import { findUnserializable, isInvalidDate, unsupportedKind } from '../util/json/json-support.ts';
 
 /** Deeper nesting is refused: no tool needs it, and recursion must end. */
 const MAX_DEPTH = 128;
@@ -10,7 +11,28 @@ const MAX_DEPTH = 128;
  * RFC 8785 canonical JSON: sorted keys, -0 as 0, `undefined` dropped, strings verbatim.
  * Throws `CONTRACT_INVALID` for values that are not JSON-serializable (NaN, BigInt, Map, Set, functions, cycles).
  */
-export function canonicalJson(value: unknown, depth = 0): string {
+export function canonicalJson(value: unknown): string {
+  try {
+    return canonicalText(value, 0);
+  } catch (error) {
+    if (error instanceof PawlError) throw error;
+    throw notJson(
+      value,
+      error instanceof UnserializableError ? error.kind : `a value that throws (${reasonOf(error)})`,
+    );
+  }
+}
+
+class UnserializableError extends Error {
+  readonly kind: string;
+
+  constructor(kind: string) {
+    super(kind);
+    this.kind = kind;
+  }
+}
+
+function canonicalText(value: unknown, depth: number): string {
   if (depth > MAX_DEPTH)
     throw new PawlError('CONTRACT_INVALID', `The parameters are nested more than ${MAX_DEPTH} levels deep.`, {
       issues: [{ path: 'payload.params', message: `nested more than ${MAX_DEPTH} levels deep` }],
@@ -21,12 +43,12 @@ export function canonicalJson(value: unknown, depth = 0): string {
     case 'boolean':
       return String(value);
     case 'number':
-      if (!Number.isFinite(value)) throw notJson(value);
+      if (!Number.isFinite(value)) throw new UnserializableError(String(value));
       return String(value);
     case 'object':
       return value === null ? 'null' : canonicalObject(value, depth);
     default:
-      throw notJson(value);
+      throw new UnserializableError(typeof value);
   }
 }
 
@@ -35,17 +57,20 @@ function canonicalObject(value: object, depth: number): string {
     let items = '';
     for (let index = 0; index < value.length; index += 1)
       // JSON writes a hole in a list as null.
-      items += `${index === 0 ? '' : ','}${canonicalJson(value[index] === undefined ? null : value[index], depth + 1)}`;
+      items += `${index === 0 ? '' : ','}${canonicalText(value[index] === undefined ? null : value[index], depth + 1)}`;
     return `[${items}]`;
   }
-  if ('toJSON' in value && typeof value.toJSON === 'function') return canonicalJson(value.toJSON(), depth + 1);
-  // JSON would write {} for either, whatever it holds.
-  if (value instanceof Map || value instanceof Set) throw notJson(value);
+  if ('toJSON' in value && typeof value.toJSON === 'function') {
+    if (isInvalidDate(value)) throw new UnserializableError('Invalid Date');
+    return canonicalText(value.toJSON(), depth + 1);
+  }
+  const kind = unsupportedKind(value);
+  if (kind !== undefined) throw new UnserializableError(kind);
   let members = '';
   for (const key of sortInPlace(Object.keys(value))) {
     const member = (value as Record<string, unknown>)[key];
     if (member === undefined) continue;
-    members += `${members === '' ? '' : ','}${quoted(key)}:${canonicalJson(member, depth + 1)}`;
+    members += `${members === '' ? '' : ','}${quoted(key)}:${canonicalText(member, depth + 1)}`;
   }
   return `{${members}}`;
 }
@@ -73,10 +98,18 @@ function sortInPlace(names: string[]): string[] {
   return names;
 }
 
-function notJson(value: unknown): PawlError {
-  const kind = typeof value === 'object' ? (value?.constructor.name ?? 'object') : typeof value;
-  const message = `holds ${typeof value === 'number' ? String(value) : `a ${kind}`}, which is not JSON-serializable`;
+function notJson(value: unknown, kind: string): PawlError {
+  const path = pathOfUnserializable(value).replace(/^\./, '');
+  const message = `holds ${kind}${path === '' ? '' : ` in ${path}`}, which is not JSON-serializable`;
   return new PawlError('CONTRACT_INVALID', `The call ${message}.`, { issues: [{ path: 'payload.params', message }] });
+}
+
+function pathOfUnserializable(value: unknown): string {
+  try {
+    return findUnserializable(value)?.path ?? '';
+  } catch {
+    return '';
+  }
 }
 
 /** SHA-256, base64url: 43 characters that are safe in Redis keys, job IDs and URLs. */

@@ -10,20 +10,11 @@ export function formatCheckpoint(tool: string, value: unknown): string {
   if (value === undefined) throw invalid(tool, '', 'nothing');
   const found = findUnserializable(value);
   if (found !== undefined) throw invalid(tool, found.path, found.kind);
-  const text = stringify(tool, value);
+  const text = JSON.stringify(value);
   const bytes = Buffer.byteLength(text);
   if (bytes <= MAX_CHECKPOINT_BYTES) return text;
   const message = `is ${bytes} bytes of JSON; at most ${MAX_CHECKPOINT_BYTES} are stored. Keep large data in the workspace, and its path here`;
   throw checkpointError(tool, '', message);
-}
-
-function stringify(tool: string, value: unknown): string {
-  try {
-    return JSON.stringify(value);
-  } catch (error) {
-    // The value refers to itself below the depth that `findUnserializable` searches.
-    throw checkpointError(tool, '', `must be JSON-serializable: ${(error as Error).message}`);
-  }
 }
 
 function invalid(tool: string, path: string, problem: string): PawlError {

@@ -54,9 +54,11 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
   const { output, display, artifacts, content, success, tainted } = value as ToolResult<unknown>;
   const fault = (field: string, expected: string, actual: unknown) =>
     `${toolName} must return ${expected} as ${field}; it returned ${kindOf(actual)}.`;
-  const unserializable = unserializableOutput(output);
-  if (unserializable !== undefined)
-    return `${toolName} must return a JSON-serializable value as output; it returned ${unserializable}.`;
+  for (const [field, member] of Object.entries({ output, artifacts, content })) {
+    const unserializable = describeUnserializable(field, member);
+    if (unserializable !== undefined)
+      return `${toolName} must return a JSON-serializable value as ${field}; it returned ${unserializable}.`;
+  }
   if (display !== undefined && typeof display !== 'string') return fault('display', 'a text', display);
   if (artifacts !== undefined && !Array.isArray(artifacts)) return fault('artifacts', 'a list', artifacts);
   if (content !== undefined && !Array.isArray(content)) return fault('content', 'a list', content);
@@ -77,10 +79,10 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
 }
 
 /** Finds values that JSON would drop in silence: the caller would get a success without its output, or without a part of it. */
-function unserializableOutput(output: unknown): string | undefined {
+function describeUnserializable(field: string, value: unknown): string | undefined {
   try {
-    const found = findUnserializable(output);
-    return found === undefined || found.path === '' ? found?.kind : `${found.kind} in output${found.path}`;
+    const found = findUnserializable(value);
+    return found === undefined || found.path === '' ? found?.kind : `${found.kind} in ${field}${found.path}`;
   } catch (error) {
     return `one that throws: ${reasonOf(error)}`;
   }

@@ -50,14 +50,20 @@ describe('R9: canonical JSON is RFC 8785', () => {
   let deep: unknown = 1;
   for (let level = 0; level < 129; level += 1) deep = [deep];
   test.each([
-    ['NaN', { a: Number.NaN }, 'NaN'],
-    ['infinity', [Number.POSITIVE_INFINITY], 'Infinity'],
-    ['a BigInt', { a: 1n }, 'a bigint'],
-    ['a function', { a: () => {} }, 'a function'],
-    ['a symbol', [Symbol('a')], 'a symbol'],
+    ['NaN', { a: Number.NaN }, 'holds NaN in a, which'],
+    ['infinity', [{ a: Number.POSITIVE_INFINITY }], 'holds Infinity in [0].a, which'],
+    ['a date that is none', { a: new Date('never') }, 'holds Invalid Date in a, which'],
+    ['a promise that was not awaited', { a: [Promise.resolve(1)] }, 'holds Promise in a[0], which'],
+    ['an error', { a: new TypeError('x') }, 'holds TypeError (its message would be lost) in a, which'],
+    ['a pattern', { a: /x/ }, 'holds RegExp without members'],
+    ['bytes', { a: new Uint8Array(2) }, 'holds Uint8Array (bytes'],
+    ['a member that throws', { a: new Proxy({}, { ownKeys: () => undefined as never }) }, 'holds a value that throws'],
+    ['a BigInt', { a: 1n }, 'holds bigint in a, which'],
+    ['a function', { a: () => {} }, 'holds function, which'],
+    ['a symbol', [Symbol('a')], 'holds symbol in [0], which'],
     ['a cycle', cycle, 'nested more than 128 levels'],
     ['too deep a nest', deep, 'nested more than 128 levels'],
-    ['undefined itself', undefined, 'a undefined'],
+    ['undefined itself', undefined, 'holds undefined, which'],
   ])('%s is a typed error with its path', (_what, value, text) => {
     const thrown = catching(() => canonicalJson(value));
     expect(thrown).toBeInstanceOf(PawlError);

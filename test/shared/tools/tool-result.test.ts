@@ -13,6 +13,18 @@ const cyclic = {
 };
 cyclic.child = { parent: cyclic };
 
+/** A cycle that is longer than those that are searched for. */
+const endless: { of?: unknown } = {};
+endless.of = Array.from({ length: 99 }).reduce((of) => ({ of }), endless);
+
+class Self {
+  readonly mean = 0 / 0;
+
+  toJSON(): this {
+    return this;
+  }
+}
+
 const nested = (value: unknown, depth: number): unknown => (depth === 0 ? value : { of: nested(value, depth - 1) });
 
 describe('A12: one place checks results and brings them into their form', () => {
@@ -77,6 +89,27 @@ describe('A12: one place checks results and brings them into their form', () => 
     ['the least number', { output: { min: -Infinity } }, 'it returned -Infinity in output.min.'],
     ['no number in an object of its own', { output: [Object(Number.NaN)] }, 'it returned NaN in output[0].'],
     ['no number that an object writes', { output: { n: { toJSON: () => ({ of: 0 / 0 }) } } }, 'NaN in output.n.of.'],
+    ['no number that an instance writes', { output: [new Self()] }, 'it returned NaN in output[0].mean.'],
+    ['a function that an object writes', { output: [{ toJSON: () => () => 1 }] }, 'it returned function in output[0].'],
+    [
+      'numbers that write themselves',
+      { output: Object.assign(new Float64Array(1), { toJSON: () => [0 / 0] }) },
+      'NaN in',
+    ],
+    ['an endless cycle', { output: endless }, 'it returned a value more than 1000 levels deep in output.of.of.'],
+    ...['Object(NaN)', 'new Date(NaN)', 'new Map([[1, 2]])', 'Object.assign(new Error("x"), { code: 1 })'].map(
+      (code): [string, unknown, string] => [
+        `${code} of another realm`,
+        { output: { of: runInNewContext(code) } },
+        'in output.of.',
+      ],
+    ),
+    ['no number in a block', { output: 1, content: [{ type: 'text', text: 'a', at: 0 / 0 }] }, 'NaN in content[0].at.'],
+    [
+      'no number in an artifact',
+      { output: 1, artifacts: [{ kind: 'other', reference: 'a', at: 1n }] },
+      'bigint in art',
+    ],
     ['a function in a list', { output: { rows: [1, () => 1] } }, 'it returned function in output.rows[1].'],
     ['a symbol in a list', { output: [Symbol('a')] }, 'it returned symbol in output[0].'],
     ['no number at a great depth', { output: nested(0 / 0, 90) }, 'it returned NaN in output.of.of.'],
@@ -125,6 +158,7 @@ describe('A12: one place checks results and brings them into their form', () => 
         });
       }),
     );
+    expect(normalizeResult('t', { output: [Object('a\ud800')] })).toEqual({ output: ['a\ufffd'] });
     const output = { list: [1, { of: '😀' }] };
     expect(normalizeResult('t', { output })).toEqual({ output });
     expect((normalizeResult('t', { output }) as { output: unknown }).output).toBe(output);
@@ -141,7 +175,13 @@ describe('A12: one place checks results and brings them into their form', () => 
     class Point {
       x = 1;
     }
-    const output = { at: new Point(), none: {}, bare: Object.create(null), far: runInNewContext('({})'), n: Object(1) };
+    const output = {
+      at: new Point(),
+      none: {},
+      bare: Object.create(null),
+      far: runInNewContext('({})'),
+      n: Object(1),
+    };
     expect(normalizeResult('t', { output })).toEqual({ output });
   });
 

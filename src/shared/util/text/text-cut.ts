@@ -28,7 +28,7 @@ export function wellFormed<Value>(value: Value): Value {
 }
 
 function repair(value: unknown, depth: number): unknown {
-  if (typeof value === 'string') return value.toWellFormed();
+  if (typeof value === 'string' || value instanceof String) return value.toWellFormed();
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
   if (Array.isArray(value)) {
     let copy: unknown[] | undefined;
