@@ -241,7 +241,8 @@ export class JobFetcher {
   ): Promise<(JobAnswer & { fetched: FetchRequest }) | undefined> {
     const request = this.#fetchRequest(job.lockToken);
     const { returnValue } = end;
-    const finishedJob = { id: job.id, returnValue, keptJobs: retainedJobs(job.raw), fetchNext };
+    const isAlone = this.#slotHolders.size === 0;
+    const finishedJob = { id: job.id, returnValue, keptJobs: retainedJobs(job.raw), fetchNext, isAlone };
     const finished = await end.write(() => this.#deps.dispatch.finish(end.settle, finishedJob, request));
     if (finished === undefined || finished.code === 'fenced') return undefined;
     if (finished.refused !== undefined)

@@ -181,8 +181,9 @@ export class ClaimWriter {
     const { retentionMs, auditWriter: records } = this.#access;
     const args: (string | number)[] = [claims.length, retentionMs];
     for (const claim of claims) args.push(claim.args.length, ...claim.args);
+    const isSingle = claims.length === 1;
     const claimKeys = [...this.#access.bases(keys), keys.job('')];
-    const { answers, recordsWritten } = await this.#access.runWithRecords(claimsScript, claimKeys, args, claims.length);
+    const { answers, recordsWritten } = await this.#access.runWithRecords(claimsScript, claimKeys, args, isSingle);
     return (answers as unknown[][]).map((answer, index) => {
       const record = claims[index]?.auditRecord;
       if (!recordsWritten && answer[0] === 'claimed' && record !== undefined) records?.add(record);

@@ -49,7 +49,7 @@ export class FinishedCalls {
       paramsDigest,
       mode === 'bestEffort' ? '1' : '0',
     ]);
-    const { answers } = await this.#access.runWithRecords(replaysScript, [keys.base], args, requests.length);
+    const { answers } = await this.#access.runWithRecords(replaysScript, [keys.base], args);
     return answers as (unknown[] | null)[];
   }
 }

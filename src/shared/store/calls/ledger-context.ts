@@ -75,18 +75,17 @@ export class LedgerAccess {
    * Runs a script that also writes waiting audit records. Its first key and first argument are for `add_records`; its last answer is 1 when
    * all records were written. In a cluster the audit trail is on another node, so the records are sent separately, before the script.
    *
-   * `callCount` is the number of calls that the script is about. Redis writes first to the client whose answer became pending last. A PING
-   * before the script makes this client's answer pending first, so the clients that the script notifies are served before it. For a single
-   * call, that is worth a command.
+   * Redis writes first to the client whose answer became pending last. With `othersFirst`, a PING before the script makes this client's
+   * answer pending first, so that the clients that the script notifies are served before it. For a single call, that is worth a command.
    */
   async runWithRecords(
     script: Script,
     keys: readonly string[],
     args: readonly (string | number)[],
-    callCount: number,
+    othersFirst = false,
   ): Promise<{ readonly answers: unknown[]; readonly recordsWritten: boolean }> {
     if (this.clustered) this.auditWriter?.send();
-    else if (callCount === 1) this.redis.ping().catch(() => {});
+    else if (othersFirst) this.redis.ping().catch(() => {});
     const batch = this.clustered ? undefined : this.auditWriter?.takeBatch();
     const pending = this.clustered ? (keys[0] as string) : this.#pendingRecords;
     let recordsWritten = false;

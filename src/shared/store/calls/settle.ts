@@ -94,9 +94,17 @@ async function writeOutcomeParts(access: LedgerAccess, settle: Settle, text: Lar
 export async function settleCall(access: LedgerAccess, settle: Settle): Promise<WriteAnswer> {
   const preparation = prepareSettle(access, settle);
   const prepared = preparation instanceof Promise ? await preparation : preparation;
+  return writeSettle(access, access.bases(access.callKeys(settle.callId)), prepared);
+}
+
+/** Settles a call in a script of its own. The audit records are sent before it. */
+export async function writeSettle(
+  access: LedgerAccess,
+  bases: readonly string[],
+  settle: PreparedSettle,
+): Promise<WriteAnswer> {
   access.auditWriter?.send();
-  const bases = access.bases(access.callKeys(settle.callId));
-  const [code] = await settleScript.run(access.redis, bases, settleArguments(access, prepared));
+  const [code] = await settleScript.run(access.redis, bases, settleArguments(access, settle));
   return code as WriteAnswer;
 }
 

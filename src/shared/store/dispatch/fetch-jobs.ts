@@ -1,4 +1,5 @@
 /** Fetches jobs and starts their attempts in one script; settles calls, ends their jobs and fetches the next ones in another. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type BeginResult, beginResult } from '../calls/begin-attempt.ts';
 import { ADD_RECORDS_LUA, type LedgerAccess, PARTITION_LUA } from '../calls/ledger-context.ts';
 import {
@@ -8,6 +9,7 @@ import {
   type Settle,
   settleArguments,
   type WriteAnswer,
+  writeSettle,
 } from '../calls/settle.ts';
 import { callOfJob, ENQUEUE_LUA, JOBS_LUA, MOVE_LUA, PUSH_LUA } from '../queues/jobs.ts';
 import { backendError } from '../redis/backend-error.ts';
@@ -56,10 +58,13 @@ export interface FinishedJob {
   /** How many finished jobs the queue keeps, 0 for none. */
   readonly keptJobs: number;
   readonly fetchNext: boolean;
+  /** No other job runs in this worker: the call is settled before its job ends, which costs a command and saves its caller time. */
+  readonly isAlone?: boolean;
 }
 
 /** The result of ending a call, and the job that was fetched for its slot, if any. */
 export interface FinishResult {
+  /** `ended` for a call that was settled before its job. */
   readonly code: WriteAnswer;
   /** BullMQ's code when it could not end the job, such as -2 for a lost lock. */
   readonly refused?: number;
@@ -168,15 +173,27 @@ export class JobDispatch {
     return this.#batches.add(this.#access.callKeys(ending.settle.callId), ending);
   }
 
+  /**
+   * Settles a call in a script of its own, so that its caller has the result before the job ends. The next script finds that the call has
+   * its outcome. It is sent in the next turn, because Redis answers the commands of one write together.
+   */
+  async #settleFirst(keys: PartitionKeys, settle: PreparedSettle): Promise<void> {
+    writeSettle(this.#access, this.#access.bases(keys), settle).catch(() => {});
+    await nextTurn();
+  }
+
   async #finishBatch(keys: PartitionKeys, batch: readonly CallEnding[]): Promise<(FinishResult | Error)[]> {
     const access = this.#access;
-    const request = batch[0]?.request as FetchRequest;
+    const [{ settle: firstSettle, job: firstJob, request }] = batch as readonly [CallEnding, ...CallEnding[]];
+    const isAlone = batch.length === 1 && firstJob.isAlone === true;
+    if (isAlone) await this.#settleFirst(keys, firstSettle);
     const args = [...fetchArguments(request), batch.length];
     for (const { settle, job, request: ownRequest } of batch) {
       args.push(job.id, ownRequest.lockToken, job.returnValue, job.keptJobs, job.fetchNext ? '1' : '0');
       args.push(...settleArguments(access, settle));
     }
-    const { answers: results } = await access.runWithRecords(finishScript, fetchKeys(access, keys), args, batch.length);
+    const othersFirst = batch.length === 1 && !isAlone;
+    const { answers: results } = await access.runWithRecords(finishScript, fetchKeys(access, keys), args, othersFirst);
     const [endings, waiting, ...answers] = results as [[string, number | string, string][], string, ...unknown[]];
     const nextJobs = parseFetchedJobs(access, request, answers);
     this.#batches.forPartition(keys).maxItems = waiting === 'more' ? MAX_ENDINGS_IN_BACKLOG : MAX_ENDINGS;

@@ -19,9 +19,14 @@ function finish(
   { dispatch }: Books,
   claim: { readonly callId: string; readonly generation: string },
   fence: number,
-  change: { readonly kept?: number; readonly lockToken?: string; readonly takeNext?: boolean } = {},
+  change: {
+    readonly kept?: number;
+    readonly lockToken?: string;
+    readonly takeNext?: boolean;
+    readonly isAlone?: boolean;
+  } = {},
 ): Promise<FinishResult> {
-  const { kept = 0, lockToken = 'lock-1', takeNext = true } = change;
+  const { kept = 0, lockToken = 'lock-1', takeNext = true, isAlone = false } = change;
   return dispatch.finish(
     {
       callId: claim.callId,
@@ -37,6 +42,7 @@ function finish(
       returnValue: '{"status":"success"}',
       keptJobs: kept,
       fetchNext: takeNext,
+      isAlone,
     },
     { ...fetched(), lockToken },
   );
@@ -131,6 +137,38 @@ describe('ending a call with its job', () => {
     const jobId = jobIdOf(first.callId, first.generation);
     expect(await books.redis.exists(keys.job(jobId), keys.job(`${jobId}:lock`))).toBe(0);
     expect(await books.redis.lrange(keys.job('active'), 0, -1)).toEqual([idOf(finished.next)]);
+  });
+
+  test('settles the only running call first: its caller has the result before the job ends', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a', { keepJob: false });
+    await books.ledger.claim(claim);
+    await take(books);
+    const monitor = await books.redis.monitor();
+    onTestFinished(() => monitor.disconnect());
+    const commands: string[] = [];
+    monitor.on('monitor', (_time: string, [command = '', key = '']: string[]) => commands.push(`${command} ${key}`));
+    const keys = books.ledger.keys(PLACE);
+    const jobId = jobIdOf(claim.callId, claim.generation);
+    expect(await finish(books, claim, 1, { isAlone: true })).toMatchObject({ code: 'ended', idle: true });
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'done', outcome: SUCCESS });
+    expect(await books.redis.exists(keys.job(jobId), keys.job(`${jobId}:lock`))).toBe(0);
+    expect(await books.redis.llen(keys.job('active'))).toBe(0);
+    const positionOf = (start: string) => commands.findIndex((command) => command.toLowerCase().startsWith(start));
+    await vi.waitUntil(() => positionOf('del') >= 0);
+    const [notified, removed] = [positionOf('rpush'), positionOf('del')];
+    expect(notified).toBeGreaterThanOrEqual(0);
+    expect(commands.slice(notified, removed).some((command) => command.toLowerCase().startsWith('eval'))).toBe(true);
+  });
+
+  test('refuses a late attempt also when it is the only one', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    await take(books);
+    await begin(books, claim);
+    expect(await finish(books, claim, 1, { isAlone: true })).toMatchObject({ code: 'fenced' });
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'inflight', fence: 2 });
   });
 
   test('tells BullMQ’s listeners, with a summary only', async () => {
