@@ -5,6 +5,7 @@
  * - It runs a pattern only where its syntax means the same to RE2, on bytes. Where text outside of ASCII could make a match differ, it
  *   names every file that holds any.
  * - Of ignore files it reads those that the walk reads below the start of the search, in the same order. The walk handles those above.
+ *   Where one of them has a line that ripgrep could read in another way than Git, it reads none.
  *
  * It is started without a shell and without an environment, in the folder that the walk has open, and follows no symbolic link.
  */
@@ -32,6 +33,17 @@ const IGNORE_FILES = ['--no-require-git', '--no-ignore-global', '--no-ignore-exc
 /** Searches all bytes of all files that the walk does not find too large. */
 const BYTES = ['--text', '--encoding=none', '--no-unicode', '--max-filesize=8M'];
 const NOT_ASCII = '[\\x80-\\xFF]';
+/**
+ * Finds the ignore files that have a line which ripgrep could read in another way than Git: it expands braces, takes a backslash in a
+ * class for itself, and drops white space at the end. The walk drops lines that are very long.
+ */
+const ODD_IGNORE_FILES = [
+  ...[...QUIET, ...IGNORE_FILES, '--hidden', '--text', '--encoding=none', '--no-unicode', '--case-sensitive'],
+  ...['.rgignore', '.ignore', '.gitignore'].map((name) => `--glob=${name}`),
+  ...['--files-with-matches', '--invert-match'],
+  String.raw`--regexp=^(?:#.*|(?:[^\s\\\[\]{}*]|\*\*?|\[[!^]?\w+(?:-\w+)*\]|\\[!#]| +[^\s\\\[\]{}*]){0,300} *\r?)$`,
+  '.',
+];
 
 /** Literal characters, groups, alternatives, classes without set operations, repetitions and common escapes. */
 const PORTABLE_SYNTAX = (() => {
@@ -49,10 +61,11 @@ const ASCII = /^[\x20-\x7e]+$/;
 
 export const ripgrep: CandidateFinder = async (folder, search, signal) => {
   const program = await findTrusted('rg');
-  const rgArguments = program === undefined ? undefined : ripgrepArguments(search);
-  return program === undefined || rgArguments === undefined
-    ? undefined
-    : runRipgrep(program, rgArguments, folder, signal);
+  if (program === undefined || ripgrepArguments(search) === undefined) return undefined;
+  const run = (rgArguments: readonly string[] = []) => runRipgrep(program, rgArguments, folder, signal);
+  if (search.includeIgnored) return run(ripgrepArguments(search));
+  const [odd, found] = await Promise.all([run(ODD_IGNORE_FILES), run(ripgrepArguments(search))]);
+  return odd?.length === 0 ? found : run(ripgrepArguments({ ...search, includeIgnored: true }));
 };
 
 /** Undefined for a pattern that could mean something else to ripgrep. */

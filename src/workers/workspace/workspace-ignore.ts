@@ -1,17 +1,14 @@
 /** Applies the ignore files of a workspace to its searches. */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { relative, sep } from 'node:path';
-import createIgnore, { type Ignore } from 'ignore';
-import { isLinear, linearPattern } from '../../shared/schema/linear-pattern.ts';
+import { basename, dirname, join, sep } from 'node:path';
+import { type IgnoreRule, ignoreRules, pathBytes } from './ignore-rules.ts';
 import { enterFolder, entryPath, type Folder, withLocation } from './safe-path.ts';
 
 /** The largest ignore file. Every path is compared with every line of it. */
 const MAX_IGNORE_BYTES = 128 * 1024;
-/** The longest line of such a file. */
-const MAX_IGNORE_LENGTH = 1_000;
 /** The files in order of precedence; of two files of one name, the deeper folder's counts. Both as in ripgrep. */
-const IGNORE_FILES = ['.rgignore', '.ignore', '.gitignore'] as const;
+const IGNORE_FILES = ['.rgignore', '.ignore', '.gitignore', '.git/info/exclude'] as const;
 
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 
@@ -20,26 +17,40 @@ export interface IgnoreLevel {
   readonly name: (typeof IGNORE_FILES)[number];
   /** The folder's path from the root. */
   readonly folder: string;
-  readonly rules: Ignore;
+  /** The last rule that matches decides. */
+  readonly rules: readonly IgnoreRule[];
   /** A rule begins with "!". */
   readonly hasNegation: boolean;
 }
 
 /** Whether the ignore files exclude a path from the root; undefined when no rule mentions it. */
 export function isIgnored(path: string, isDirectory: boolean, levels: readonly IgnoreLevel[]): boolean | undefined {
+  const name = pathBytes(basename(path));
   for (const file of IGNORE_FILES) {
     for (const { folder, rules } of levels.filter((level) => level.name === file).reverse()) {
-      const { ignored, unignored } = rules.test(relative(folder, path) + (isDirectory ? '/' : ''));
-      if (ignored || unignored) return ignored;
+      const below = pathBytes(folder === '' ? path : path.slice(folder.length + 1));
+      const rule = rules.findLast(
+        (each) => (isDirectory || !each.foldersOnly) && each.test(each.isPath ? below : name),
+      );
+      if (rule !== undefined) return !rule.isNegated;
     }
   }
   return undefined;
 }
 
+/** Whether the ignore files of the folders above exclude a folder, or one on the way to it. */
+export function isBelowIgnored(path: string, levels: readonly IgnoreLevel[]): boolean {
+  for (let folder = path; folder !== '' && folder !== '.'; folder = dirname(folder)) {
+    const above = levels.filter((level) => level.folder === '' || folder.startsWith(level.folder + sep));
+    if (isIgnored(folder, true, above) === true) return true;
+  }
+  return false;
+}
+
 /** Reads the ignore files of the root, and of the folders between it and `path`. */
 export async function readParentLevels(root: string, path: string): Promise<readonly IgnoreLevel[]> {
   const names = path === '' ? [] : path.split(sep);
-  const files = IGNORE_FILES.map((name) => ({ name }));
+  const files = IGNORE_FILES.map((name) => ({ name: name.split('/')[0] ?? '' }));
   let levels: readonly IgnoreLevel[] = [];
   for (const index of names.keys()) {
     const above = names.slice(0, index).join(sep);
@@ -62,47 +73,30 @@ export async function withIgnoreFile(
   entries: readonly { readonly name: string }[],
   above: readonly IgnoreLevel[],
 ): Promise<readonly IgnoreLevel[]> {
+  const names = new Set(entries.map((each) => each.name));
   let levels = above;
   for (const name of IGNORE_FILES) {
-    if (!entries.some((each) => each.name === name)) continue;
-    const handle = await open(entryPath(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
-    if (handle === undefined) continue;
-    try {
-      if ((await handle.stat()).size > MAX_IGNORE_BYTES) continue;
-      const text = await handle.readFile('utf8');
-      levels = [...levels, { name, folder: folderPath, rules: ignoreRules(text), hasNegation: /^\s*!/m.test(text) }];
-    } finally {
-      await handle.close();
-    }
+    const content = names.has(name.split('/')[0] ?? '') ? await readIgnoreFile(folder, name) : undefined;
+    if (content === undefined) continue;
+    const rules = ignoreRules(content);
+    levels = [...levels, { name, folder: folderPath, rules, hasNegation: rules.some((each) => each.isNegated) }];
   }
   return levels;
 }
 
-/** The library's rules, which its types do not show. `regex` is created at the first access. */
-interface Rules {
-  readonly _rules: { readonly _rules: readonly { readonly pattern: string; readonly regex: RegExp }[] };
-}
-
-/**
- * The authors of a workspace's files write its ignore files, too. With a few stars in one line, the library's own
- * expressions would backtrack for hours on one long name. Lines with several stars run on RE2; very long lines are
- * dropped.
- */
-function ignoreRules(text: string): Ignore {
-  const lines = text.split(/\r?\n/).filter((line) => line.length <= MAX_IGNORE_LENGTH);
-  // Names that differ only in case are different files, as in ripgrep.
-  const rules = createIgnore({ ignorecase: false }).add(lines);
-  for (const rule of (rules as unknown as Rules)._rules._rules) {
-    const { flags } = rule.regex;
-    // The library takes `[!a]` for a class of two characters.
-    const source = rule.regex.source.replaceAll(/(?<!\\)\[!/g, '[^/');
-    if (source !== rule.regex.source)
-      Object.defineProperty(rule, 'regex', { value: new RegExp(source, flags), configurable: true });
-    if ((rule.pattern.match(/\*+/g)?.length ?? 0) < 2) continue;
-    // The expression's lookahead stands at its end, where a group means the same.
-    const pattern = `${flags === '' ? '' : `(?${flags})`}${source.replace(/\(\?=([^()]*)\)$/, '(?:$1)')}`;
-    const expression = isLinear(pattern) ? linearPattern(pattern) : { test: () => false };
-    Object.defineProperty(rule, 'regex', { value: expression });
+/** One character for each byte; undefined when there is no such file. Like Git, it follows no symbolic link. */
+async function readIgnoreFile(folder: Folder, path: string): Promise<string | undefined> {
+  const [name = '', ...rest] = path.split('/');
+  const handle = await open(entryPath(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
+  if (handle === undefined) return undefined;
+  try {
+    const stats = await handle.stat();
+    if (rest.length > 0 && stats.isDirectory())
+      return await readIgnoreFile({ handle, path: join(folder.path, name) }, rest.join('/'));
+    return rest.length === 0 && stats.isFile() && stats.size <= MAX_IGNORE_BYTES
+      ? await handle.readFile('latin1')
+      : undefined;
+  } finally {
+    await handle.close();
   }
-  return rules;
 }

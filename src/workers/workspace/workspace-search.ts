@@ -25,7 +25,7 @@ import {
   statEntry,
   withLocation,
 } from './safe-path.ts';
-import { type IgnoreLevel, isIgnored, readParentLevels, withIgnoreFile } from './workspace-ignore.ts';
+import { type IgnoreLevel, isBelowIgnored, isIgnored, readParentLevels, withIgnoreFile } from './workspace-ignore.ts';
 
 const require = createRequire(import.meta.url);
 
@@ -76,7 +76,7 @@ export async function searchWithin(
       const inRoot = relative(realRoot, start.path);
       const rules = search.includeIgnored ? [] : await readParentLevels(root, inRoot);
       // A caller that names an ignored folder wants to see its content.
-      const above = inRoot !== '' && isIgnored(inRoot, true, rules) === true ? [] : rules;
+      const above = isBelowIgnored(inRoot, rules) ? [] : rules;
       // ripgrep reads no rules from above. If those re-include something, it must not exclude anything.
       const ripgrepSearch = above.some(({ hasNegation }) => hasNegation) ? { ...search, includeIgnored: true } : search;
       const candidates = hasDescriptorPaths

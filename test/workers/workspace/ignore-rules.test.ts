@@ -1,0 +1,76 @@
+/** Ignore files exclude what Git excludes by them, with and without ripgrep. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { type CandidateFinder, ripgrep } from '../../../src/workers/workspace/ripgrep.ts';
+import { searchWithin } from '../../../src/workers/workspace/workspace-search.ts';
+import { temporaryFolder } from '../../helpers/context.ts';
+
+const FOLDERS = 60;
+const FILES = [
+  ...['a.txt', 'b.log', 'build/a', 'a/b/c', 'foo/a.log', '[x]', 'a*b', 'a?', '{a,b}', '!bang', '#hash'],
+  ...['x y', 'end ', 'tab\t', 'é', 'é.md', 'back\\slash', 'a]', '^a', 'debug0', '.hidden/a'],
+];
+const piece = fc.constantFrom(
+  ...['a', 'b', 'x', 'é', '.log', '.txt', 'build', 'foo', 'bang', 'hash', 'debug', ' ', '\t', '*', '*', '**', '***'],
+  ...['/', '/', '**/', '/**', '?', '\\', '\\\\', '\\*', '\\[', '{a,b}', '{', '!', '#', '^', ']', '-', '[', '[x]'],
+  ...[
+    '[!a]',
+    '[^a]',
+    '[]a]',
+    '[!]a]',
+    '[a-c]',
+    '[c-a]',
+    '[^c-a]',
+    '[a\\]b]',
+    '[[:alpha:]]',
+    '[[:digit:]]',
+    '[[:odd:]]',
+  ],
+  ...['[\\a-c]', '[a-\\c]', '[--0]', '[a-]', '[.-0]', '[--/]', '[/-a]', '[[:punct:]]'],
+);
+const rule = fc
+  .tuple(fc.constantFrom('', '', '', '!', '/'), fc.array(piece, { minLength: 1, maxLength: 4 }))
+  .map(([start, pieces]) => start + pieces.join(''))
+  // Against its own documentation, Git takes the two stars of "a**/b" for folders.
+  .filter((each) => !/[^!/*]\*\*+\//.test(each));
+const ignoreFile = fc
+  .tuple(
+    fc.constantFrom('', '', '\ufeff'),
+    fc.array(rule, { minLength: 1, maxLength: 4 }),
+    fc.constantFrom('\n', '\r\n'),
+  )
+  .chain(([mark, rules, end]) => fc.constantFrom('', end).map((last) => mark + rules.join(end) + last));
+
+test('searches exclude what Git excludes, whatever the rules are', async () => {
+  const root = temporaryFolder();
+  const seed = Date.now();
+  const contents = fc.sample(ignoreFile, { numRuns: FOLDERS, seed });
+  const write = (path: string, content: string) => {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), content);
+  };
+  for (const [index, content] of contents.entries()) {
+    write(`${index}/.gitignore`, content);
+    for (const file of FILES) write(`${index}/${file}`, '');
+  }
+  execFileSync('git', ['init', '--quiet', root]);
+  write('.git/info/exclude', 'debug*\n');
+  const options = ['-C', root, '-c', 'core.excludesFile=/dev/null'];
+  const listed = execFileSync('git', [...options, 'ls-files', '-z', '--others', '--exclude-standard'], {
+    maxBuffer: 2 ** 24,
+  });
+  const expected = new Set(listed.toString().split('\0').filter(Boolean));
+  expect(expected.size).toBeGreaterThan(FOLDERS);
+  const walkAlone: CandidateFinder = async () => undefined;
+  for (const finder of [walkAlone, ripgrep]) {
+    const search = { glob: '{**/*,**/.*,**/.*/**}', limit: 100_000 };
+    const { files } = await searchWithin(root, search, new AbortController().signal, finder);
+    const found = new Set(files.map(({ path }) => path));
+    const differs = [...found, ...expected].find((path) => !found.has(path) || !expected.has(path));
+    const rules = contents[Number(differs?.split('/')[0])];
+    expect({ differs, rules }, `seed ${seed}`).toEqual({});
+  }
+});
