@@ -3,7 +3,8 @@ import { phaseOf } from '../../shared/calls/call-state.ts';
 import type { BatchDefinition, BatchEntryRecord, BatchState } from '../../shared/groups/batch.ts';
 import type { GroupHead, Member, MemberEnd } from '../../shared/groups/group.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
-import { memberEndView } from './plan-view.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { type MemberState, memberEndView } from './plan-view.ts';
 
 /** The current state of a batch's entry. `record` is absent before its call is claimed, and after it has expired. */
 export interface BatchCall {
@@ -21,21 +22,11 @@ export interface Batch {
 }
 
 /** The state of a group's call: from its own record, or from the group's note of its end. */
-function memberView(
-  record: CallRecord | undefined,
-  end: MemberEnd | undefined,
-): { readonly state: string; readonly phase: string; readonly status?: string; readonly errorCode?: string } {
-  if (record !== undefined) {
-    const { state, outcome } = record;
-    const isOver = outcome !== undefined && state !== 'inflight';
-    return {
-      state,
-      phase: phaseOf(record),
-      ...(isOver ? { status: outcome.status } : {}),
-      ...(isOver && outcome.error !== undefined ? { errorCode: outcome.error.code } : {}),
-    };
-  }
-  return memberEndView(end);
+function memberView(record: CallRecord | undefined, end: MemberEnd | undefined): MemberState {
+  if (record === undefined) return memberEndView(end);
+  const { state } = record;
+  const outcome = state === 'inflight' ? undefined : record.outcome;
+  return { state, phase: phaseOf(record), ...defined({ status: outcome?.status, errorCode: outcome?.error?.code }) };
 }
 
 export type BatchView = ReturnType<typeof batchView>;
@@ -46,14 +37,11 @@ export function batchView({ head, definition, state, calls, endedAtMs }: Batch) 
   const views = calls.map((call) => batchCallView(call, isOver));
   const counts: Record<string, number> = { total: views.length };
   for (const view of views) counts[view.state] = (counts[view.state] ?? 0) + 1;
-  const { concurrency } = definition;
   return {
-    batchId: head.id,
-    state,
-    counts,
-    ...(concurrency !== undefined && { concurrency }),
+    ...{ batchId: head.id, state, counts },
+    ...defined({ concurrency: definition.concurrency }),
     createdAtMs: head.createdAtMs,
-    ...(endedAtMs !== undefined && { endedAtMs }),
+    ...defined({ endedAtMs }),
     calls: views,
   };
 }
@@ -70,7 +58,6 @@ function batchCallView({ entry, member, record }: BatchCall, isOver: boolean) {
     tool: envelope.toolName,
     session: envelope.target.sessionKey,
     ...stateAndPhase,
-    ...(record?.attempts !== undefined && { attempts: record.attempts.length }),
-    ...(message !== undefined && { message }),
+    ...defined({ attempts: record?.attempts.length, message }),
   };
 }

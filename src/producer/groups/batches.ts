@@ -19,7 +19,7 @@ import {
   entryCall,
 } from '../../shared/groups/batch.ts';
 import { type CallExtras, decodeMembers, type GroupHead, MAX_MEMBERS, type Member } from '../../shared/groups/group.ts';
-import { type GroupIdentity, identifyGroup } from '../../shared/groups/group-key.ts';
+import { identifyGroup } from '../../shared/groups/group-key.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
 import type { GroupStore } from '../../shared/store/ports.ts';
@@ -93,22 +93,19 @@ export class BatchService {
    */
   async create(batch: NewBatch, results?: Map<string, ToolResultEnvelope>): Promise<AcceptedBatch> {
     checkSize(batch);
-    const identity = identityOf(batch);
+    const { concurrency, tenantId, submittedBy, sessionKey, idempotencyKey: key } = batch;
+    const content = key === undefined ? undefined : batch.entries.map(contentOf);
+    const identity = identifyGroup({ kind: 'batch', owner: [tenantId, sessionKey], key, content });
     const existing = await groupWithKey(this.#deps.records, identity);
     if (existing !== undefined) return acceptedBatch(existing);
+    const { records, runner, audit, now } = this.#deps;
     const batchId = identity?.id ?? uuidv7();
+    const about = defined({ tenantId, submittedBy, digest: identity?.digest });
+    const head: GroupHead = { id: batchId, kind: 'batch', ...about, createdAtMs: await now() };
     const entries = await Promise.all(batch.entries.map((entry, index) => this.#acceptEntry(batchId, entry, index)));
-    const { concurrency, tenantId, submittedBy } = batch;
-    const definition: BatchDefinition = { entries, ...(concurrency !== undefined && { concurrency }) };
+    const definition: BatchDefinition = { entries, ...defined({ concurrency }) };
     checkBytes(definition);
-    const head: GroupHead = {
-      id: batchId,
-      kind: 'batch',
-      ...defined({ tenantId, submittedBy, digest: identity?.digest }),
-      createdAtMs: await this.#deps.now(),
-    };
-    const { records, runner, audit } = this.#deps;
-    if (!(await runner.create(head, definition, results === undefined ? {} : { results })))
+    if (!(await runner.create(head, definition, defined({ results }))))
       return acceptedBatch(await createdElsewhere(records, head, identity));
     void audit({ ...aboutGroup(head), action: 'begun', by: submittedBy, size: entries.length });
     return acceptedBatch({ head, definition });
@@ -131,7 +128,7 @@ export class BatchService {
   }
 
   async #batch(record: GroupRecord): Promise<Batch> {
-    const { head, endedAtMs, cancelledBy } = record;
+    const { head, endedAtMs } = record;
     const definition = record.definition as BatchDefinition;
     const members = decodeMembers(record.fields);
     const calls = await Promise.all(
@@ -139,11 +136,10 @@ export class BatchService {
         const member = members.get(String(index));
         const callId = member?.callId;
         const call = callId === undefined ? undefined : await this.#deps.readBrief(callId);
-        return { entry, ...(member !== undefined && { member }), ...(call !== undefined && { record: call }) };
+        return { entry, ...defined({ member, record: call }) };
       }),
     );
-    const state = batchState({ endedAtMs, cancelledBy });
-    return { head, definition, state, calls, ...(endedAtMs !== undefined && { endedAtMs }) };
+    return { head, definition, state: batchState(record), calls, ...defined({ endedAtMs }) };
   }
 
   /** Starts no further call, and cancels those that have not ended. A batch that has ended does not change. Throws `NOT_FOUND`. */
@@ -171,7 +167,7 @@ export class BatchService {
     if (entry.error !== undefined) return refusedEntry(entry.error);
     const { requestId, toolName } = entry.envelope;
     const callId = member?.callId;
-    const ids = { requestId, toolName, ...(callId !== undefined && { callId }) };
+    const ids = { requestId, toolName, ...defined({ callId }) };
     const record = callId === undefined ? undefined : await this.#deps.calls.read(callId).catch(asLost);
     if (record instanceof PawlError) return refusal(record, ids);
     if (record?.outcome !== undefined && callId !== undefined)
@@ -180,12 +176,6 @@ export class BatchService {
     const message = member?.end?.message ?? 'The batch was cancelled before this call began: nothing ran.';
     return refusal({ code, message }, ids);
   }
-}
-
-/** Undefined for a batch without a key, which is a new one each time. */
-function identityOf({ entries, idempotencyKey: key, sessionKey, tenantId }: NewBatch): GroupIdentity | undefined {
-  if (key === undefined) return undefined;
-  return identifyGroup({ kind: 'batch', owner: [tenantId, sessionKey], key, content: entries.map(contentOf) });
 }
 
 /** The part of an entry that is the same when the request is repeated. */
@@ -201,37 +191,25 @@ function acceptedBatch({ head, definition }: Pick<GroupRecord, 'head' | 'definit
   return { batchId: head.id, calls };
 }
 
-export function batchState({
-  endedAtMs,
-  cancelledBy,
-}: {
-  readonly endedAtMs?: number | undefined;
-  readonly cancelledBy?: string | undefined;
-}): BatchState {
+export function batchState({ endedAtMs, cancelledBy }: GroupRecord): BatchState {
   if (endedAtMs === undefined) return cancelledBy === undefined ? 'running' : 'cancelling';
   return cancelledBy === undefined ? 'done' : 'cancelled';
 }
 
 /** The result of an entry that was refused before it was a call. */
-export function refusedEntry({ code, message, issues }: BatchEntryError): ToolResultEnvelope {
-  const error = { code: code as PawlError['code'], message, ...(issues !== undefined && { issues }) };
-  return refusal(error, { requestId: uuidv7(), toolName: '' });
+function refusedEntry({ code, ...error }: BatchEntryError): ToolResultEnvelope {
+  return refusal({ code: code as PawlError['code'], ...error }, { requestId: uuidv7(), toolName: '' });
 }
 
 function checkSize({ entries, concurrency, idempotencyKey }: NewBatch): void {
   const issues: Issue[] = [];
+  const refuse = (path: string, message: string) => void issues.push({ path, message: `must be ${message}` });
   if (entries.length < 1 || entries.length > MAX_MEMBERS)
-    issues.push({ path: 'calls', message: `must be a list of 1 to ${MAX_MEMBERS} calls; got ${entries.length}` });
+    refuse('calls', `a list of 1 to ${MAX_MEMBERS} calls; got ${entries.length}`);
   if (concurrency !== undefined && !(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= MAX_MEMBERS))
-    issues.push({
-      path: 'concurrency',
-      message: `must be a whole number from 1 to ${MAX_MEMBERS}; got ${String(concurrency)}`,
-    });
+    refuse('concurrency', `a whole number from 1 to ${MAX_MEMBERS}; got ${String(concurrency)}`);
   if (idempotencyKey !== undefined && !isIdempotencyKey(idempotencyKey))
-    issues.push({
-      path: 'idempotencyKey',
-      message: `must be a text that is not empty, of at most ${MAX_KEY_BYTES} bytes of UTF-8`,
-    });
+    refuse('idempotencyKey', `a text that is not empty, of at most ${MAX_KEY_BYTES} bytes of UTF-8`);
   if (issues.length > 0) throw invalidBatch(issues);
 }
 
@@ -255,7 +233,7 @@ function withKey(envelope: ToolCallEnvelope, key: string): ToolCallEnvelope {
 }
 
 /** The error of an entry: its paths begin with the entry's index. */
-export function entryError({ code, message, issues = [] }: PawlError, index: number): BatchEntryError {
+function entryError({ code, message, issues = [] }: PawlError, index: number): BatchEntryError {
   const entry = `calls.${index}`;
   const pathInEntry = (path: string) => {
     if (path === '') return code === 'INVALID_PARAMS' ? `${entry}.params` : entry;

@@ -45,11 +45,11 @@ export async function createdElsewhere(
   return (await groupWithKey(records, identity)) ?? groupOf(records, kind, id);
 }
 
-export function noGroup(kind: GroupKind, id: string): PawlError {
+function noGroup(kind: GroupKind, id: string): PawlError {
   return new PawlError('NOT_FOUND', `There is no ${kind} ${quoteValue(id)}, or it has expired.`);
 }
 
-export interface CancelGroupDeps {
+interface CancelGroupDeps {
   readonly records: Pick<GroupRecords, 'cancel'>;
   readonly runner: Pick<GroupRunner, 'notifyChanged'>;
   readonly audit: RecordAudit;

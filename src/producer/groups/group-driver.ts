@@ -56,20 +56,15 @@ export interface GroupDriverDeps {
 /** Exponential backoff while the fleet is overloaded, ms. */
 const OVERLOADED_MS = { first: 250, longest: 10_000 };
 
-/** `lost`: another process drives the group. */
-type Written = 'lost' | { readonly nowMs: number };
-
-interface EndedCall {
-  readonly key: string;
-  readonly callId: string | undefined;
-  readonly result: ToolResultEnvelope;
-}
-
 export class GroupDriver {
   readonly #deps: GroupDriverDeps;
   readonly #group: LeasedGroup;
   readonly #progress: GroupProgress;
-  readonly #ended: EndedCall[] = [];
+  readonly #ended: {
+    readonly key: string;
+    readonly callId: string | undefined;
+    readonly result: ToolResultEnvelope;
+  }[] = [];
   /** Running calls, by key. */
   readonly #submissions = new Map<string, Promise<Submission>>();
   readonly #cancelled = new Set<string>();
@@ -91,11 +86,8 @@ export class GroupDriver {
 
   /** Resumes running calls, and starts those that may start. */
   start(callOf: (key: string) => Promise<GroupCall | undefined>): void {
-    for (const [key, { callId }] of this.#progress.running)
-      this.#follow(
-        key,
-        this.#resume(() => callOf(key), callId ?? ''),
-      );
+    for (const [key, { callId = '' }] of this.#progress.running)
+      this.#follow(key, this.#resume(callOf.bind(undefined, key), callId));
     this.step();
   }
 
@@ -162,7 +154,7 @@ export class GroupDriver {
     if (progress.cancelling) this.#cancelRunning();
   }
 
-  #writeStep(changes: GroupFields, isOver: boolean): Promise<Written> {
+  #writeStep(changes: GroupFields, isOver: boolean) {
     const end = isOver ? { end: { keptMs: this.#deps.keptMs } } : {};
     if (changes.size === 0) return this.#write(end);
     this.#steps += 1;
@@ -170,8 +162,8 @@ export class GroupDriver {
     return this.#write({ step: { number: this.#steps, changes }, ...end });
   }
 
-  /** Writes the record under the fence. */
-  async #write(advance: Advance): Promise<Written> {
+  /** Writes the record under the fence. `lost`: another process drives the group. */
+  async #write(advance: Advance) {
     const answer = await this.#deps.records.advance(this.#group, advance);
     if (answer === 'lost') this.#stop();
     else if (answer.cancelledBy !== undefined && this.#cancelledBy === undefined) this.cancel(answer.cancelledBy);
@@ -180,8 +172,7 @@ export class GroupDriver {
 
   #recordAt(endedAtMs: number): GroupRecord {
     const { head, definition } = this.#group;
-    const by = this.#cancelledBy;
-    const cancelled = by === undefined ? {} : { cancelledBy: by };
+    const cancelled = defined({ cancelledBy: this.#cancelledBy });
     return { head, definition, fields: this.#fields, steps: this.#steps, ...cancelled, endedAtMs };
   }
 

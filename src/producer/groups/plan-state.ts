@@ -13,6 +13,7 @@ import {
 } from '../../shared/groups/node-state.ts';
 import type { AcceptedNode, PlanDefinition, PlanState } from '../../shared/groups/plan.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { approvalOf } from './plan-approvals.ts';
 
 export interface PlanApproval {
@@ -53,59 +54,46 @@ export interface Plan {
   readonly nodes: readonly PlanNodeView[];
 }
 
-export function planFrom({ head, definition, fields, cancelledBy, endedAtMs }: GroupRecord): Plan {
+export function planFrom(record: GroupRecord): Plan {
+  const { head, definition, fields, endedAtMs } = record;
   const plan = definition as PlanDefinition;
   const members = decodeMembers(fields);
-  const phase = fields[PHASE_FIELD] as PlanPhase | undefined;
+  const because = phaseOf(record)?.because;
   const isOver = endedAtMs !== undefined;
   const nodes = plan.order.map((name): PlanNodeView => {
     const node = plan.nodes[name] as AcceptedNode;
     const note = fields[nodeField(name)] as NodeNote | undefined;
     const { state, keys } = nodeState(node, name, note, members);
     const calls = keys.map((key): PlanCall => {
-      const undo = members.get(undoKey(key));
-      return { key, member: members.get(key), ...(undo !== undefined && { undo }) };
+      return { key, member: members.get(key), ...defined({ undo: members.get(undoKey(key)) }) };
     });
     const isCancelledNode = isOver && (state === 'waiting' || state === 'running');
-    return { name, node, state: isCancelledNode ? 'cancelled' : state, calls, ...(note !== undefined && { note }) };
+    return { name, node, state: isCancelledNode ? 'cancelled' : state, calls, ...defined({ note }) };
   });
-  return {
-    head,
-    definition: plan,
-    state: stateOf({ phase, isOver, isCancelled: cancelledBy !== undefined, members }),
-    nodes,
-    ...approvalState(fields, members),
-    ...(phase?.because !== undefined && { because: phase.because }),
-    ...(isOver ? { endedAtMs } : {}),
-  };
+  const approval = planApproval(record, members);
+  const state = stateOf(record, members);
+  return { head, definition: plan, state, nodes, ...defined({ approval, because, endedAtMs }) };
 }
 
-function approvalState(
-  fields: GroupRecord['fields'],
-  members: ReadonlyMap<string, Member>,
-): { readonly approval?: PlanApproval } {
-  const request = approvalOf({ fields });
-  if (request === undefined) return {};
+function phaseOf({ fields }: GroupRecord): PlanPhase | undefined {
+  return fields[PHASE_FIELD] as PlanPhase | undefined;
+}
+
+function planApproval(record: GroupRecord, members: ReadonlyMap<string, Member>): PlanApproval | undefined {
+  const request = approvalOf(record);
+  if (request === undefined) return undefined;
   const { id, callId } = request;
   const end = members.get(APPROVAL_KEY)?.end;
   const state = end === undefined ? 'pending' : end.status === 'success' ? 'approved' : 'refused';
   const { code, message } = end ?? {};
   const error = code === undefined || message === undefined ? {} : { error: { code, message } };
-  return { approval: { approvalId: id, callId, state, ...error } };
+  return { approvalId: id, callId, state, ...error };
 }
 
-function stateOf({
-  phase,
-  isOver,
-  isCancelled,
-  members,
-}: {
-  readonly phase: PlanPhase | undefined;
-  readonly isOver: boolean;
-  readonly isCancelled: boolean;
-  readonly members: ReadonlyMap<string, Member>;
-}): PlanState {
-  if (isCancelled) return isOver ? 'cancelled' : 'cancelling';
+function stateOf(record: GroupRecord, members: ReadonlyMap<string, Member>): PlanState {
+  const isOver = record.endedAtMs !== undefined;
+  const phase = phaseOf(record);
+  if (record.cancelledBy !== undefined) return isOver ? 'cancelled' : 'cancelling';
   const approval = members.get(APPROVAL_KEY);
   if (!isOver)
     return phase?.phase ?? (approval !== undefined && approval.end === undefined ? 'awaiting-approval' : 'running');

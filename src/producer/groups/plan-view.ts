@@ -2,6 +2,7 @@
 import { dependenciesOf, irreversibleNodes } from '../../shared/groups/check-plan.ts';
 import type { Member, MemberEnd } from '../../shared/groups/group.ts';
 import type { PlanDefinition } from '../../shared/groups/plan.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { truncateText } from '../../shared/util/text/truncate-json.ts';
 import type { Plan } from './plan-state.ts';
 
@@ -9,15 +10,17 @@ import type { Plan } from './plan-state.ts';
 const MESSAGE_LENGTH = 500;
 
 /** The state of a group's call, from the group's note of its end. */
-export function memberEndView(end: MemberEnd | undefined): {
+export function memberEndView(end: MemberEnd | undefined): MemberState {
+  if (end === undefined) return { state: 'waiting', phase: 'waiting' };
+  const state = end.status === 'success' ? 'done' : end.code === 'CANCELLED' ? 'cancelled' : 'failed';
+  return { state, phase: state, ...defined({ status: end.status, errorCode: end.code }) };
+}
+
+export interface MemberState {
   readonly state: string;
   readonly phase: string;
   readonly status?: string;
   readonly errorCode?: string;
-} {
-  if (end === undefined) return { state: 'waiting', phase: 'waiting' };
-  const state = end.status === 'success' ? 'done' : end.code === 'CANCELLED' ? 'cancelled' : 'failed';
-  return { state, phase: state, status: end.status, ...(end.code !== undefined && { errorCode: end.code }) };
 }
 
 /** The response to a plan's check: the nodes in their order, those that need an approval, and those that could not be undone. */
@@ -41,10 +44,9 @@ export function planSummary({ head, definition, state, because, approval, endedA
     state,
     progress: { ended: nodes.length - open, total: nodes.length },
     counts,
-    ...(because !== undefined && { because }),
-    ...(approval !== undefined && { approval }),
+    ...defined({ because, approval }),
     createdAtMs: head.createdAtMs,
-    ...(endedAtMs !== undefined && { endedAtMs }),
+    ...defined({ endedAtMs }),
   };
 }
 
@@ -59,6 +61,7 @@ export function planView(plan: Plan) {
 }
 
 function planNodeView({ name, node, state, note, calls }: Plan['nodes'][number]) {
+  const endedCount = calls.filter(({ member }) => member?.end !== undefined).length;
   return {
     name,
     tool: node.name,
@@ -66,26 +69,19 @@ function planNodeView({ name, node, state, note, calls }: Plan['nodes'][number])
     state,
     needs: [...dependenciesOf(node)],
     ...(node.asks !== undefined && { needsApproval: true as const }),
-    ...(note?.items !== undefined && { progress: progressOf(calls, note.items) }),
-    ...(note?.skipped !== undefined && { skipped: note.skipped }),
-    ...(note?.error !== undefined && { error: note.error }),
+    ...(note?.items !== undefined && { progress: { ended: endedCount, total: note.items } }),
+    ...defined({ skipped: note?.skipped, error: note?.error }),
     calls: calls.map(({ member, undo, summary }) => ({
       ...planCallView(member),
-      ...(summary !== undefined && { summary }),
-      ...(undo !== undefined && { undo: planCallView(undo) }),
+      ...defined({ summary, undo: undo && planCallView(undo) }),
     })),
   };
-}
-
-/** How many calls of a `forEach` have ended. */
-function progressOf(calls: Plan['nodes'][number]['calls'], total: number) {
-  return { ended: calls.filter(({ member }) => member?.end !== undefined).length, total };
 }
 
 function planCallView(member: Member | undefined) {
   const { callId, end } = member ?? {};
   return {
-    ...(callId !== undefined && { callId }),
+    ...defined({ callId }),
     ...(member !== undefined && end === undefined ? { state: 'inflight', phase: 'inflight' } : memberEndView(end)),
     ...(end?.message !== undefined && { message: truncateText(end.message, MESSAGE_LENGTH) }),
     ...(end?.mayHaveHappened === true ? { unresolved: true as const } : {}),

@@ -5,7 +5,7 @@ import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { checkPlan } from '../../shared/groups/check-plan.ts';
 import { type GroupHead, memberField } from '../../shared/groups/group.ts';
-import { type GroupIdentity, identifyGroup } from '../../shared/groups/group-key.ts';
+import { identifyGroup } from '../../shared/groups/group-key.ts';
 import { APPROVAL_KEY } from '../../shared/groups/node-state.ts';
 import {
   type AcceptedNode,
@@ -22,7 +22,8 @@ import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
 import type { GroupStore } from '../../shared/store/ports.ts';
-import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
+import { qualifiedName, splitName } from '../../shared/tools/tool.ts';
+import { isObject } from '../../shared/util/json/json-types.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { callTargetOf } from '../calls/call-envelope.ts';
@@ -123,20 +124,16 @@ export class PlanService {
         const tool = tools.get(name) as ResolvedTool;
         const { namespace, name: toolName, version, tier, definition, effects } = tool;
         const asks = policy.reasons.get(name);
-        const acceptedNode: AcceptedNode = {
-          ...{ ...node, namespace, name: toolName, version, tier, definition, effects },
-          ...(tool.compensates === true && { compensates: true }),
-          ...(asks !== undefined && { asks }),
-        };
-        return [name, acceptedNode];
+        const compensates = tool.compensates || undefined;
+        const ofTool = { namespace, name: toolName, version, tier, definition, effects };
+        return [name, { ...node, ...ofTool, ...defined({ compensates, asks }) } as AcceptedNode];
       }),
     );
     return { target: callTargetOf(session), nodes: accepted, order, concurrency };
   }
 
   async #tool(tool: string): Promise<ResolvedTool | PawlError> {
-    const dot = tool.lastIndexOf('.');
-    const [namespace, name] = dot <= 0 ? [DEFAULT_NAMESPACE, tool] : [tool.slice(0, dot), tool.slice(dot + 1)];
+    const { namespace, name } = splitName(tool);
     try {
       return await this.#deps.catalogue.find(namespace, name);
     } catch (error) {
@@ -173,17 +170,16 @@ export class PlanService {
    */
   async create(submitted: SubmitPlan): Promise<AcceptedPlan> {
     const parsed = parsePlan(submitted.plan);
-    const identity = identityOf(submitted.session, parsed);
+    const { session, submittedBy } = submitted;
+    const { tenantId, sessionKey, actorId } = session;
+    const owner = [tenantId, sessionKey, actorId];
+    const identity = identifyGroup({ kind: 'plan', owner, key: parsed.idempotencyKey, content: parsed.nodes });
     const existing = await groupWithKey(this.#deps.records, identity);
     if (existing !== undefined) return existingPlan(existing);
     const plan = await this.#check(submitted, parsed);
-    const { session, submittedBy } = submitted;
-    const head: GroupHead = {
-      id: identity?.id ?? uuidv7(),
-      kind: 'plan',
-      ...defined({ tenantId: session.tenantId, submittedBy, digest: identity?.digest }),
-      createdAtMs: await this.#deps.now(),
-    };
+    const about = defined({ tenantId, submittedBy, digest: identity?.digest });
+    const createdAtMs = await this.#deps.now();
+    const head: GroupHead = { id: identity?.id ?? uuidv7(), kind: 'plan', ...about, createdAtMs };
     const begun = await this.#begin(head, plan, submitted);
     return begun ?? existingPlan(await createdElsewhere(this.#deps.records, head, identity));
   }
@@ -199,15 +195,14 @@ export class PlanService {
     }
     const open = async () => approval && approvals.open(approval, plan.target);
     if (!(await runner.create(head, plan, { fields, open }))) return undefined;
-    const subject = aboutGroup(head, plan.target.sessionKey);
     const approvalId = approval?.id;
-    void audit({
-      ...subject,
+    const event = {
       action: 'begun',
       by: head.submittedBy,
       size: plan.order.length,
       ...defined({ approvalId }),
-    });
+    } as const;
+    void audit({ ...aboutGroup(head, plan.target.sessionKey), ...event });
     if (approval !== undefined) submitted.onApproval?.(approval);
     return acceptedPlan(head.id, plan, approvalId);
   }
@@ -281,21 +276,11 @@ type ParsedPlan = z.output<typeof planSchema>;
 function parsePlan(plan: unknown): ParsedPlan {
   const { nodes } = (plan ?? {}) as { readonly nodes?: unknown };
   // The schema would leave out this member without a word.
-  if (typeof nodes === 'object' && nodes !== null && Object.hasOwn(nodes, '__proto__'))
+  if (isObject(nodes) && Object.hasOwn(nodes, '__proto__'))
     throw invalidPlan([{ path: 'nodes.__proto__', message: 'is a reserved name' }]);
   const parsed = planSchema.safeParse(withToolNames(plan), WITH_RECEIVED);
   if (!parsed.success) throw invalidPlan(zodIssues(parsed.error));
   return parsed.data;
-}
-
-/** Undefined for a plan without a key, which is a new one each time. */
-function identityOf(
-  { tenantId, sessionKey, actorId }: SessionRecord,
-  { idempotencyKey: key, nodes }: ParsedPlan,
-): GroupIdentity | undefined {
-  return key === undefined
-    ? undefined
-    : identifyGroup({ kind: 'plan', owner: [tenantId, sessionKey, actorId], key, content: nodes });
 }
 
 function existingPlan({ head, definition, fields }: GroupRecord): AcceptedPlan {

@@ -2,7 +2,7 @@
 import type { ToolCallEnvelope } from '../calls/envelope.ts';
 import type { Issue } from '../errors/failure.ts';
 import { defined } from '../util/json/omit-undefined.ts';
-import type { CallExtras, GroupFields, GroupProgress, Member, MemberEnd, NextCall } from './group.ts';
+import type { CallExtras, GroupProgress, Member, NextCall } from './group.ts';
 import { RunningMembers } from './running-members.ts';
 
 /** An entry of a batch as it was accepted, or the reason why it was refused. */
@@ -39,56 +39,29 @@ export function entryCall(
   return { key, envelope, ...defined({ startAtMs, callbackUrl }) };
 }
 
-export class BatchProgress implements GroupProgress {
+export class BatchProgress extends RunningMembers implements GroupProgress {
   readonly #definition: BatchDefinition;
-  readonly #members: RunningMembers;
   /** The first entry that has not begun. */
   #nextIndex = 0;
-  #cancelled = false;
 
   constructor(definition: BatchDefinition, members: ReadonlyMap<string, Member>) {
+    super(members);
     this.#definition = definition;
-    this.#members = new RunningMembers(members);
-  }
-
-  get running(): ReadonlyMap<string, Member> {
-    return this.#members.running;
-  }
-
-  get cancelling(): boolean {
-    return this.#cancelled;
   }
 
   async next(): Promise<readonly NextCall[]> {
     const { entries, concurrency = entries.length } = this.#definition;
     const calls: NextCall[] = [];
-    while (!this.#cancelled && this.#nextIndex < entries.length && this.running.size + calls.length < concurrency) {
+    while (!this.cancelling && this.#nextIndex < entries.length && this.running.size + calls.length < concurrency) {
       const key = String(this.#nextIndex);
       const entry = entries[this.#nextIndex];
       this.#nextIndex += 1;
-      if (entry?.envelope !== undefined && !this.#members.all.has(key)) calls.push(entryCall(key, entry));
+      if (entry?.envelope !== undefined && !this.members.has(key)) calls.push(entryCall(key, entry));
     }
     return calls;
   }
 
-  began(key: string, callId: string): void {
-    this.#members.began(key, callId);
-  }
-
-  ended(key: string, end: Omit<MemberEnd, 'order'>, callId: string | undefined): void {
-    this.#members.ended(key, end, callId);
-  }
-
-  cancel(): void {
-    this.#cancelled = true;
-  }
-
-  takeChanges(): GroupFields {
-    return this.#members.takeChanges();
-  }
-
   get isOver(): boolean {
-    if (this.running.size > 0) return false;
-    return this.#cancelled || this.#nextIndex >= this.#definition.entries.length;
+    return this.running.size === 0 && (this.cancelling || this.#nextIndex >= this.#definition.entries.length);
   }
 }

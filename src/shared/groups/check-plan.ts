@@ -32,15 +32,10 @@ export async function checkPlan(nodes: PlanNodes, tools: ReadonlyMap<string, Pla
 
 /** The nodes that must have ended before a node may begin. */
 export function dependenciesOf(node: Omit<PlanNode, 'tool'>): ReadonlySet<string> {
-  const { references } = referencesIn(node.params);
-  const forEachNode = node.forEach === undefined ? [] : [parseReference(node.forEach).node];
-  const referenced = references.map((reference) => reference.node).filter((name) => !isReserved(name));
-  return new Set([
-    ...(node.after ?? []),
-    ...forEachNode,
-    ...conditionsOf(node).map((condition) => condition.node),
-    ...referenced,
-  ]);
+  const listed = node.forEach === undefined ? [] : [parseReference(node.forEach)];
+  const referenced = referencesIn(node.params).references.filter((reference) => !isReserved(reference.node));
+  const others = [...listed, ...conditionsOf(node), ...referenced].map((each) => each.node);
+  return new Set([...(node.after ?? []), ...others]);
 }
 
 /**
@@ -124,22 +119,17 @@ function contradictions(nodes: PlanNodes, name: string, references: readonly Fou
   const issues: Issue[] = [];
   for (const [other, conditions] of Map.groupBy(conditionsOf(node), (condition) => condition.node)) {
     const ends = new Set(conditions.map(({ is }) => (is === 'unknown' ? 'error' : is)).filter((is) => is !== 'ended'));
-    if (ends.size > 1)
-      issues.push({
-        path: `${nodePath}.when`,
-        message: `can never be: ${other} has one of ${[...ends].join(' and ')}`,
-      });
+    const impossible = `can never be: ${other} has one of ${[...ends].join(' and ')}`;
+    if (ends.size > 1) issues.push({ path: `${nodePath}.when`, message: impossible });
     if (after.includes(other) && !ends.has('success'))
       issues.push({
         path: `${nodePath}.after.${after.indexOf(other)}`,
         message: `means that ${other} has succeeded, and when says otherwise: give one of them`,
       });
     const hasNoOutput = ends.has('skipped') || (ends.has('error') && nodes[other]?.forEach === undefined);
+    const message = `has no value: when says that ${other} has not succeeded`;
     for (const { at } of hasNoOutput ? uses.filter((use) => use.node === other) : [])
-      issues.push({
-        path: [nodePath, ...at].join('.'),
-        message: `has no value: when says that ${other} has not succeeded`,
-      });
+      issues.push({ path: [nodePath, ...at].join('.'), message });
   }
   return issues;
 }

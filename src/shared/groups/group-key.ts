@@ -13,16 +13,18 @@ export interface GroupIdentity {
   readonly digest: string;
 }
 
-export interface KeyedGroup {
+interface KeyedGroup {
   readonly kind: GroupKind;
   /** The owner of the key: the tenant, the session and its actor. */
   readonly owner: readonly (string | undefined)[];
-  readonly key: string;
+  readonly key: string | undefined;
   /** The requested calls, without anything that differs between two tries of one request. */
   readonly content: unknown;
 }
 
-export function identifyGroup({ kind, owner, key, content }: KeyedGroup): GroupIdentity {
+/** Undefined for a group without a key, which is a new one each time. */
+export function identifyGroup({ kind, owner, key, content }: KeyedGroup): GroupIdentity | undefined {
+  if (key === undefined) return undefined;
   const name = shortDigest([kind, owner.map((part) => part ?? null), key]);
   return { id: `${kind}.${name}`, digest: shortDigest(content) };
 }

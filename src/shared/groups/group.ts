@@ -106,10 +106,6 @@ export function decodeMembers(fields: Readonly<Record<string, object>>): Map<str
 export function memberEnd(result: ToolResultEnvelope): Omit<MemberEnd, 'order'> {
   const { status, error } = result;
   if (error === undefined) return { status };
-  return {
-    status,
-    code: error.code,
-    message: error.message,
-    ...(error.mayHaveHappened === true ? { mayHaveHappened: true } : {}),
-  };
+  const { code, message, mayHaveHappened } = error;
+  return { status, code, message, ...(mayHaveHappened === true ? { mayHaveHappened } : {}) };
 }

@@ -51,11 +51,11 @@ export function nodeState(
   if (note?.skipped !== undefined) return { state: 'skipped', unknown: false, keys: [] };
   const items = note?.items;
   if (note?.error !== undefined) {
-    const startedKeys = allKeys(name, items ?? 0).filter((key) => members.has(key));
+    const startedKeys = memberKeys(name, items ?? 0).filter((key) => members.has(key));
     return { state: 'error', unknown: startedKeys.some((key) => mayHaveHappened(members, key)), keys: startedKeys };
   }
   if (node.forEach !== undefined && items === undefined) return { state: 'waiting', unknown: false, keys: [] };
-  const keys = items === undefined ? [name] : allKeys(name, items);
+  const keys = items === undefined ? [name] : memberKeys(name, items);
   const ends = keys.map((key) => members.get(key)?.end);
   const unknown = keys.some((key) => mayHaveHappened(members, key));
   const hasStarted = keys.some((key) => members.has(key));
@@ -64,7 +64,8 @@ export function nodeState(
   return { state: hasStarted || items !== undefined ? 'running' : 'waiting', unknown, keys };
 }
 
-function allKeys(name: string, items: number): string[] {
+/** The keys of the calls of a `forEach` node. */
+export function memberKeys(name: string, items: number): string[] {
   return Array.from({ length: items }, (_, index) => memberKey(name, index));
 }
 

@@ -1,10 +1,10 @@
 /** The outputs of a plan's nodes, and the parameters that refer to them. An output is read once, when a node first needs it. */
 import type { Member } from './group.ts';
-import { memberKey } from './node-state.ts';
+import { memberKeys } from './node-state.ts';
 import type { AcceptedNode, PlanDefinition, Reference } from './plan.ts';
 import { parseReference, pathOf, referencesIn, resolveReferences, valueAt } from './references.ts';
 
-export interface NodeValuesDeps {
+interface NodeValuesDeps {
   readonly definition: PlanDefinition;
   readonly members: ReadonlyMap<string, Member>;
   /** The number of calls of a `forEach` node. */
@@ -14,9 +14,10 @@ export interface NodeValuesDeps {
 }
 
 /** A node's parameters with values in place of references, or the first reference that has no value. */
-export type ResolvedParams =
-  | { readonly params: unknown; readonly missing?: undefined }
-  | { readonly missing: string; readonly params?: undefined };
+interface ResolvedParams {
+  readonly params?: unknown;
+  readonly missing?: string;
+}
 
 export class NodeValues {
   readonly #deps: NodeValuesDeps;
@@ -70,10 +71,8 @@ export class NodeValues {
   /** The output of a node. The output of a `forEach` is a list, with null for each failed call. */
   async #nodeOutput(name: string): Promise<unknown> {
     if (this.#node(name).forEach === undefined) return this.#callOutput(name);
-    const count = this.#deps.itemsOf(name);
-    return Promise.all(
-      Array.from({ length: count }, async (_, index) => (await this.#callOutput(memberKey(name, index))) ?? null),
-    );
+    const outputOf = async (key: string) => (await this.#callOutput(key)) ?? null;
+    return Promise.all(memberKeys(name, this.#deps.itemsOf(name)).map(outputOf));
   }
 
   async #callOutput(key: string): Promise<unknown> {

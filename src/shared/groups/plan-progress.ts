@@ -10,14 +10,7 @@
 import type { ToolResultEnvelope } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import { dependenciesOf } from './check-plan.ts';
-import {
-  decodeMembers,
-  type GroupFields,
-  type GroupProgress,
-  type Member,
-  type MemberEnd,
-  type NextCall,
-} from './group.ts';
+import { decodeMembers, type GroupProgress, type MemberEnd, type NextCall } from './group.ts';
 import {
   APPROVAL_KEY,
   memberKey,
@@ -32,8 +25,14 @@ import {
   undoKey,
 } from './node-state.ts';
 import { NodeValues } from './node-values.ts';
-import type { AcceptedNode, Condition, PlanDefinition, PlanOutcome, Reference } from './plan.ts';
-import { conditionsOf, MAX_ITEMS } from './plan.ts';
+import {
+  type AcceptedNode,
+  type Condition,
+  conditionsOf,
+  MAX_ITEMS,
+  type PlanDefinition,
+  type Reference,
+} from './plan.ts';
 import { ReadyNodes } from './ready-nodes.ts';
 import { pathOf } from './references.ts';
 import { RunningMembers } from './running-members.ts';
@@ -47,10 +46,9 @@ export interface PlanDeps {
   compensation(key: string, node: AcceptedNode, callId: string): Promise<NextCall>;
 }
 
-export class PlanProgress implements GroupProgress {
+export class PlanProgress extends RunningMembers implements GroupProgress {
   readonly #definition: PlanDefinition;
   readonly #deps: PlanDeps;
-  readonly #members: RunningMembers;
   readonly #notes = new Map<string, NodeNote>();
   readonly #states = new Map<string, NodeState>();
   readonly #unknown = new Set<string>();
@@ -70,15 +68,14 @@ export class PlanProgress implements GroupProgress {
   readonly #failed = new Set<string>();
   readonly #values: NodeValues;
   #phase: PlanPhase | undefined;
-  #cancelled = false;
   #isUndone = false;
 
   constructor(definition: PlanDefinition, fields: Readonly<Record<string, object>>, deps: PlanDeps) {
+    super(decodeMembers(fields));
     this.#definition = definition;
     this.#deps = deps;
-    this.#members = new RunningMembers(decodeMembers(fields));
     const itemsOf = (name: string) => this.#notes.get(name)?.items ?? 0;
-    this.#values = new NodeValues({ definition, members: this.#members.all, itemsOf, output: deps.output });
+    this.#values = new NodeValues({ definition, members: this.members, itemsOf, output: deps.output });
     this.#phase = fields[PHASE_FIELD] as PlanPhase | undefined;
     const nodes = Object.entries(definition.nodes);
     this.#needs = new Map(nodes.map(([name, node]) => [name, dependenciesOf(node)]));
@@ -92,41 +89,25 @@ export class PlanProgress implements GroupProgress {
 
   #restore(name: string, note: NodeNote | undefined): void {
     if (note !== undefined) this.#notes.set(name, note);
-    const { state, unknown, keys } = nodeState(this.#node(name), name, note, this.#members.all);
+    const { state, unknown, keys } = nodeState(this.#node(name), name, note, this.members);
     this.#states.set(name, state);
     if (unknown) this.#unknown.add(name);
-    const ends = keys.map((key) => this.#members.all.get(key)?.end);
+    const ends = keys.map((key) => this.members.get(key)?.end);
     if (ends.some((end) => end !== undefined && end.status !== 'success')) this.#failed.add(name);
     if (state !== 'running') return;
     this.#remaining.set(name, ends.filter((end) => end === undefined).length);
     this.#nextItem.set(name, 0);
   }
 
-  get running(): ReadonlyMap<string, Member> {
-    return this.#members.running;
-  }
-
-  get cancelling(): boolean {
-    return this.#cancelled;
-  }
-
-  cancel(): void {
-    this.#cancelled = true;
-  }
-
-  takeChanges(): GroupFields {
-    return this.#members.takeChanges();
-  }
-
   get isOver(): boolean {
     if (this.running.size > 0 || this.#submitted.size > 0) return false;
-    if (this.#cancelled || this.#phase?.phase === 'stopping') return true;
+    if (this.cancelling || this.#phase?.phase === 'stopping') return true;
     if (this.#phase?.phase === 'undoing') return this.#isUndone;
     return this.#ready.openCount === 0;
   }
 
   async next(): Promise<readonly NextCall[]> {
-    if (this.#cancelled || this.#awaitsApproval) return [];
+    if (this.cancelling || this.#awaitsApproval) return [];
     const calls = await this.#nextCalls();
     // A node that failed without a call has started the phase just now.
     return this.#phase?.phase === 'undoing' ? [...calls, ...(await this.#nextUndo())] : calls;
@@ -181,10 +162,9 @@ export class PlanProgress implements GroupProgress {
   }
 
   #isMet({ node, is }: Condition): boolean {
-    const state = this.#states.get(node);
     if (is === 'ended') return true;
     if (is === 'unknown') return this.#unknown.has(node);
-    return state === (is satisfies PlanOutcome);
+    return this.#states.get(node) === is;
   }
 
   #skip(name: string, skipped: string): void {
@@ -194,25 +174,24 @@ export class PlanProgress implements GroupProgress {
 
   #note(name: string, note: NodeNote): void {
     this.#notes.set(name, note);
-    this.#members.change(nodeField(name), note);
+    this.change(nodeField(name), note);
   }
 
   async #expand(name: string, forEach: Reference): Promise<boolean> {
     const read = await this.#read(name, () => this.#values.of(forEach));
     if (read === undefined) return false;
     const list = read.value;
-    const fault = !Array.isArray(list)
-      ? `forEach must be a list; ${pathOf(forEach)} is ${list === undefined ? 'not there' : list === null ? list : typeof list}`
-      : list.length > MAX_ITEMS
-        ? `forEach has ${list.length} items; at most ${MAX_ITEMS} are allowed`
-        : undefined;
-    if (fault !== undefined) {
-      this.#fail(name, fault);
-      return false;
+    if (Array.isArray(list) && list.length <= MAX_ITEMS) {
+      this.#values.cacheItems(name, list);
+      this.#note(name, { items: list.length });
+      return true;
     }
-    this.#values.cacheItems(name, list as readonly unknown[]);
-    this.#note(name, { items: (list as readonly unknown[]).length });
-    return true;
+    const kind = list === undefined ? 'not there' : list === null ? list : typeof list;
+    const fault = Array.isArray(list)
+      ? `forEach has ${list.length} items; at most ${MAX_ITEMS} are allowed`
+      : `forEach must be a list; ${pathOf(forEach)} is ${kind}`;
+    this.#fail(name, fault);
+    return false;
   }
 
   /** Ends the node without a further call. */
@@ -230,7 +209,7 @@ export class PlanProgress implements GroupProgress {
       this.#nextItem.set(name, index);
       if (!this.#hasCapacity) return;
       const key = memberKey(name, count === undefined ? undefined : index);
-      if (this.#members.all.has(key) || this.#submitted.has(key)) continue;
+      if (this.members.has(key) || this.#submitted.has(key)) continue;
       const params = await this.#resolveParams(name, count === undefined ? undefined : index);
       if (params === undefined) return;
       this.#submitted.add(key);
@@ -256,14 +235,19 @@ export class PlanProgress implements GroupProgress {
     }
   }
 
-  began(key: string, callId: string): void {
+  override began(key: string, callId: string): void {
     this.#submitted.delete(key);
-    this.#members.began(key, callId);
+    super.began(key, callId);
   }
 
-  ended(key: string, end: Omit<MemberEnd, 'order'>, callId: string | undefined, result?: ToolResultEnvelope): void {
+  override ended(
+    key: string,
+    end: Omit<MemberEnd, 'order'>,
+    callId: string | undefined,
+    result?: ToolResultEnvelope,
+  ): void {
     this.#submitted.delete(key);
-    this.#members.ended(key, end, callId);
+    super.ended(key, end, callId);
     if (key.endsWith(UNDO)) return;
     if (key === APPROVAL_KEY) {
       if (end.status !== 'success') this.#enterPhase({ phase: 'stopping' });
@@ -284,7 +268,7 @@ export class PlanProgress implements GroupProgress {
   async callOf(key: string): Promise<NextCall | undefined> {
     const node = this.#node(nodeOf(key));
     if (key.endsWith(UNDO))
-      return this.#deps.compensation(key, node, this.#members.all.get(key.slice(0, -UNDO.length))?.callId ?? '');
+      return this.#deps.compensation(key, node, this.members.get(key.slice(0, -UNDO.length))?.callId ?? '');
     const [name = '', index] = key.split(':');
     const params = await this.#resolveParams(name, index === undefined ? undefined : Number(index));
     return params === undefined ? undefined : this.#deps.call(key, node, params);
@@ -306,15 +290,15 @@ export class PlanProgress implements GroupProgress {
 
   #enterPhase(phase: PlanPhase): void {
     this.#phase = phase;
-    this.#members.change(PHASE_FIELD, phase);
+    this.change(PHASE_FIELD, phase);
   }
 
   /** The next compensation. Calls are undone one at a time, the last success first. */
   async #nextUndo(): Promise<readonly NextCall[]> {
     if (this.running.size > 0 || this.#submitted.size > 0) return [];
-    const open = [...this.#members.all]
+    const open = [...this.members]
       .filter(([key, { end }]) => !key.endsWith(UNDO) && key !== APPROVAL_KEY && end?.status === 'success')
-      .filter(([key]) => !this.#members.all.has(undoKey(key)))
+      .filter(([key]) => !this.members.has(undoKey(key)))
       .filter(([key]) => this.#node(nodeOf(key)).effects !== 'none')
       .sort(([, one], [, other]) => (other.end?.order ?? 0) - (one.end?.order ?? 0));
     for (const [key, { callId = '' }] of open) {

@@ -21,7 +21,7 @@ export function parseReference({ $from }: Reference): { readonly node: string; r
   return { node, path };
 }
 
-export function isReference(value: unknown): value is Reference {
+function isReference(value: unknown): value is Reference {
   if (typeof value !== 'object' || value === null || !Object.hasOwn(value, '$from')) return false;
   const { $from } = value as { readonly $from: unknown };
   const isPath = Array.isArray($from) && $from.length > 0 && $from.every((part) => typeof part === 'string');

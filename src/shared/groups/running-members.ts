@@ -1,11 +1,15 @@
-/** The calls of a group in its driver: the running ones, the ends of the others, and the changes that its record does not have yet. */
+/**
+ * What batches and plans share in their driver: the calls that run, the ends of the others, and the changes that the group's record does not
+ * have yet.
+ */
 import { type GroupFields, type Member, type MemberEnd, memberField } from './group.ts';
 
-export class RunningMembers {
+export abstract class RunningMembers {
   readonly #all: Map<string, Member>;
   readonly #running = new Map<string, Member>();
   readonly #changes = new Map<string, object>();
   #order = 0;
+  #cancelled = false;
 
   constructor(members: ReadonlyMap<string, Member>) {
     this.#all = new Map(members);
@@ -16,13 +20,20 @@ export class RunningMembers {
   }
 
   /** All calls that have begun, by key. */
-  get all(): ReadonlyMap<string, Member> {
+  protected get members(): ReadonlyMap<string, Member> {
     return this.#all;
   }
 
-  /** The calls that have begun and not ended. */
   get running(): ReadonlyMap<string, Member> {
     return this.#running;
+  }
+
+  get cancelling(): boolean {
+    return this.#cancelled;
+  }
+
+  cancel(): void {
+    this.#cancelled = true;
   }
 
   began(key: string, callId: string): void {
@@ -42,11 +53,10 @@ export class RunningMembers {
     this.change(memberField(key), member);
   }
 
-  change(field: string, value: object): void {
+  protected change(field: string, value: object): void {
     this.#changes.set(field, value);
   }
 
-  /** The changes since the last call of this method. */
   takeChanges(): GroupFields {
     const changes = new Map(this.#changes);
     this.#changes.clear();

@@ -1,6 +1,7 @@
 /** Looks paths up in a JSON Schema: whether they can exist in its values, and which types they can have. */
 import { decodeStep } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { isObject } from '../util/json/json-types.ts';
 
 /** The possible schemas at a path. `any`: nothing is known. An empty list: the path cannot exist. */
 export type PossibleSchemas = readonly JsonSchema[] | 'any';
@@ -8,35 +9,29 @@ export type PossibleSchemas = readonly JsonSchema[] | 'any';
 /** Deeper alternatives count as `any`. */
 const MAX_DEPTH = 20;
 
-export function schemasAt(root: JsonSchema | undefined, path: readonly string[]): PossibleSchemas {
+/** The alternatives of the schemas at a path. */
+export function alternativesAt(root: JsonSchema | undefined, path: readonly string[]): PossibleSchemas {
   if (root === undefined) return 'any';
-  let schemas: readonly JsonSchema[] = [root];
-  for (const part of path) {
-    const members: JsonSchema[] = [];
-    for (const schema of schemas) {
-      const found = memberSchemas(root, schema, part, 0);
-      if (found === 'any') return 'any';
-      members.push(...found);
-    }
-    schemas = members;
-  }
+  let schemas: PossibleSchemas = alternativesOf(root, root);
+  for (const part of path)
+    schemas = unite(schemas, (schema) => unite(memberOf(schema, part), (member) => alternativesOf(root, member)));
   return schemas;
 }
 
-function memberSchemas(root: JsonSchema, schema: unknown, part: string, depth: number): PossibleSchemas {
-  const alternatives = alternativesOf(root, schema, depth);
-  if (alternatives === 'any') return 'any';
+/** The possible schemas of all items together. */
+function unite<Item>(items: readonly Item[] | 'any', schemasOf: (item: Item) => PossibleSchemas): PossibleSchemas {
+  if (items === 'any') return 'any';
   const found: JsonSchema[] = [];
-  for (const each of alternatives) {
-    const member = memberOf(each, part);
-    if (member === 'any') return 'any';
-    if (member !== undefined) found.push(member);
+  for (const item of items) {
+    const schemas = schemasOf(item);
+    if (schemas === 'any') return 'any';
+    found.push(...schemas);
   }
   return found;
 }
 
 /** The alternatives of a schema, with references resolved. */
-function alternativesOf(root: JsonSchema, schema: unknown, depth: number): PossibleSchemas {
+function alternativesOf(root: JsonSchema, schema: unknown, depth = 0): PossibleSchemas {
   if (typeof schema !== 'object' || schema === null) return schema === false ? [] : 'any';
   const each = schema as JsonSchema;
   if (depth > MAX_DEPTH || each['allOf'] !== undefined || each['if'] !== undefined) return 'any';
@@ -46,14 +41,7 @@ function alternativesOf(root: JsonSchema, schema: unknown, depth: number): Possi
     return target === undefined ? 'any' : alternativesOf(root, target, depth + 1);
   }
   const choices = each['anyOf'] ?? each['oneOf'];
-  if (!Array.isArray(choices)) return [each];
-  const alternatives: JsonSchema[] = [];
-  for (const choice of choices) {
-    const found = alternativesOf(root, choice, depth + 1);
-    if (found === 'any') return 'any';
-    alternatives.push(...found);
-  }
-  return alternatives;
+  return Array.isArray(choices) ? unite(choices, (choice) => alternativesOf(root, choice, depth + 1)) : [each];
 }
 
 function definitionOf(root: JsonSchema, reference: string): unknown {
@@ -62,8 +50,8 @@ function definitionOf(root: JsonSchema, reference: string): unknown {
   return (root['$defs'] as Readonly<Record<string, unknown>> | undefined)?.[decodeStep(reference.slice(prefix.length))];
 }
 
-/** The schema of one member; undefined when it cannot exist. */
-function memberOf(schema: JsonSchema, part: string): JsonSchema | 'any' | undefined {
+/** The schema of one member. */
+function memberOf(schema: JsonSchema, part: string): PossibleSchemas {
   const types = typesOf([schema]);
   const allowsType = (type: string) => types === undefined || types.has(type);
   const properties = schema['properties'] as Readonly<Record<string, unknown>> | undefined;
@@ -76,13 +64,13 @@ function memberOf(schema: JsonSchema, part: string): JsonSchema | 'any' | undefi
   if (allowsType('array') && /^\d{1,9}$/.test(part)) {
     const positional = (schema['prefixItems'] as readonly unknown[] | undefined)?.[Number(part)];
     const item = positional ?? schema['items'];
-    return item === false ? undefined : schemaOrAny(item);
+    return item === false ? [] : schemaOrAny(item);
   }
-  return undefined;
+  return [];
 }
 
-function schemaOrAny(schema: unknown): JsonSchema | 'any' {
-  return typeof schema === 'object' && schema !== null ? (schema as JsonSchema) : 'any';
+function schemaOrAny(schema: unknown): PossibleSchemas {
+  return isObject(schema) ? [schema] : 'any';
 }
 
 /** The types of the values that the schemas allow; undefined when nothing is known. */
@@ -101,19 +89,6 @@ function typesOfValues(schema: JsonSchema): readonly string[] | undefined {
   const values = 'const' in schema ? [schema['const']] : schema['enum'];
   if (!Array.isArray(values)) return undefined;
   return values.map((value) => (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value));
-}
-
-/** The alternatives of the schemas at a path. */
-export function alternativesAt(root: JsonSchema | undefined, path: readonly string[]): PossibleSchemas {
-  const schemas = schemasAt(root, path);
-  if (schemas === 'any' || root === undefined) return 'any';
-  const alternatives: JsonSchema[] = [];
-  for (const schema of schemas) {
-    const found = alternativesOf(root, schema, 0);
-    if (found === 'any') return 'any';
-    alternatives.push(...found);
-  }
-  return alternatives;
 }
 
 /** Whether a value of the actual schemas may match the expected ones. */
