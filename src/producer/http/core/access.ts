@@ -32,24 +32,23 @@ const ROLES: Readonly<Record<Permission, readonly ApiRole[]>> = {
   read: ['agent', 'approver', 'operator', 'admin'],
 };
 
-export function permissionsOf({ role, tenantId }: Caller): Permission[] {
+export function permissionsOf(caller: Caller): Permission[] {
   const permissions = Object.keys(ROLES) as Permission[];
-  return permissions.filter(
-    (permission) =>
-      ROLES[permission].includes(role) &&
-      (tenantId === undefined || (permission !== 'oversee' && permission !== 'administer')),
-  );
+  return permissions.filter((permission) => permissionRefusal(caller, permission) === undefined);
 }
 
 /** Throws `PERMISSION_DENIED`. */
 export function checkPermission(caller: Caller, permission: Permission): void {
-  if (!ROLES[permission].includes(caller.role))
-    throw new PawlError(
-      'PERMISSION_DENIED',
-      `A token of role ${caller.role} may not do that; it takes one of ${ROLES[permission].join(', ')}.`,
-    );
-  if ((permission === 'oversee' || permission === 'administer') && caller.tenantId !== undefined)
-    throw new PawlError('PERMISSION_DENIED', 'This concerns all tenants; it takes a token without a tenant.');
+  const refusal = permissionRefusal(caller, permission);
+  if (refusal !== undefined) throw new PawlError('PERMISSION_DENIED', refusal);
+}
+
+function permissionRefusal({ role, tenantId }: Caller, permission: Permission): string | undefined {
+  if (!ROLES[permission].includes(role))
+    return `A token of role ${role} may not do that; it takes one of ${ROLES[permission].join(', ')}.`;
+  if (tenantId !== undefined && (permission === 'oversee' || permission === 'administer'))
+    return 'This concerns all tenants; it takes a token without a tenant.';
+  return undefined;
 }
 
 /** Throws `PERMISSION_DENIED` when something belongs to another tenant than the caller's, or to none. */

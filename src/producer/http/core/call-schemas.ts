@@ -12,6 +12,7 @@ export const count = z.number().int().min(0);
 export const atMs = z.number();
 export const tier = z.enum(TIERS);
 export const json = z.record(z.string(), z.unknown());
+export const issues = z.array(z.object({ path: text, message: text }));
 
 const attempt = z.object({
   attempt: count,

@@ -3,6 +3,7 @@ import { type Issue, PawlError, reasonOf } from '../../../shared/errors/failure.
 import { FAILURES, type FailureCode } from '../../../shared/errors/failure-codes.ts';
 import { FAILURE_RESPONSES } from '../../../shared/errors/failure-responses.ts';
 import { backendError } from '../../../shared/store/redis/backend-error.ts';
+import { isObject } from '../../../shared/util/json/json-types.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
@@ -37,82 +38,50 @@ export const REQUEST_ERROR_CODES: readonly string[] = Object.entries(STATUSES)
 
 const RETRY_AFTER_SECONDS = 1;
 
-export interface ErrorBody {
-  readonly error: {
-    readonly code: ErrorCode;
-    readonly message: string;
-    readonly issues?: readonly Issue[];
-    /** Known names that are close to the unknown one. */
-    readonly suggestions?: readonly string[];
-    /** The call that conflicts with this request. */
-    readonly callId?: string;
-  };
-}
-
-export interface HttpRefusal {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: ErrorBody;
+interface RefusalDetails {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly issues?: readonly Issue[] | undefined;
+  /** Known names that are close to the unknown one. */
+  readonly suggestions?: readonly string[] | undefined;
+  /** The call that conflicts with this request. */
+  readonly callId?: string | undefined;
 }
 
 /** A refusal that a route throws. */
 export class HttpError extends Error {
   override readonly name = 'HttpError';
   readonly code: ErrorCode;
-  readonly issues: readonly Issue[] | undefined;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly suggestions: readonly string[] | undefined;
-  readonly callId: string | undefined;
+  readonly details: RefusalDetails;
 
-  constructor(
-    code: ErrorCode,
-    message: string,
-    details: {
-      readonly issues?: readonly Issue[] | undefined;
-      readonly headers?: Readonly<Record<string, string>>;
-      readonly suggestions?: readonly string[] | undefined;
-      readonly callId?: string | undefined;
-    } = {},
-  ) {
+  constructor(code: ErrorCode, message: string, details: RefusalDetails = {}) {
     super(message);
     this.code = code;
-    this.issues = details.issues;
-    this.headers = details.headers ?? {};
-    this.suggestions = details.suggestions;
-    this.callId = details.callId;
+    this.details = details;
   }
 }
 
 /** Turns a thrown value into a response. `defect`: the server has a bug, which the caller of this function logs. */
-export function toHttpRefusal(thrown: unknown): HttpRefusal & { readonly defect: boolean } {
+export function toHttpRefusal(thrown: unknown) {
   const error = toHttpError(thrown);
-  const status = STATUSES[error.code];
+  const { code, details } = error;
+  const status = STATUSES[code];
   if (status === 500) {
-    return {
-      status,
-      headers: {},
-      body: { error: { code: 'INTERNAL', message: 'Internal error: see the log of this server.' } },
-      defect: true,
-    };
+    const body = { error: { code: 'INTERNAL', message: 'Internal error: see the log of this server.' } };
+    return { status, headers: {}, body, defect: true };
   }
   // A message of Redis or of the operating system may contain hosts and files, so it is replaced.
-  const isSafeMessage = thrown instanceof HttpError || error.code !== 'BACKEND_UNAVAILABLE';
+  const isSafeMessage = thrown instanceof HttpError || code !== 'BACKEND_UNAVAILABLE';
   const redisReason = isSafeMessage ? undefined : redisRefusalReason(error);
   const message = isSafeMessage
     ? error.message
     : redisReason === undefined
       ? FAILURES.BACKEND_UNAVAILABLE.sentence
       : `The queue accepts no calls: ${redisReason}.`;
+  const { headers, ...more } = details;
   return {
     status,
-    headers: { ...(status === 503 ? { 'Retry-After': String(RETRY_AFTER_SECONDS) } : {}), ...error.headers },
-    body: {
-      error: {
-        code: error.code,
-        message,
-        ...defined({ issues: error.issues, suggestions: error.suggestions, callId: error.callId }),
-      },
-    },
+    headers: { ...(status === 503 ? { 'Retry-After': String(RETRY_AFTER_SECONDS) } : {}), ...headers },
+    body: { error: { code, message, ...defined(more) } },
     defect: false,
   };
 }
@@ -149,13 +118,8 @@ function toHttpError(thrown: unknown): HttpError {
 
 /** Translates the errors of Express and its body parser about a request that they cannot read. */
 function unreadableRequest(error: unknown): HttpError | undefined {
-  if (typeof error !== 'object' || error === null) return undefined;
-  const { type, status, limit, message } = error as {
-    readonly type?: unknown;
-    readonly status?: unknown;
-    readonly limit?: unknown;
-    readonly message?: unknown;
-  };
+  if (!isObject(error)) return undefined;
+  const { type, status, limit, message } = error as Readonly<Record<string, unknown>>;
   switch (type) {
     case 'entity.parse.failed':
       return invalidBody(`is not JSON: ${startOf(String(message), 200)}`);

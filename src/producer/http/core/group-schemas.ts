@@ -2,13 +2,10 @@
 import { z } from 'zod';
 import { BATCH_STATES } from '../../../shared/groups/batch.ts';
 import { PLAN_STATES } from '../../../shared/groups/plan.ts';
-import { atMs, count, text } from './call-schemas.ts';
+import { atMs, count, issues, text } from './call-schemas.ts';
 
-const entryError = z.object({
-  code: text,
-  message: text,
-  issues: z.array(z.object({ path: text, message: text })).optional(),
-});
+const failure = z.object({ code: text, message: text });
+const entryError = failure.extend({ issues: issues.optional() });
 
 const memberStatus = {
   state: text.describe('`waiting`, `inflight`, or how it ended: `done`, `failed`, `cancelled`, `refused`.'),
@@ -39,7 +36,7 @@ const planSummary = z.object({
       approvalId: text,
       callId: text,
       state: z.enum(['pending', 'approved', 'refused']),
-      error: z.object({ code: text, message: text }).optional().describe('Why it was refused.'),
+      error: failure.optional().describe('Why it was refused.'),
     })
     .optional()
     .describe('Present when a node of the plan needs one.'),
@@ -76,7 +73,7 @@ export const groupSchemas = {
         needsApproval: z.literal(true).optional(),
         progress: progress.optional().describe('How many calls of a `forEach` have ended.'),
         skipped: text.optional().describe('Why it did not run.'),
-        error: z.object({ code: text, message: text }).optional().describe('The node failed before it created a call.'),
+        error: failure.optional().describe('The node failed before it created a call.'),
         calls: z.array(planCall.extend({ undo: planCall.optional() })),
       }),
     ),

@@ -1,9 +1,20 @@
 /** `/openapi.json`: the description of the routes, generated from the schemas that check their requests. */
 import { z } from 'zod';
 import { contractSchemas } from '../../../shared/calls/envelope.ts';
+import { issues, text } from './call-schemas.ts';
 import { REQUEST_ERROR_CODES } from './errors.ts';
 import { responseSchemas } from './response-schemas.ts';
 import { type Route, route } from './route.ts';
+
+const errorBody = z.object({
+  error: z.object({
+    code: z.enum(REQUEST_ERROR_CODES),
+    message: text,
+    issues: issues.optional(),
+    suggestions: z.array(text).optional(),
+    callId: text.optional(),
+  }),
+});
 
 /** `listRoutes` gives all routes, this one included. */
 export function openApiRoute(listRoutes: () => readonly Route[]): Route {
@@ -36,7 +47,7 @@ function describe(routes: readonly Route[]): object {
         ToolResultEnvelope: contractSchemas().toolResultEnvelope,
         // The input schemas describe responses, because they allow further fields.
         ...Object.fromEntries(Object.entries(responseSchemas).map(([name, schema]) => [name, componentSchema(schema)])),
-        Error: ERROR_SCHEMA,
+        Error: componentSchema(errorBody),
       },
     },
   };
@@ -50,31 +61,6 @@ function componentSchema(schema: z.ZodType) {
   });
   return described;
 }
-
-const ERROR_SCHEMA = {
-  type: 'object',
-  required: ['error'],
-  properties: {
-    error: {
-      type: 'object',
-      required: ['code', 'message'],
-      properties: {
-        code: { type: 'string', enum: [...REQUEST_ERROR_CODES] },
-        message: { type: 'string' },
-        issues: {
-          type: 'array',
-          items: {
-            type: 'object',
-            required: ['path', 'message'],
-            properties: { path: { type: 'string' }, message: { type: 'string' } },
-          },
-        },
-        suggestions: { type: 'array', items: { type: 'string' } },
-        callId: { type: 'string' },
-      },
-    },
-  },
-};
 
 function operation(each: Route): object {
   return {
@@ -111,19 +97,12 @@ function describeResponse(response: Route['responses'][number]): object {
   if (typeof response === 'string') return { description: response };
   const [description, shape] = response;
   if (shape.startsWith('text/')) return { description, content: { [shape]: { schema: { type: 'string' } } } };
-  return {
-    description,
-    content: { 'application/json': { schema: { $ref: `#/components/schemas/${shape}` } } },
-  };
+  return { description, content: { 'application/json': { schema: { $ref: `#/components/schemas/${shape}` } } } };
 }
 
 function pathParameters(path: string): object[] {
-  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
-    name,
-    in: 'path',
-    required: true,
-    schema: { type: 'string' },
-  }));
+  const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+  return names.map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } }));
 }
 
 function parameters(schema: z.ZodType, location: 'query' | 'header'): object[] {

@@ -4,6 +4,7 @@
  */
 import type { RequestHandler, Response } from 'express';
 import type { Settings } from '../../../shared/config/config.ts';
+import { getOrInsert } from '../../../shared/util/get-or-insert.ts';
 import { type Clock, systemClock } from '../../../shared/util/time.ts';
 import { HttpError } from './errors.ts';
 import { callerOf } from './route.ts';
@@ -58,12 +59,10 @@ export class RateLimiter {
   #budgetOf(callerId: string, requestsPerSecond = 0): Budget {
     const nowMs = this.#clock.monotonic();
     const capacity = Math.max(1, requestsPerSecond);
-    let budget = this.#budgets.get(callerId);
-    if (budget === undefined) {
-      budget = { running: 0, tokens: capacity, filledAtMs: nowMs };
-      this.#budgets.set(callerId, budget);
+    const budget = getOrInsert(this.#budgets, callerId, () => {
       this.#removeIdle(nowMs);
-    }
+      return { running: 0, tokens: capacity, filledAtMs: nowMs };
+    });
     budget.tokens = Math.min(capacity, budget.tokens + ((nowMs - budget.filledAtMs) / 1_000) * requestsPerSecond);
     budget.filledAtMs = nowMs;
     return budget;
@@ -100,19 +99,17 @@ export function countAnotherRequest(response: Response): void {
 export class Backlog {
   readonly #count: () => Promise<number>;
   readonly #limit: number;
-  readonly #clock: Pick<Clock, 'monotonic'>;
   #cachedCount = 0;
   #countedAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(limit: number, count: () => Promise<number>, clock: Pick<Clock, 'monotonic'> = systemClock) {
+  constructor(limit: number, count: () => Promise<number>) {
     this.#limit = limit;
     this.#count = count;
-    this.#clock = clock;
   }
 
   /** Throws `RATE_LIMITED` while the fleet has no capacity for a further call. */
   async check(): Promise<void> {
-    const nowMs = this.#clock.monotonic();
+    const nowMs = systemClock.monotonic();
     if (nowMs - this.#countedAtMs > BACKLOG_MAX_AGE_MS) {
       this.#countedAtMs = nowMs;
       this.#cachedCount = await this.#count();

@@ -9,6 +9,7 @@ import { EFFECTS } from '../../../shared/retries/effects.ts';
 import { SESSION_KINDS } from '../../../shared/sessions/channel-kinds.ts';
 import { channelSchema, openSessionSchema } from '../../../shared/sessions/session.ts';
 import { skillSchema } from '../../../shared/sessions/skill.ts';
+import { workerRecordSchema } from '../../../shared/store/fleet/published-tools.ts';
 import { AGENT_MESSAGES } from '../../../shared/tools/sub-agent.ts';
 import {
   atMs,
@@ -228,22 +229,7 @@ const partitionCounts = {
   waiting: count,
 };
 
-const worker = z.object({
-  id: text,
-  host: text,
-  pid: count,
-  tiers: z.array(tier),
-  concurrency: count,
-  running: count,
-  tools: z.array(text),
-  definitions: z.array(text).optional(),
-  kinds: z.array(text).optional(),
-  startedAtMs: atMs,
-  seenAtMs: atMs,
-  pawlVersion: text,
-  signing: z.array(text).optional(),
-  clockAheadMs: z.number().optional(),
-});
+const worker = z.object({ ...workerRecordSchema.shape, seenAtMs: atMs });
 
 const shard = z.object({
   tier,

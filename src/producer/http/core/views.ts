@@ -20,9 +20,10 @@ import type { SwitchedTool } from '../../tools/switched-tools.ts';
 
 /** A call as lists show it, without its result, which may be large. */
 export function callSummary(record: CallRecord) {
-  const { request, callId, outcome, state } = record;
+  const { request, callId, state, pendingUntilMs, worker } = record;
   const { envelope, tool } = request;
   const running = state === 'inflight';
+  const outcome = running ? undefined : record.outcome;
   return {
     callId,
     requestId: envelope.requestId,
@@ -36,19 +37,16 @@ export function callSummary(record: CallRecord) {
     phase: phaseOf(record),
     attempts: record.attempts,
     lostAttempts: record.lostAttempts,
-    ...(record.redrives !== undefined && { redrives: record.redrives }),
-    ...(running && record.worker !== undefined ? { worker: record.worker } : {}),
+    ...defined({ redrives: record.redrives, worker: running ? worker : undefined }),
     circuit: record.circuit,
     cancelRequested: record.cancelRequested,
     ...(request.startAtMs !== undefined && { startAtMs: request.startAtMs }),
     createdAtMs: record.createdAtMs,
     updatedAtMs: record.updatedAtMs,
-    ...(record.pendingUntilMs === undefined || !running ? {} : { pendingUntilMs: record.pendingUntilMs }),
+    ...defined({ pendingUntilMs: running ? pendingUntilMs : undefined }),
     ...defined({ expiresAtMs: record.expiresAtMs, freeAtMs: record.freeAtMs }),
-    ...(outcome === undefined || running ? {} : { status: outcome.status }),
-    ...(outcome?.error === undefined || running ? {} : { errorCode: outcome.error.code }),
-    ...(outcome?.settlement === undefined || running ? {} : { settlement: outcome.settlement }),
-    ...(isUnresolved(outcome) && !running ? { unresolved: true as const } : {}),
+    ...defined({ status: outcome?.status, errorCode: outcome?.error?.code, settlement: outcome?.settlement }),
+    ...(isUnresolved(outcome) ? { unresolved: true as const } : {}),
   };
 }
 
@@ -59,7 +57,7 @@ export function deadLetterView({ record, failedAtMs }: DeadLetter) {
   const { attempts, ...summary } = callSummary(record);
   return {
     ...summary,
-    ...(tenantId !== undefined && { tenantId }),
+    ...defined({ tenantId }),
     attempts: attempts.length,
     failedAtMs,
     code: record.outcome?.error?.code ?? '',
@@ -76,18 +74,16 @@ export function callView(record: CallRecord) {
   const { callId, outcome, request } = record;
   const { envelope } = request;
   const { requestId, toolName } = envelope;
-  const result =
-    outcome === undefined || record.state === 'inflight'
-      ? undefined
-      : envelopeOf(outcome, { requestId, toolName, callId });
+  const hasEnded = outcome !== undefined && record.state !== 'inflight';
+  const result = hasEnded ? envelopeOf(outcome, { requestId, toolName, callId }) : undefined;
   const { idempotencyKey, params } = envelope.payload;
   const { deadlineAtMs } = envelope.control;
   return {
     ...callSummary(record),
     fence: record.fence,
     params: redactFields(params, secretsIn(params)),
-    ...(idempotencyKey !== undefined && { idempotencyKey }),
-    ...defined({ deadlineAtMs, startedAtMs: record.startedAtMs, traceparent: envelope.trace.traceparent, result }),
+    ...defined({ idempotencyKey, deadlineAtMs, startedAtMs: record.startedAtMs }),
+    ...defined({ traceparent: envelope.trace.traceparent, result }),
   };
 }
 
@@ -185,5 +181,5 @@ export function decisionView({ request, state, preview, decision, decidedAtMs }:
 
 /** An audit record as lists show it. Its number and signature are absent until the record is chained. */
 export function auditView({ record, seq, seal }: AuditEntry): object {
-  return { ...(seq !== undefined && { seq }), ...record, ...(seal !== undefined && { seal }) };
+  return defined({ seq, ...record, seal });
 }

@@ -2,12 +2,10 @@
 import { z } from 'zod';
 import { sessionClosed } from '../../../shared/sessions/session.ts';
 import { AGENT_ENDINGS } from '../../../shared/tools/sub-agent.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import type { AgentEvent } from '../../sessions/session.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { sessionFor } from './sessions.ts';
-
-const MAX_WAIT_MS = 300_000;
-const MAX_OUTPUT_LENGTH = 1_000_000;
 
 export const agentRoutes: readonly Route[] = [
   route('post /v1/sessions/{key}/agents/next', {
@@ -15,7 +13,7 @@ export const agentRoutes: readonly Route[] = [
     permission: 'use',
     summary:
       'The next message to a sub-agent of the session; waits for one up to `?wait=MS`. Each message is delivered once.',
-    query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
+    query: z.strictObject({ wait: queryNumber({ max: 300_000, fallback: 30_000, unit: 'milliseconds' }) }),
     responses: { 200: ['A message, or none', 'AgentNews'] },
     async answer({ pawl, longPolls, path, query, caller, onDisconnect }) {
       const session = await sessionFor(pawl, caller, path.key);
@@ -49,16 +47,14 @@ export const agentRoutes: readonly Route[] = [
     body: z.strictObject({
       turn: z.number().int().min(1),
       state: z.enum(AGENT_ENDINGS),
-      output: z.string().max(MAX_OUTPUT_LENGTH).optional(),
+      output: z.string().max(1_000_000).optional(),
     }),
     responses: { 200: ['Whether it was accepted', 'AgentReplied'] },
     async answer({ pawl, path, body: { turn, state, output }, caller }) {
       const session = await sessionFor(pawl, caller, path.key);
-      const reply = { state, ...(output !== undefined && { output }) };
-      const agentId = path.agentId;
       // The session needs only the agent and the turn of the order; its type has no effect here.
-      const replied = await session.reply({ agentId, turn, type: 'input' }, reply);
-      return { replied };
+      const order = { agentId: path.agentId, turn, type: 'input' } as const;
+      return { replied: await session.reply(order, { state, ...defined({ output }) }) };
     },
   }),
 ];

@@ -10,8 +10,6 @@ import { type Caller, seesTenant } from '../core/access.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { approvalView, decisionView, listedApprovalView } from '../core/views.ts';
 
-const MAX_LISTED = 200;
-
 const decisionSchema = z.strictObject({
   decision: z.enum(['approve', 'deny']),
   /** The digest of the approval as it was shown. */
@@ -30,7 +28,7 @@ export const approvalRoutes: readonly Route[] = [
     summary: 'Approvals, the newest first; with `state`, only those in that state. Large parameters are truncated.',
     query: z.strictObject({
       state: z.enum(APPROVAL_STATES).optional(),
-      limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
+      limit: queryNumber({ max: 200, fallback: 100, unit: 'approvals' }),
     }),
     responses: { 200: ['Approvals', 'ApprovalList'] },
     async answer({ pawl, query, caller }) {

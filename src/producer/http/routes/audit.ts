@@ -6,7 +6,6 @@ import { seesTenant } from '../core/access.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { auditView } from '../core/views.ts';
 
-const MAX_LISTED = 1_000;
 const name = z.string().min(1).max(512);
 
 export const auditRoutes: readonly Route[] = [
@@ -20,20 +19,13 @@ export const auditRoutes: readonly Route[] = [
       call: name.optional(),
       type: z.enum(AUDIT_TYPES).optional(),
       since: sinceSchema.optional(),
-      limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'records' }),
+      limit: queryNumber({ max: 1_000, fallback: 100, unit: 'records' }),
     }),
     responses: { 200: ['Records', 'AuditRecords'] },
     async answer({ pawl, query, caller }) {
-      const { session, tool, call, type, since, limit } = query;
-      const records = await pawl.audit({
-        sessionKey: session,
-        tool,
-        callId: call,
-        type,
-        sinceMs: since,
-        limit,
-        seesTenant: (tenantId) => seesTenant(caller, tenantId),
-      });
+      const { session: sessionKey, call: callId, since: sinceMs, ...rest } = query;
+      const isVisible = (tenantId: string | undefined) => seesTenant(caller, tenantId);
+      const records = await pawl.audit({ ...rest, sessionKey, callId, sinceMs, seesTenant: isVisible });
       return { records: records.map(auditView) };
     },
   }),

@@ -50,13 +50,8 @@ export const batchRoutes: readonly Route[] = [
       const { concurrency, idempotencyKey } = withIdempotencyKey(body, headers['idempotency-key']);
       const entries = await entriesOf(pawl, caller, body.calls);
       const { tenantId } = caller;
-      const accepted = await pawl.batches.create({
-        entries,
-        concurrency,
-        idempotencyKey,
-        tenantId,
-        ...submitterOf(caller),
-      });
+      const request = { entries, concurrency, idempotencyKey, tenantId, ...submitterOf(caller) };
+      const accepted = await pawl.batches.create(request);
       return { status: 202, headers: { Location: `/v1/batches/${accepted.batchId}` }, body: accepted };
     },
   }),
@@ -81,7 +76,11 @@ export const batchRoutes: readonly Route[] = [
 ];
 
 /** One after the other: several entries may open the same session. */
-async function entriesOf(pawl: Pawl, caller: Caller, calls: readonly object[]): Promise<BatchEntry[]> {
+async function entriesOf(
+  pawl: Pawl,
+  caller: Caller,
+  calls: readonly Readonly<Record<string, unknown>>[],
+): Promise<BatchEntry[]> {
   const entries: BatchEntry[] = [];
   for (const call of calls) {
     try {

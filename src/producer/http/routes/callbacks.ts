@@ -4,8 +4,6 @@ import { CALLBACK_STATES } from '../../../shared/callbacks/callback-state.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { callerName } from './approvals.ts';
 
-const MAX_LISTED = 1_000;
-
 export const callbackRoutes: readonly Route[] = [
   route('get /v1/callbacks', {
     operationId: 'listCallbacks',
@@ -13,7 +11,7 @@ export const callbackRoutes: readonly Route[] = [
     summary: 'Callbacks of finished calls, the newest first; `truncated` when older ones were not searched.',
     query: z.strictObject({
       state: z.enum(CALLBACK_STATES).optional(),
-      limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'callbacks' }),
+      limit: queryNumber({ max: 1_000, fallback: 50, unit: 'callbacks' }),
     }),
     responses: { 200: ['Callbacks', 'CallbackList'] },
     answer: ({ pawl, query, caller }) => pawl.callbacks.list({ ...query, tenantId: caller.tenantId }),

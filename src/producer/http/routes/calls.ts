@@ -23,7 +23,6 @@ import { sessionFor } from './sessions.ts';
 
 export const DEFAULT_WAIT_MS = 30_000;
 export const MAX_ANSWER_WAIT_MS = 5 * 60_000;
-const MAX_LISTED = 1_000;
 
 export const callRoutes: readonly Route[] = [
   route('get /v1/calls', {
@@ -37,7 +36,7 @@ export const callRoutes: readonly Route[] = [
       tool: z.string().min(1).max(256).optional(),
       /** `unresolved` selects calls in doubt. */
       state: z.enum(SEARCHABLE_STATES).optional(),
-      limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
+      limit: queryNumber({ max: 1_000, fallback: 50, unit: 'calls' }),
     }),
     responses: { 200: ['Calls, without their results', 'CallList'] },
     answer: list,
@@ -54,11 +53,9 @@ export const callRoutes: readonly Route[] = [
       if (query.wait > 0 && record.state === 'inflight')
         await longPolls.waitFor(pawl.result(callId, { waitMs: query.wait }), query.wait, onDisconnect);
       const current = query.wait > 0 ? await callFor(pawl, caller, callId) : record;
-      const progress =
-        current.phase === 'running' || current.phase === 'pending'
-          ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event
-          : undefined;
-      return { ...callView(current), ...(progress !== undefined && { progress }) };
+      const reports = current.phase === 'running' || current.phase === 'pending';
+      const progress = reports ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event : undefined;
+      return { ...callView(current), ...defined({ progress }) };
     },
   }),
   route('get /v1/calls/{callId}/output', {
@@ -161,12 +158,7 @@ export async function pendingResponse(
   return {
     status: 202,
     headers: { Location: `/v1/calls/${callId}` },
-    body: {
-      callId,
-      requestId,
-      state: record.state,
-      phase: phaseOf(record),
-    },
+    body: { callId, requestId, state: record.state, phase: phaseOf(record) },
   };
 }
 

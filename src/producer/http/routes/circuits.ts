@@ -90,20 +90,12 @@ function checkFields({ action, tool, context, key, session, callId }: Action): v
 }
 
 async function flush(pawl: Pawl, { callId, session, tool }: Action, by: string): Promise<object> {
-  const flushed = await pawl.calls.flush(
-    defined<{ callId?: string; sessionKey?: string; tool?: string; by?: string }>({
-      callId,
-      sessionKey: session,
-      tool,
-      by,
-    }),
-  );
+  const flushed = await pawl.calls.flush({ ...defined({ callId, sessionKey: session, tool }), by });
   return { ...flushed, ...(await reliability(pawl)) };
 }
 
 async function setLayer(pawl: Pawl, { action, tool, reason }: Action, by: string): Promise<object> {
-  const details = defined<{ tool?: string; reason?: string; by?: string }>({ tool, reason, by });
-  await pawl.reliability.set(action === 'enable', details);
+  await pawl.reliability.set(action === 'enable', { ...defined({ tool, reason }), by });
   return reliability(pawl);
 }
 
@@ -113,9 +105,9 @@ async function setCircuit(
   action: 'force_open' | 'reset',
   by: string,
 ): Promise<object> {
-  const selected =
-    key ?? (tool === undefined || context === undefined ? undefined : await tenantCircuit(pawl, tool, context));
-  const circuits = selected !== undefined ? { key: selected } : tool !== undefined ? { tool } : {};
+  const ofTenant = tool !== undefined && context !== undefined ? await tenantCircuit(pawl, tool, context) : undefined;
+  const selected = key ?? ofTenant;
+  const circuits = selected === undefined ? defined({ tool }) : { key: selected };
   const changed = await pawl.circuits.set(action, circuits, reason, by);
   return { changed: changed.map(circuitView), ...(await reliability(pawl)) };
 }
@@ -138,13 +130,14 @@ async function reliability(pawl: Pawl): Promise<object> {
     pawl.reliability.read(),
   ]);
   const { enabled, openMode, deriveKeys, derivedReplay, tiers } = pawl.settings.reliability;
+  const total = (field: keyof (typeof counts)[number]) => counts.reduce((sum, each) => sum + each[field], 0);
   return {
     circuits: circuits.map(circuitView),
     ledger: {
-      inflight: counts.reduce((sum, { inflight }) => sum + inflight, 0),
-      delayed: counts.reduce((sum, { delayed }) => sum + delayed, 0),
-      pending: counts.reduce((sum, { pending }) => sum + pending, 0),
-      calls: counts.reduce((sum, { calls }) => sum + calls, 0),
+      inflight: total('inflight'),
+      delayed: total('delayed'),
+      pending: total('pending'),
+      calls: total('calls'),
       tiers: Object.fromEntries(TIERS.map((tier, index) => [tier, counts[index]])),
     },
     switches: {

@@ -23,6 +23,7 @@ import {
 import { invalidInput } from '../../../shared/errors/failure.ts';
 import { WITH_RECEIVED, zodIssues } from '../../../shared/schema/zod-issues.ts';
 import { splitName } from '../../../shared/tools/tool.ts';
+import { isObject } from '../../../shared/util/json/json-types.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { MAX_DELAY_MS } from '../../../shared/util/time.ts';
 import type { Submission, SubmitOptions } from '../../calls/submission.ts';
@@ -127,20 +128,17 @@ export const createCall = route('post /v1/calls', {
   },
 });
 
+type Body = Readonly<Record<string, unknown>>;
+
 /** Copies the header's key into the contract's field for it. Throws `CONTRACT_INVALID` when the body has another key. */
-function withHeaderKey(
-  body: Readonly<Record<string, unknown>>,
-  key: string | undefined,
-): Readonly<Record<string, unknown>> {
+function withHeaderKey(body: Body, key: string | undefined): Body {
   if (isShort(body)) return withIdempotencyKey(body, key);
-  const payload = body['payload'] as Readonly<Record<string, unknown>> | undefined;
-  return typeof payload !== 'object' || payload === null
-    ? body
-    : { ...body, payload: withIdempotencyKey(payload, key) };
+  const { payload } = body;
+  return isObject(payload) ? { ...body, payload: withIdempotencyKey(payload, key) } : body;
 }
 
 /** A body with the header's key. Throws `CONTRACT_INVALID` when the body names another key. */
-export function withIdempotencyKey<Body extends object>(body: Body, key: string | undefined): Body {
+export function withIdempotencyKey<Keyed extends object>(body: Keyed, key: string | undefined): Keyed {
   if (key === undefined) return body;
   const { idempotencyKey: bodyKey = key } = body as { readonly idempotencyKey?: unknown };
   if (bodyKey === key) return { ...body, idempotencyKey: key };
@@ -150,15 +148,12 @@ export function withIdempotencyKey<Body extends object>(body: Body, key: string 
 }
 
 /** Adds the `traceparent` header to the body, unless the body has one. */
-function withTrace(
-  body: Readonly<Record<string, unknown>>,
-  header: string | undefined,
-): Readonly<Record<string, unknown>> {
+function withTrace(body: Body, header: string | undefined): Body {
   const traceparent = validTraceparent(header);
   if (traceparent === undefined) return body;
   if (isShort(body)) return { traceparent, ...body };
   const { trace } = body;
-  return typeof trace === 'object' && trace !== null ? { ...body, trace: { traceparent, ...trace } } : body;
+  return isObject(trace) ? { ...body, trace: { traceparent, ...trace } } : body;
 }
 
 /**
@@ -166,9 +161,9 @@ function withTrace(
  * `startTimeOf` checks them.
  */
 function extractStart(
-  requestBody: Readonly<Record<string, unknown>>,
+  requestBody: Body,
   query: { readonly startAfterMs?: string | undefined; readonly startAt?: string | undefined },
-): { readonly start: StartOptions; readonly body: Readonly<Record<string, unknown>> } {
+): { readonly start: StartOptions; readonly body: Body } {
   const { startAfterMs: afterText, startAt: atText } = query;
   const queryStart = {
     ...(afterText !== undefined && { startAfterMs: /^-?\d+(\.\d+)?$/.test(afterText) ? Number(afterText) : afterText }),
@@ -177,9 +172,7 @@ function extractStart(
   };
   if (!isShort(requestBody)) return { start: queryStart as StartOptions, body: requestBody };
   const { startAfterMs, startAt, ...body } = requestBody;
-  const bodyStart = {
-    ...defined({ startAfterMs, startAt }),
-  };
+  const bodyStart = defined({ startAfterMs, startAt });
   const [duplicate] = Object.keys(bodyStart).filter((name) => Object.hasOwn(queryStart, name));
   if (duplicate !== undefined)
     throw contractInvalid([{ path: duplicate, message: 'is in the query and in the body: give it once' }]);
@@ -187,9 +180,9 @@ function extractStart(
 }
 
 /** Extracts the URL of the call's callback from the body. Throws `CONTRACT_INVALID` for an unusable URL. */
-function extractCallback({ callbackUrl, ...body }: Readonly<Record<string, unknown>>): {
+function extractCallback({ callbackUrl, ...body }: Body): {
   readonly callback: Pick<SubmitOptions, 'callbackUrl'>;
-  readonly body: Readonly<Record<string, unknown>>;
+  readonly body: Body;
 } {
   if (callbackUrl === undefined) return { callback: {}, body };
   const { data, error } = callbackUrlSchema.safeParse(callbackUrl);
@@ -199,10 +192,10 @@ function extractCallback({ callbackUrl, ...body }: Readonly<Record<string, unkno
 }
 
 /** Throws `CONTRACT_INVALID` for an invalid start, and for one in the past, unless the request may repeat an earlier one. */
-function parseStart(pawl: Pawl, options: StartOptions, body: Readonly<Record<string, unknown>>): StartTime | undefined {
+function parseStart(pawl: Pawl, options: StartOptions, body: Body): StartTime | undefined {
   const nowMs = pawl.backend.clock.now();
   const start = startTimeOf(options, nowMs);
-  const { idempotencyKey } = isShort(body) ? body : ((body['payload'] ?? {}) as Readonly<Record<string, unknown>>);
+  const { idempotencyKey } = isShort(body) ? body : ((body['payload'] ?? {}) as Body);
   const isNamed = idempotencyKey !== undefined || body['toolCallId'] !== undefined || body['requestId'] !== undefined;
   if (start?.isPast === true && !isNamed) throw startInPast(start.atMs, nowMs);
   return start;
@@ -211,7 +204,7 @@ function parseStart(pawl: Pawl, options: StartOptions, body: Readonly<Record<str
 async function submit(
   pawl: Pawl,
   caller: Caller,
-  body: Readonly<Record<string, unknown>>,
+  body: Body,
   options: SubmitOptions & { readonly start: StartTime | undefined },
 ): Promise<Submission> {
   if (isShort(body)) return pawl.submit(await shortEnvelope(pawl, caller, body, options.start), options);
@@ -235,7 +228,7 @@ async function submit(
 
 const ENVELOPE_FIELDS = ['contractVersion', 'toolName', 'toolNamespace', 'target', 'payload', 'transport', 'control'];
 
-function isShort(body: Readonly<Record<string, unknown>>): boolean {
+function isShort(body: Body): boolean {
   return !ENVELOPE_FIELDS.some((field) => Object.hasOwn(body, field));
 }
 
@@ -248,16 +241,12 @@ async function shortEnvelope(pawl: Pawl, caller: Caller, body: unknown, start?: 
   const params = restoreProtoMember(parsedParams, (body as { readonly params?: unknown }).params);
   const session = await findOrOpenSession(pawl, caller, { sessionKey });
   const toolName = namespace === undefined ? splitName(tool) : { namespace, name: tool };
-  const options = Object.fromEntries(Object.entries(optionalFields).filter(([, value]) => value !== undefined));
-  return session.envelope(toolName.name, params, withStartTime({ ...options, namespace: toolName.namespace }, start));
+  const options = { ...defined(optionalFields), namespace: toolName.namespace };
+  return session.envelope(toolName.name, params, withStartTime(options, start));
 }
 
 /** An entry of a batch, in the short form. Throws `CONTRACT_INVALID`. */
-export async function batchEntry(
-  pawl: Pawl,
-  caller: Caller,
-  requestBody: Readonly<Record<string, unknown>>,
-): Promise<BatchSubmission> {
+export async function batchEntry(pawl: Pawl, caller: Caller, requestBody: Body): Promise<BatchSubmission> {
   const { start: startOptions, ...rest } = extractStart(requestBody, {});
   const { callback, body } = extractCallback(rest.body);
   const start = parseStart(pawl, startOptions, body);

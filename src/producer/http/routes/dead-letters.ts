@@ -11,11 +11,9 @@ import { deadLetterView, redriveView } from '../core/views.ts';
 import { callerName } from './approvals.ts';
 
 const MAX_LISTED = 1_000;
-const MAX_IDS = 10_000;
-const DEFAULT_WAIT_MS = 2_000;
 const MAX_WAIT_MS = 60_000;
 const name = z.string().min(1).max(512);
-const wait = queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' });
+const wait = queryNumber({ max: MAX_WAIT_MS, fallback: 2_000, unit: 'milliseconds' });
 
 /** A time in a body: text, or milliseconds since the epoch. */
 const momentSchema = z.union([z.number().int().min(0), sinceSchema]);
@@ -31,16 +29,17 @@ const filterSchema = z
   })
   .describe('All given conditions must match; without any, all dead letters match.');
 
+const reason = z.string().min(1).max(1_000);
+
 const selection = {
-  ids: z.array(name).min(1).max(MAX_IDS).optional(),
+  ids: z.array(name).min(1).max(10_000).optional(),
   filter: filterSchema.optional(),
   dryRun: z.boolean().optional(),
-  reason: z.string().min(1).max(1_000).optional(),
+  reason: reason.optional(),
 };
 
 const ONE_OF = { path: ['filter'], message: 'give either ids or filter; {} selects all' };
-const hasOneOf = ({ ids, filter }: { readonly ids?: unknown; readonly filter?: unknown }) =>
-  (ids === undefined) !== (filter === undefined);
+const hasOneOf = ({ ids, filter }: Selection) => (ids === undefined) !== (filter === undefined);
 
 const actionSchema = z
   .strictObject({
@@ -58,7 +57,7 @@ const resolutionsSchema = z
   .strictObject({
     ...selection,
     as: z.enum(['succeeded', 'failed', 'retry']),
-    reason: z.string().min(1).max(1_000),
+    reason,
     output: z.unknown().optional(),
   })
   .refine(hasOneOf, ONE_OF)
@@ -86,13 +85,8 @@ export const deadLetterRoutes: readonly Route[] = [
     }),
     responses: { 200: ['Dead letters', 'DeadLetterList'] },
     async answer({ pawl, query: { limit, next, ...filter }, caller: { tenantId } }) {
-      const page = await pawl.deadLetters.list({
-        ...filterOf(filter, 'until'),
-        tenantId,
-        limit: Math.max(1, limit),
-        next,
-      });
-      const { deadLetters, ...rest } = page;
+      const request = { ...filterOf(filter, 'until'), tenantId, limit: Math.max(1, limit), next };
+      const { deadLetters, ...rest } = await pawl.deadLetters.list(request);
       return { deadLetters: deadLetters.map(deadLetterView), ...rest };
     },
   }),
@@ -107,11 +101,8 @@ export const deadLetterRoutes: readonly Route[] = [
     async answer({ pawl, body, query, caller }) {
       const { action, perSecond } = body;
       const request = { ...selectionOf(body), by: callerName(caller), tenantId: caller.tenantId };
-      const result =
-        action === 'redrive'
-          ? await pawl.deadLetters.redrive({ ...request, perSecond, waitMs: query.wait })
-          : await pawl.deadLetters.discard(request);
-      return result;
+      if (action === 'discard') return pawl.deadLetters.discard(request);
+      return pawl.deadLetters.redrive({ ...request, perSecond, waitMs: query.wait });
     },
   }),
   route('get /v1/dead-letters/redrives', {
@@ -131,20 +122,16 @@ export const deadLetterRoutes: readonly Route[] = [
     summary: 'The progress of a redrive; `wait` waits for its end.',
     query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
     responses: { 200: ['The redrive', 'Redrive'] },
-    async answer({ pawl, path, query, caller: { tenantId } }) {
-      const progress = await pawl.deadLetters.progress(path.id, { waitMs: query.wait, tenantId });
-      return redriveView(progress);
-    },
+    answer: async ({ pawl, path, query, caller: { tenantId } }) =>
+      redriveView(await pawl.deadLetters.progress(path.id, { waitMs: query.wait, tenantId })),
   }),
   route('delete /v1/dead-letters/redrives/{id}', {
     operationId: 'stopRedrive',
     permission: 'operate',
     summary: 'Stops a redrive. The calls that it has not reached stay dead letters.',
     responses: { 200: ['The redrive', 'Redrive'] },
-    async answer({ pawl, path, caller }) {
-      const options = { by: callerName(caller), tenantId: caller.tenantId };
-      return redriveView(await pawl.deadLetters.stop(path.id, options));
-    },
+    answer: async ({ pawl, path, caller }) =>
+      redriveView(await pawl.deadLetters.stop(path.id, { by: callerName(caller), tenantId: caller.tenantId })),
   }),
   route('post /v1/resolutions', {
     operationId: 'resolveCalls',
@@ -173,5 +160,5 @@ function selectionOf({ ids, filter, dryRun, reason }: Selection) {
 function filterOf({ since, until, ...rest }: z.output<typeof filterSchema>, untilPath: string): DeadLetterFilter {
   if (since !== undefined && until !== undefined && until < since)
     throw invalidArgument(untilPath, 'must not be before since: nothing can match');
-  return defined<DeadLetterFilter>({ ...rest, sinceMs: since, untilMs: until });
+  return defined({ ...rest, sinceMs: since, untilMs: until });
 }

@@ -7,7 +7,6 @@ import { callerName, submitterOf } from './approvals.ts';
 import { keyHeader, withIdempotencyKey } from './create-call.ts';
 import { findOrOpenSession, ignoreUnknownSession, sessionFor } from './sessions.ts';
 
-const MAX_LISTED = 200;
 const session = z.string().min(1).max(256);
 /** The other fields are checked against the tools, so that all issues are reported together. */
 const newPlanSchema = z.looseObject({ session });
@@ -46,12 +45,11 @@ export const planRoutes: readonly Route[] = [
     operationId: 'listPlans',
     permission: 'use',
     summary: 'Plans, the newest first, without their nodes.',
-    query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'plans' }) }),
+    query: z.strictObject({ limit: queryNumber({ max: 200, fallback: 50, unit: 'plans' }) }),
     responses: { 200: ['The plans', 'PlanList'] },
-    async answer({ pawl, query, caller }) {
-      const plans = await pawl.plans.list({ limit: query.limit, tenantId: caller.tenantId });
-      return { plans };
-    },
+    answer: async ({ pawl, query: { limit }, caller: { tenantId } }) => ({
+      plans: await pawl.plans.list({ limit, tenantId }),
+    }),
   }),
   route('get /v1/plans/{id}', {
     operationId: 'getPlan',

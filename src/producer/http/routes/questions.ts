@@ -7,8 +7,6 @@ import { type Caller, seesTenant } from '../core/access.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { callerName } from './approvals.ts';
 
-const MAX_LISTED = 200;
-
 const replySchema = z.union([
   z.strictObject({ answer: z.string().min(1).max(4_000) }),
   z.strictObject({ dismiss: z.literal(true) }),
@@ -19,12 +17,11 @@ export const questionRoutes: readonly Route[] = [
     operationId: 'listQuestions',
     permission: 'decide',
     summary: 'Questions of tools that wait for a person, the most urgent first.',
-    query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'questions' }) }),
+    query: z.strictObject({ limit: queryNumber({ max: 200, fallback: 100, unit: 'questions' }) }),
     responses: { 200: ['Questions', 'QuestionList'] },
-    async answer({ pawl, query, caller }) {
-      const listed = await pawl.questions.list(query.limit, ({ tenantId }) => seesTenant(caller, tenantId));
-      return { questions: listed };
-    },
+    answer: async ({ pawl, query, caller }) => ({
+      questions: await pawl.questions.list(query.limit, ({ tenantId }) => seesTenant(caller, tenantId)),
+    }),
   }),
   route('post /v1/questions/{id}', {
     operationId: 'answerQuestion',

@@ -60,12 +60,9 @@ export const registryRoutes: readonly Route[] = [
       const { name, namespace, ...fields } = body;
       checkName(path.name, name, namespace);
       await requireTrustedKeysFor(pawl);
-      const result = await pawl.registry.put(
-        path.name,
-        withoutRevision(fields) as DeclaredTool,
-        changeOptions(headers, caller),
-      );
-      return recordResponse(result.created ? 201 : 200, result.record, { changes: result.changes });
+      const spec = withoutRevision(fields) as DeclaredTool;
+      const { created, record, changes } = await pawl.registry.put(path.name, spec, changeOptions(headers, caller));
+      return recordResponse(created ? 201 : 200, record, { changes });
     },
   }),
   route('patch /v1/tools/{name}', {
@@ -79,9 +76,7 @@ export const registryRoutes: readonly Route[] = [
     responses: { 200: ['The record', 'RegistryRecord'] },
     async handle({ pawl, path, headers, body: { enabled, mutable }, caller }) {
       await requireTrustedKeysFor(pawl);
-      const switches = {
-        ...defined({ enabled, mutable }),
-      };
+      const switches = defined({ enabled, mutable });
       return recordResponse(200, await pawl.registry.patch(path.name, switches, changeOptions(headers, caller)));
     },
   }),
@@ -112,10 +107,8 @@ export const registryRoutes: readonly Route[] = [
     responses: { 200: ['The record', 'RegistryRecord'] },
     async handle({ pawl, path, headers, body, caller }) {
       await requireTrustedKeysFor(pawl);
-      return recordResponse(
-        200,
-        await pawl.registry.rollback(path.name, body.revision, changeOptions(headers, caller)),
-      );
+      const record = await pawl.registry.rollback(path.name, body.revision, changeOptions(headers, caller));
+      return recordResponse(200, record);
     },
   }),
 ];
@@ -147,14 +140,13 @@ function invalidCondition(header: string, expected: string, actual: string): Paw
 }
 
 /** A client may write back a body that it got from `GET`. Its revision is ignored: `If-Match` names the expected one. */
-function withoutRevision(declaration: Readonly<Record<string, unknown>>): object {
-  const {
-    revision: _revision,
-    updatedAtMs: _updatedAtMs,
-    updatedBy: _by,
-    definition: _definition,
-    ...spec
-  } = declaration;
+function withoutRevision({
+  revision,
+  updatedAtMs,
+  updatedBy,
+  definition,
+  ...spec
+}: Readonly<Record<string, unknown>>): object {
   return spec;
 }
 

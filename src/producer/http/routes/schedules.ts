@@ -26,12 +26,10 @@ export const scheduleRoutes: readonly Route[] = [
     bodySchema: z.toJSONSchema(scheduleSchema, { io: 'input', unrepresentable: 'any' }),
     responses: { 200: ['The schedule was replaced', 'Schedule'], 201: ['The schedule is new', 'Schedule'] },
     async handle({ pawl, path, body, caller }) {
-      const id = path.id;
+      const { id } = path;
       const { session, id: bodyId = id } = body;
-      if (bodyId !== id)
-        throw contractInvalid([
-          { path: 'id', message: `must be that of the path, ${JSON.stringify(id)}, or left out` },
-        ]);
+      const message = `must be that of the path, ${JSON.stringify(id)}, or left out`;
+      if (bodyId !== id) throw contractInvalid([{ path: 'id', message }]);
       const request = { ...body, id } as unknown as PutSchedule;
       // Programs may give a session itself; a request that did so would get past the check of its tenant.
       if (typeof session === 'object' && session !== null)
@@ -39,10 +37,8 @@ export const scheduleRoutes: readonly Route[] = [
       // Another tenant's session is refused before any other field is checked.
       if (typeof session === 'string') await openFor(pawl, caller, session, request);
       const schedule = await pawl.schedules.put(request, optionsFor(caller));
-      const location = `/v1/schedules/${encodeURIComponent(id)}`;
-      return schedule.revision === 1
-        ? { status: 201, headers: { Location: location }, body: schedule }
-        : { status: 200, body: schedule };
+      if (schedule.revision > 1) return { status: 200, body: schedule };
+      return { status: 201, headers: { Location: `/v1/schedules/${encodeURIComponent(id)}` }, body: schedule };
     },
   }),
   route('get /v1/schedules', {
@@ -66,9 +62,8 @@ export const scheduleRoutes: readonly Route[] = [
     body: actionSchema,
     responses: { 200: ['The schedule', 'ScheduleAction'] },
     async answer({ pawl, path, body, caller }) {
-      const id = path.id;
       const { action, reason } = body;
-      return pawl.schedules[action](id, { ...optionsFor(caller), ...defined({ reason }) });
+      return pawl.schedules[action](path.id, { ...optionsFor(caller), ...defined({ reason }) });
     },
   }),
   route('delete /v1/schedules/{id}', {

@@ -20,8 +20,6 @@ import { type Caller, checkTenant, permissionsOf } from '../core/access.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { callerName } from './approvals.ts';
 
-const MAX_LISTED = 1_000;
-
 export const sessionRoutes: readonly Route[] = [
   route('post /v1/sessions', {
     operationId: 'openSession',
@@ -47,7 +45,7 @@ export const sessionRoutes: readonly Route[] = [
     operationId: 'listSessions',
     permission: 'use',
     summary: 'Sessions, the newest first.',
-    query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
+    query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'sessions' }) }),
     responses: { 200: ['Sessions', 'SessionList'] },
     answer: async ({ pawl, query, caller }) => ({ sessions: await pawl.sessions.list(query.limit, caller.tenantId) }),
   }),

@@ -12,8 +12,7 @@ export const standingApprovalRoutes: readonly Route[] = [
     responses: { 200: ['Remembered approvals', 'RememberedApprovalList'] },
     async answer({ pawl, path, caller }) {
       const { key } = await sessionFor(pawl, caller, path.key);
-      const remembered = await pawl.approvals.remembered(key);
-      return { remembered: remembered.map(standingApprovalView) };
+      return { remembered: (await pawl.approvals.remembered(key)).map(standingApprovalView) };
     },
   }),
   route('delete /v1/sessions/{key}/remembered/{id}', {

@@ -5,10 +5,7 @@ import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { callerName } from './approvals.ts';
 
-const MAX_WAIT_MS = 300_000;
-const MAX_RUNNING = 10_000;
-
-const runningSchema = z.array(z.string().regex(/^[\w.:-]{1,256}$/, 'must be call IDs')).max(MAX_RUNNING);
+const runningSchema = z.array(z.string().regex(/^[\w.:-]{1,256}$/, 'must be call IDs')).max(10_000);
 
 export const toolClientRoutes: readonly Route[] = [
   route('post /v1/tool-clients', {
@@ -27,7 +24,7 @@ export const toolClientRoutes: readonly Route[] = [
     operationId: 'nextToolClientCall',
     permission: 'oversee',
     summary: 'The next call for the client; waits for one up to `?wait=MS`, and renews the lease.',
-    query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
+    query: z.strictObject({ wait: queryNumber({ max: 300_000, fallback: 30_000, unit: 'milliseconds' }) }),
     body: z.strictObject({ running: runningSchema }),
     responses: { 200: ['A call, or none; and calls to stop', 'ToolClientNews'] },
     async answer({ pawl, longPolls, path, query, body, onDisconnect }) {
@@ -62,12 +59,8 @@ export const toolClientRoutes: readonly Route[] = [
     }),
     responses: { 200: ['Whether a caller still waits for the call', 'ProgressWanted'] },
     async answer({ pawl, path, body: { fence, progress, total, message } }) {
-      const report = {
-        progress,
-        ...defined({ total, message }),
-      };
-      const isWanted = await pawl.toolClients.progress(path.clientId, path.callId, fence, report);
-      return { wanted: isWanted };
+      const report = { progress, ...defined({ total, message }) };
+      return { wanted: await pawl.toolClients.progress(path.clientId, path.callId, fence, report) };
     },
   }),
   route('post /v1/tool-clients/{clientId}/calls/{callId}/result', {

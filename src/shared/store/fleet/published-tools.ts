@@ -5,7 +5,7 @@ import { TIERS } from '../../tools/tool.ts';
 import { parseJson } from '../signing/signed-text.ts';
 
 const text = z.string();
-const count = z.number().nonnegative();
+const count = z.number().int().min(0);
 const object = z.record(z.string(), z.unknown());
 
 const publishedToolSchema = z.looseObject({
@@ -18,9 +18,9 @@ const publishedToolSchema = z.looseObject({
   annotations: object,
   inputSchema: object,
   outputSchema: object.optional(),
-  timeoutMs: count,
+  timeoutMs: z.number().min(0),
   circuit: object,
-  seenAtMs: count,
+  seenAtMs: z.number().min(0),
   title: text.optional(),
   icon: z.looseObject({ src: text }).optional(),
   examples: z.array(z.looseObject({ params: object })).optional(),
@@ -32,7 +32,7 @@ const publishedToolSchema = z.looseObject({
   compensates: z.boolean().optional(),
 });
 
-const workerRecordSchema = z.looseObject({
+export const workerRecordSchema = z.looseObject({
   id: text,
   host: text,
   pid: count,
@@ -42,7 +42,7 @@ const workerRecordSchema = z.looseObject({
   tools: z.array(text),
   definitions: z.array(text).optional(),
   kinds: z.array(text).optional(),
-  startedAtMs: count,
+  startedAtMs: z.number(),
   pawlVersion: text,
   signing: z.array(text).optional(),
   clockAheadMs: z.number().optional(),
