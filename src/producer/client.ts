@@ -240,7 +240,7 @@ export class Pawl implements AsyncDisposable {
       registry: this.registry,
       onClosed: (closed: ServedTools) => void this.#serving.delete(closed),
     };
-    const guarded = defined<ServeOptions>({ ...options, onError: this.#guard('onError', options?.onError) });
+    const guarded = defined({ ...options, onError: this.#guard('onError', options?.onError) });
     const serving = await ServedTools.start(deps, tools, guarded);
     this.#serving.add(serving);
     return serving;
@@ -271,7 +271,7 @@ export class Pawl implements AsyncDisposable {
   #guarded(options: SubmitOptions | undefined): SubmitOptions | undefined {
     const { onAccepted, onApproval, onProgress } = options ?? {};
     if (onAccepted === undefined && onApproval === undefined && onProgress === undefined) return options;
-    return defined<SubmitOptions>({
+    return defined({
       ...options,
       onAccepted: this.#guard('onAccepted', onAccepted),
       onApproval: this.#guard('onApproval', onApproval),

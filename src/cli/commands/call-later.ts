@@ -23,7 +23,7 @@ interface LaterCall {
 
 /** Giving both is refused when the call is submitted. */
 export function startOptions({ after, at }: LaterOptions): StartOptions {
-  return defined<StartOptions>({ startAfterMs: after, startAt: at });
+  return defined({ startAfterMs: after, startAt: at });
 }
 
 /** Submits the call, and reports its start. Returns its result if the call has ended already, or was refused. */

@@ -163,7 +163,7 @@ function selectionOf(ids: readonly string[], options: BulkOptions) {
 }
 
 function filterOf({ tool, code, session, circuit, since, until }: FilterOptions): DeadLetterFilter {
-  return defined<DeadLetterFilter>({
+  return defined({
     tool,
     code,
     session,

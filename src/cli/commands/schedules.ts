@@ -48,7 +48,7 @@ export async function putSchedule(context: CliContext, id: string, options: PutS
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const interval = every !== undefined && /^\d+$/.test(every) ? Number(every) : every;
-    const schedule = defined<PutSchedule>({ ...fields, id, params: parsedParams, every: interval });
+    const schedule = defined({ ...fields, id, params: parsedParams, every: interval });
     const view = await pawl.schedules.put(schedule, changeOptions());
     if (!context.json) say(context, `${id} ${view.revision === 1 ? 'is new' : `was replaced (${view.revision})`}`);
     show(context, view);

@@ -121,9 +121,8 @@ export class ModelTools {
     let result: ToolResultEnvelope;
     try {
       const { namespace, name, params } = await this.#session.decode(this.exported, call);
-      const options = defined<CallOptions>({ namespace, turnId, signal });
-      const run = (toolCallId?: string) =>
-        this.#runWithNotices(name, params, defined<CallOptions>({ ...options, toolCallId }));
+      const options = defined({ namespace, turnId, signal });
+      const run = (toolCallId?: string) => this.#runWithNotices(name, params, defined({ ...options, toolCallId }));
       // Some model servers leave the ID empty.
       if (source.toolCallId === undefined || source.toolCallId === '') result = yield* run();
       else result = yield* this.#calls.run({ namespace, name, params, turnId, ...this.#source(source) }, run);

@@ -108,5 +108,5 @@ function viewOf({ target, last, dueAtMs, lastAtMs, ...record }: CallbackRecord):
   const { url = '', tool = '', session = '', tenantId } = target ?? {};
   const { id, callId, state, attempts, settledAtMs } = record;
   const sent = { nextAtMs: dueAtMs, lastAtMs, lastStatus: last?.status, lastError: last?.error };
-  return defined<CallbackView>({ id, callId, url, tool, session, tenantId, state, attempts, settledAtMs, ...sent });
+  return defined({ id, callId, url, tool, session, tenantId, state, attempts, settledAtMs, ...sent });
 }

@@ -11,7 +11,7 @@ import { type Clock, uuidv7 } from '../../shared/util/time.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { admissionOf } from './budgets.ts';
-import type { AuthorizedCall, IdentifiedCall, LoopGuard, PassedCall } from './checked-call.ts';
+import type { AuthorizedCall, IdentifiedCall, PassedCall } from './checked-call.ts';
 
 export interface IdentifyDeps {
   readonly settings: Settings;
@@ -103,7 +103,7 @@ export class CallIdentifier {
   #loopGuard(tool: ResolvedTool, { loopId }: Identity, modes: ReliabilityModes): Pick<IdentifiedCall, 'loop'> {
     if (loopId === undefined || !modes.enabled) return {};
     const { settings } = this.#deps;
-    const toolGuard = defined<Partial<LoopGuard>>(toolPolicy(settings, tool).loopGuard ?? {});
+    const toolGuard = defined(toolPolicy(settings, tool).loopGuard ?? {});
     return { loop: { loopId, guard: { ...settings.reliability.loopGuard, ...toolGuard } } };
   }
 

@@ -6,7 +6,6 @@
  * under the same idempotency key, while the ledger is certain to have that key. Later, no process can know whether the call existed:
  * the occurrence is recorded as `unknown`, and does not run.
  */
-import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -24,13 +23,12 @@ import { occurrenceKey, type ScheduleRecord } from '../../shared/schedules/sched
 import type { Backend } from '../../shared/store/backend.ts';
 import type { StoredSchedule } from '../../shared/store/schedules/schedules.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import { qualifiedName } from '../../shared/tools/tool.ts';
 import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
 import { withinMs } from '../../shared/util/wait.ts';
 import type { CallService } from '../operations/call-service.ts';
 import type { ProducerMetrics } from '../operations/metrics.ts';
 import { type StartDeps, type StartedOccurrence, startOccurrence } from './start-occurrence.ts';
-import { updateSchedule } from './update-schedule.ts';
+import { recordChange, scheduleEvent, updateSchedule } from './update-schedule.ts';
 
 /** The interval at which a runner polls for schedules that other processes have written. */
 const POLL_MS = 1_000;
@@ -164,8 +162,7 @@ export class ScheduleRunner {
     if (isRetried && mayRetryStart(record, starting, this.#deps.clock.now())) return;
     await this.#finish(record, eventOf(atMs, started));
     if (started.kind === 'refused') {
-      const { code } = started.error;
-      if (code === 'SESSION_CLOSED' || code === 'UNKNOWN_SESSION') await this.#autoPause(record, started.error);
+      if (isWithoutSession(started.error)) await this.#autoPause(record, started.error);
     } else if (record.overlap === 'queue' || record.missed === 'run-all') this.#continueAfter(record, started);
     else started.pending?.stop();
   }
@@ -185,17 +182,13 @@ export class ScheduleRunner {
 
   async #finish(record: ScheduleRecord, event: OccurrenceEvent): Promise<void> {
     const { backend, clock } = this.#deps;
-    let written: readonly OccurrenceCounts[] = [];
-    await updateSchedule(backend.schedules, record.id, (current) => {
-      written = [];
+    const changed = await updateSchedule(backend.schedules, record.id, (current) => {
       if (current === undefined) return undefined;
       const progress = finished(current.progress, event);
       if (progress === current.progress) return undefined;
-      written = [current.progress.counts, progress.counts];
-      return { progress, dueAtMs: dueAt(current.record, progress, clock.now()) };
+      return { before: current.progress, progress, dueAtMs: dueAt(current.record, progress, clock.now()) };
     });
-    const [before, after] = written;
-    if (before !== undefined && after !== undefined) this.#count(before, after);
+    if (changed !== undefined) this.#count(changed.before.counts, changed.progress.counts);
   }
 
   #count(before: OccurrenceCounts, after: OccurrenceCounts): void {
@@ -216,39 +209,33 @@ export class ScheduleRunner {
   /** Pauses a schedule without an open session, which cannot make calls. Reading the session's record also renews its expiry. */
   async #checkSession(record: ScheduleRecord): Promise<void> {
     try {
-      const session = await this.#deps.sessions.find(record.sessionKey);
-      if (session.state !== 'closed') return;
+      const { state } = await this.#deps.sessions.find(record.sessionKey);
+      if (state === 'closed') throw new PawlError('SESSION_CLOSED', `The session ${record.sessionKey} is closed.`);
     } catch (error) {
-      if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_SESSION') throw error;
-      return this.#autoPause(record, error);
+      if (!isWithoutSession(error)) throw error;
+      await this.#autoPause(record, error);
     }
-    await this.#autoPause(record, new PawlError('SESSION_CLOSED', `The session ${record.sessionKey} is closed.`));
   }
 
   async #autoPause(record: ScheduleRecord, { message: reason }: PawlError): Promise<void> {
     const { backend, clock, log } = this.#deps;
     const by = byScheduleOf(record);
-    let hasPaused = false;
-    await updateSchedule(backend.schedules, record.id, (current) => {
-      hasPaused =
-        current !== undefined && current.record.paused === undefined && current.record.sessionKey === record.sessionKey;
-      if (current === undefined || !hasPaused) return undefined;
-      const paused = { ...current.record, paused: { atMs: clock.now(), by, reason, itself: true as const } };
-      const progress = { ...skipWaiting(current.progress, reason), change: current.progress.change + 1 };
-      return { record: paused, progress, dueAtMs: dueAt(paused, progress, clock.now()) };
+    const changed = await updateSchedule(backend.schedules, record.id, (current) => {
+      if (current?.record.sessionKey !== record.sessionKey || current.record.paused !== undefined) return undefined;
+      const nowMs = clock.now();
+      const paused = { atMs: nowMs, by, reason, itself: true } as const;
+      return recordChange({ ...current.record, paused }, skipWaiting(current.progress, reason), nowMs);
     });
-    if (!hasPaused) return;
+    if (changed === undefined) return;
     log.warn({ event: 'schedule_paused', schedule: record.id, reason }, 'a schedule paused itself');
-    await recordPause(backend.audit, record, by, reason);
+    await backend.audit({ ...scheduleEvent(record, 'paused', by), reason });
   }
 
   #logMissed({ id }: ScheduleRecord, previous: OccurrenceEvent | undefined, event: OccurrenceEvent | undefined): void {
     if (event?.result !== 'missed' || event === previous) return;
     const { times = 1, more = false } = event;
-    this.#deps.log.warn(
-      { event: 'schedule_missed', schedule: id, times, more },
-      'occurrences of a schedule were missed',
-    );
+    const fields = { event: 'schedule_missed', schedule: id, times, more } as const;
+    this.#deps.log.warn(fields, 'occurrences of a schedule were missed');
   }
 }
 
@@ -258,13 +245,11 @@ function eventOf(atMs: number, started: StartedOccurrence): OccurrenceEvent {
   return { atMs, result: 'refused', code, reason: message };
 }
 
+function isWithoutSession(error: unknown): error is PawlError {
+  return error instanceof PawlError && (error.code === 'SESSION_CLOSED' || error.code === 'UNKNOWN_SESSION');
+}
+
 /** Whether a retry may succeed soon. A tool is unknown for a moment while its workers are replaced. */
 function isTransient({ code }: PawlError): boolean {
   return FAILURES[code]?.retriable === true || code === 'UNKNOWN_TOOL';
-}
-
-async function recordPause(audit: RecordAudit, record: ScheduleRecord, by: string, reason: string): Promise<void> {
-  const { id, tool, sessionKey, tenantId } = record;
-  const about = { scheduleId: id, tool: qualifiedName(tool), sessionKey, tenantId };
-  await audit({ type: 'schedule-changed', action: 'paused', by, reason, ...about });
 }

@@ -1,5 +1,5 @@
 /** `pawl.schedules`: manages schedules. `schedule-runner.ts` starts their occurrences. */
-import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
+import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import {
   dueAt,
@@ -12,7 +12,6 @@ import {
 } from '../../shared/schedules/progress.ts';
 import {
   type CheckedSchedule,
-  hasSameCall,
   hasSameTiming,
   invalidSchedule,
   parseSchedule,
@@ -23,14 +22,16 @@ import {
 import { checkMembers, checkObject, checkReason } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import { type SessionRecord, sessionClosed } from '../../shared/sessions/session.ts';
-import type { ScheduleChange, ScheduleRecords, StoredSchedule } from '../../shared/store/schedules/schedules.ts';
-import { type AnyTool, type InputOf, isTool, qualifiedName, splitName } from '../../shared/tools/tool.ts';
+import type { ScheduleRecords, StoredSchedule } from '../../shared/store/schedules/schedules.ts';
+import { type AnyTool, type InputOf, isTool, qualifiedName } from '../../shared/tools/tool.ts';
+import { isObject } from '../../shared/util/json/json-types.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type Clock, uuidv7 } from '../../shared/util/time.ts';
 import type { CallSubmitter } from '../calls/submit-call.ts';
 import type { Session } from '../sessions/session.ts';
 import { type ScheduleView, scheduleView } from './schedule-view.ts';
 import { type StartDeps, scheduledEnvelope, startOccurrence } from './start-occurrence.ts';
-import { updateSchedule } from './update-schedule.ts';
+import { recordChange, type ScheduleAction, scheduleEvent, updateSchedule } from './update-schedule.ts';
 
 /** The most schedules of a fleet: all of them are read for a list. */
 const MAX_SCHEDULES = 10_000;
@@ -51,14 +52,14 @@ export interface ScheduleOptions {
   readonly seesTenant?: (tenantId: string | undefined) => boolean;
 }
 
+type Access = Pick<ScheduleOptions, 'seesTenant'>;
+
 export interface ScheduleServiceDeps extends StartDeps {
   readonly records: ScheduleRecords;
   readonly submitter: Pick<CallSubmitter, 'submit' | 'check'>;
   readonly audit: RecordAudit;
   readonly clock: Pick<Clock, 'now'>;
 }
-
-type Action = Extract<AuditEvent, { type: 'schedule-changed' }>['action'];
 
 export class ScheduleService {
   readonly #deps: ScheduleServiceDeps;
@@ -79,48 +80,40 @@ export class ScheduleService {
    */
   async put<T extends AnyTool | string>(
     schedule: PutSchedule<T>,
-    { by = 'local', submittedBy, seesTenant = () => true }: ScheduleOptions = {},
+    { by = 'local', submittedBy, seesTenant }: ScheduleOptions = {},
   ): Promise<ScheduleView> {
     const { records, clock } = this.#deps;
     const checked = parsePut(schedule);
     const session = await this.#openSession(checked.session);
     const nowMs = clock.now();
     const authorship = { by, submittedBy, nowMs, tenantId: session.record.tenantId };
-    await this.#check(session.record, recordOf(checked, undefined, authorship));
-    let written: StoredSchedule | undefined;
+    await this.#check(session.record, scheduleRecord(checked, undefined, authorship));
     const isFull = (await records.count()) >= MAX_SCHEDULES;
-    await updateSchedule(records, checked.id, (before) => {
-      if (before !== undefined && !seesTenant(before.record.tenantId)) throw otherTenant(checked.id);
-      if (before === undefined && isFull) throw tooManySchedules();
-      const record = recordOf(checked, before?.record, authorship);
+    const { record, progress } = await updateSchedule(records, checked.id, (before) => {
+      refuseOtherTenant(before, seesTenant);
+      if (before === undefined && isFull)
+        throw new PawlError('OVERLOADED', `There are ${MAX_SCHEDULES} schedules already: remove some first.`);
+      const record = scheduleRecord(checked, before?.record, authorship);
       const progress = progressOf(record, before, nowMs);
-      written = { record, progress, seen: '' };
       return { record, progress, dueAtMs: dueAt(record, progress, nowMs) };
     });
-    const { record, progress } = written as unknown as StoredSchedule;
     await this.#audit(record, record.revision === 1 ? 'created' : 'replaced', by);
     return scheduleView(record, progress, nowMs);
   }
 
   /** Checks a new schedule of a session that is not open yet, and stores nothing. Throws as `put` does. */
-  async check(
-    schedule: PutSchedule,
-    draft: () => Promise<SessionRecord>,
-    { seesTenant = () => true }: Pick<ScheduleOptions, 'seesTenant'> = {},
-  ): Promise<void> {
+  async check(schedule: PutSchedule, draft: () => Promise<SessionRecord>, { seesTenant }: Access): Promise<void> {
     const checked = parsePut(schedule);
-    const { found } = await this.#deps.records.read(checked.id);
-    if (found !== undefined && !seesTenant(found.record.tenantId)) throw otherTenant(checked.id);
+    refuseOtherTenant((await this.#deps.records.read(checked.id)).found, seesTenant);
     const nowMs = this.#deps.clock.now();
     const session = await draft();
-    const authorship = { by: 'local', submittedBy: undefined, nowMs, tenantId: session.tenantId };
-    const record = recordOf(checked, undefined, authorship);
+    const record = scheduleRecord(checked, undefined, { by: 'local', nowMs, tenantId: session.tenantId });
     await this.#check(session, record, true);
     progressOf(record, undefined, nowMs);
   }
 
   /** All schedules that the caller may see, by ID. */
-  async list({ seesTenant = () => true }: Pick<ScheduleOptions, 'seesTenant'> = {}): Promise<readonly ScheduleView[]> {
+  async list({ seesTenant = () => true }: Access = {}): Promise<readonly ScheduleView[]> {
     const stored = await this.#deps.records.list();
     const nowMs = this.#deps.clock.now();
     return stored
@@ -129,9 +122,8 @@ export class ScheduleService {
   }
 
   /** One schedule, with its next five times and its last occurrence. Throws `NOT_FOUND`. */
-  async get(id: string, { seesTenant = () => true }: Pick<ScheduleOptions, 'seesTenant'> = {}): Promise<ScheduleView> {
-    const { found } = await this.#deps.records.read(id);
-    const { record, progress } = requireVisible(id, found, seesTenant);
+  async get(id: string, { seesTenant }: Access = {}): Promise<ScheduleView> {
+    const { record, progress } = await this.#find(id, seesTenant);
     return scheduleView(record, progress, this.#deps.clock.now());
   }
 
@@ -141,8 +133,8 @@ export class ScheduleService {
     const { by = 'local', reason } = options;
     return this.#change(id, 'paused', options, ({ record, progress }, nowMs) => {
       if (record.paused !== undefined && record.paused.itself !== true) return undefined;
-      const paused = { atMs: nowMs, by, ...(reason !== undefined && { reason }) };
-      return { record: { ...record, paused }, progress: skipWaiting(progress, 'the schedule was paused') };
+      const paused = { atMs: nowMs, by, ...defined({ reason }) };
+      return recordChange({ ...record, paused }, skipWaiting(progress, 'the schedule was paused'), nowMs);
     });
   }
 
@@ -152,11 +144,10 @@ export class ScheduleService {
    */
   async resume(id: string, options: ScheduleOptions & { readonly reason?: string } = {}): Promise<ScheduleView> {
     checkOptions(options);
-    const { found } = await this.#deps.records.read(id);
-    await this.#openSession(requireVisible(id, found, options.seesTenant).record.sessionKey);
+    await this.#openSession((await this.#find(id, options.seesTenant)).record.sessionKey);
     return this.#change(id, 'resumed', options, ({ record, progress }, nowMs) => {
       const { paused, ...unpaused } = record;
-      return paused === undefined ? undefined : { record: unpaused, progress: resumed(progress, nowMs) };
+      return paused === undefined ? undefined : recordChange(unpaused, resumed(progress, nowMs), nowMs);
     });
   }
 
@@ -171,7 +162,7 @@ export class ScheduleService {
     checkOptions(options);
     const { records, clock } = this.#deps;
     const { by = 'local', submittedBy, seesTenant, reason } = options;
-    const { record } = requireVisible(id, (await records.read(id)).found, seesTenant);
+    const { record } = await this.#find(id, seesTenant);
     const atMs = clock.now();
     // The person who runs it cannot approve it either.
     const byCaller = submittedBy === undefined ? record : { ...record, submittedBy };
@@ -179,15 +170,14 @@ export class ScheduleService {
     if (started.kind === 'refused') throw started.error;
     started.pending?.stop();
     const { callId } = started;
-    let view = scheduleView(record, newProgress(record, atMs), atMs);
-    await updateSchedule(records, id, (now) => {
+    const changed = await updateSchedule(records, id, (now) => {
       if (now === undefined) return undefined;
       const progress = withEvent(now.progress, { atMs, result: 'run', callId });
-      view = scheduleView(now.record, progress, atMs);
-      return { progress, dueAtMs: dueAt(now.record, progress, atMs) };
+      return { current: now.record, progress, dueAtMs: dueAt(now.record, progress, atMs) };
     });
     await this.#audit(record, 'run', by, { callId, reason });
-    return { ...view, callId };
+    const { current, progress } = changed ?? { current: record, progress: newProgress(record, atMs) };
+    return { ...scheduleView(current, progress, atMs), callId };
   }
 
   /** Removes a schedule. Calls that were started go on. Throws `NOT_FOUND`. */
@@ -202,24 +192,22 @@ export class ScheduleService {
 
   async #change(
     id: string,
-    action: Action,
-    { by = 'local', seesTenant, reason }: ScheduleOptions & { readonly reason?: string },
-    change: (stored: StoredSchedule, nowMs: number) => Required<Omit<ScheduleChange, 'dueAtMs'>> | undefined,
+    action: ScheduleAction,
+    options: ScheduleOptions & { readonly reason?: string },
+    change: (stored: StoredSchedule, nowMs: number) => ReturnType<typeof recordChange> | undefined,
   ): Promise<ScheduleView> {
+    const { by = 'local', seesTenant, reason } = options;
     const nowMs = this.#deps.clock.now();
-    let view: ScheduleView | undefined;
-    let changed: ScheduleRecord | undefined;
-    await updateSchedule(this.#deps.records, id, (stored) => {
-      const before = requireVisible(id, stored, seesTenant);
-      const result = change(before, nowMs);
-      changed = result?.record;
-      const record = { ...(result?.record ?? before.record) };
-      const progress = { ...(result?.progress ?? before.progress) };
-      view = scheduleView(record, progress, nowMs);
-      return result && nextChange(record, progress, before.progress, nowMs);
-    });
-    if (changed !== undefined) await this.#audit(changed, action, by, { reason });
-    return view as unknown as ScheduleView;
+    const changed = await updateSchedule(this.#deps.records, id, (stored) =>
+      change(requireVisible(id, stored, seesTenant), nowMs),
+    );
+    if (changed === undefined) return this.get(id, options);
+    await this.#audit(changed.record, action, by, { reason });
+    return scheduleView(changed.record, changed.progress, nowMs);
+  }
+
+  async #find(id: string, seesTenant: ScheduleOptions['seesTenant']): Promise<StoredSchedule> {
+    return requireVisible(id, (await this.#deps.records.read(id)).found, seesTenant);
   }
 
   /** Throws `UNKNOWN_SESSION` and `SESSION_CLOSED`. */
@@ -243,13 +231,12 @@ export class ScheduleService {
   }
 
   async #audit(
-    { id, tool, sessionKey, tenantId }: ScheduleRecord,
-    action: Action,
+    record: ScheduleRecord,
+    action: ScheduleAction,
     by: string,
     details: { readonly reason?: string | undefined; readonly callId?: string } = {},
   ): Promise<void> {
-    const subject = { scheduleId: id, tool: qualifiedName(tool), sessionKey, tenantId };
-    await this.#deps.audit({ type: 'schedule-changed', action, by, ...subject, ...details });
+    await this.#deps.audit({ ...scheduleEvent(record, action, by), ...details });
   }
 }
 
@@ -258,7 +245,7 @@ function parsePut(schedule: PutSchedule<AnyTool | string>): CheckedSchedule {
   checkObject('schedule', schedule);
   const tool = isTool(schedule.tool) ? qualifiedName(schedule.tool) : schedule.tool;
   const { session: given } = schedule;
-  const session = typeof given === 'object' && given !== null ? given.key : given;
+  const session = isObject(given) ? given['key'] : given;
   return parseSchedule({ ...schedule, tool, session } as ScheduleRequest);
 }
 
@@ -266,37 +253,6 @@ function parsePut(schedule: PutSchedule<AnyTool | string>): CheckedSchedule {
 function checkOptions(options: ScheduleOptions & { readonly reason?: string }): void {
   checkMembers('options', options, ['by', 'submittedBy', 'seesTenant', 'reason']);
   if (options.reason !== undefined) checkReason('options.reason', options.reason);
-}
-
-interface Authorship {
-  readonly by: string;
-  readonly submittedBy: string | undefined;
-  readonly tenantId: string | undefined;
-  readonly nowMs: number;
-}
-
-function recordOf(
-  checked: CheckedSchedule,
-  before: ScheduleRecord | undefined,
-  authorship: Authorship,
-): ScheduleRecord {
-  const { by, submittedBy, tenantId, nowMs } = authorship;
-  const revision = (before?.revision ?? 0) + 1;
-  const record = scheduleRecord(checked, {
-    tool: splitName(checked.tool),
-    tenantId,
-    submittedBy,
-    revision,
-    callRevision: revision,
-    // A schedule that paused itself had no session to call in; this one has.
-    paused: before?.paused?.itself === true ? undefined : before?.paused,
-    createdAtMs: before?.createdAtMs ?? nowMs,
-    updatedAtMs: nowMs,
-    updatedBy: by,
-  });
-  return before !== undefined && hasSameCall(before, record)
-    ? { ...record, callRevision: before.callRevision }
-    : record;
 }
 
 /** Throws `CONTRACT_INVALID` for new times that are all in the past. */
@@ -312,23 +268,7 @@ function progressOf(record: ScheduleRecord, before: StoredSchedule | undefined, 
     throw invalidSchedule([{ path: 'until', message: 'is before the first time to come: it would never occur' }]);
   if (before === undefined) return fresh;
   const { change, starting, lastCallId, recent } = before.progress;
-  return {
-    ...fresh,
-    change: change + 1,
-    recent,
-    ...(starting !== undefined && { starting }),
-    ...(lastCallId !== undefined && { lastCallId }),
-  };
-}
-
-function nextChange(
-  record: ScheduleRecord,
-  progress: ScheduleProgress,
-  { change }: ScheduleProgress,
-  nowMs: number,
-): ScheduleChange {
-  const changed = { ...progress, change: change + 1 };
-  return { record, progress: changed, dueAtMs: dueAt(record, changed, nowMs) };
+  return { ...fresh, change: change + 1, recent, ...defined({ starting, lastCallId }) };
 }
 
 function requireVisible(
@@ -340,22 +280,19 @@ function requireVisible(
   throw new PawlError('NOT_FOUND', `There is no schedule ${quoteValue(id)}.`);
 }
 
-function otherTenant(id: string): PawlError {
-  return new PawlError('PERMISSION_DENIED', `The schedule ${JSON.stringify(id)} belongs to another tenant.`);
-}
-
-function tooManySchedules(): PawlError {
-  return new PawlError('OVERLOADED', `There are ${MAX_SCHEDULES} schedules already: remove some first.`);
+function refuseOtherTenant(
+  found: StoredSchedule | undefined,
+  seesTenant: ScheduleOptions['seesTenant'] = () => true,
+): void {
+  if (found === undefined || seesTenant(found.record.tenantId)) return;
+  const name = JSON.stringify(found.record.id);
+  throw new PawlError('PERMISSION_DENIED', `The schedule ${name} belongs to another tenant.`);
 }
 
 function withPath(error: unknown, path: string): unknown {
   if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE' || error.issues !== undefined) return error;
   const { code, message, details } = error;
-  return new PawlError(code, message, {
-    cause: error,
-    issues: [{ path, message }],
-    ...(details !== undefined && { details: { ...details } }),
-  });
+  return new PawlError(code, message, { cause: error, issues: [{ path, message }], ...defined({ details }) });
 }
 
 function belowPath({ code, message, issues = [] }: PawlError, root: string): PawlError {

@@ -6,7 +6,7 @@ import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { systemClock } from '../../shared/util/time.ts';
 import { callEnvelope, callTargetOf } from '../calls/call-envelope.ts';
-import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
+import type { PendingSubmission, Submission } from '../calls/submission.ts';
 import type { CallSubmitter } from '../calls/submit-call.ts';
 import type { SessionService } from '../sessions/session-service.ts';
 
@@ -41,7 +41,7 @@ export async function startOccurrence(
 ): Promise<StartedOccurrence> {
   try {
     const session = await deps.sessions.find(record.sessionKey);
-    const options = defined<SubmitOptions>({ session: session.record, submittedBy: record.submittedBy });
+    const options = defined({ session: session.record, submittedBy: record.submittedBy });
     return startedBy(await deps.submitter.submit(scheduledEnvelope(session.record, record, key, atMs), options));
   } catch (error) {
     if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
@@ -56,13 +56,6 @@ function startedBy(submission: Submission): StartedOccurrence {
   const isConflict = error?.code === 'IDEMPOTENCY_CONFLICT';
   if (callId !== undefined && !isConflict && (status === 'success' || fromCache)) return { kind: 'started', callId };
   if (error === undefined) return { kind: 'started', callId: callId ?? '' };
-  return { kind: 'refused', error: asPawlError(error) };
-}
-
-function asPawlError({
-  code,
-  message,
-  issues,
-}: NonNullable<Extract<Submission, { kind: 'answered' }>['result']['error']>) {
-  return new PawlError(code as PawlError['code'], message, issues === undefined ? {} : { issues });
+  const { code, message, issues } = error;
+  return { kind: 'refused', error: new PawlError(code as PawlError['code'], message, defined({ issues })) };
 }

@@ -74,7 +74,7 @@ export class ProducerSessions extends SessionCache {
   }
 
   async #mainSession({ sessionKey, actorId, agentId, tenantId }: ToolCallEnvelope['target']): Promise<SessionRecord> {
-    return defined<SessionRecord>({
+    return defined({
       sessionKey,
       kind: 'main',
       state: OPEN_STATE,

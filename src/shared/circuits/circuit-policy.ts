@@ -79,9 +79,9 @@ export function circuitPolicy(
   return {
     ...DEFAULT_CIRCUIT,
     ...(readOnly ? { consecutiveFailures: 8, cooldownMs: 20_000 } : {}),
-    ...defined<Partial<CircuitPolicy>>(commonDefaults),
-    ...defined<Partial<CircuitPolicy>>((readOnly ? readDefaults : writeDefaults) ?? {}),
-    ...defined<Partial<CircuitPolicy>>(tool),
-    ...defined<Partial<CircuitPolicy>>(operator),
+    ...defined(commonDefaults),
+    ...defined((readOnly ? readDefaults : writeDefaults) ?? {}),
+    ...defined(tool),
+    ...defined(operator),
   };
 }

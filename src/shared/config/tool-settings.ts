@@ -100,7 +100,7 @@ export function toolPolicy(settings: ToolSettings, tool: NamedTool): ToolPolicy 
 /** The lifetimes of the records of a tool's calls: its own of `tools.NAME.ttl`, over those of `ttl`. */
 export function ttlsOf(settings: ToolSettings & { readonly ttl: LedgerTtls }, tool: NamedTool): LedgerTtls {
   const { ttl } = toolPolicy(settings, tool);
-  return ttl === undefined ? settings.ttl : { ...settings.ttl, ...defined<Partial<LedgerTtls>>(ttl) };
+  return ttl === undefined ? settings.ttl : { ...settings.ttl, ...defined(ttl) };
 }
 
 /** The policy of a tool's circuit. The operator's settings of the tool come first, then the tool's own, then the operator's defaults. */

@@ -21,7 +21,7 @@ export class PawlError extends Error {
   constructor(
     code: FailureCode,
     message?: string,
-    options?: ErrorOptions & { issues?: readonly Issue[]; details?: Record<string, unknown> },
+    options?: ErrorOptions & Partial<Pick<PawlError, 'issues' | 'details'>>,
   ) {
     super(message ?? FAILURES[code].sentence, options);
     this.code = code;

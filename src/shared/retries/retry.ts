@@ -42,9 +42,9 @@ export function retryPolicy(
 ): RetryPolicy {
   const policy: RetryPolicy = {
     ...DEFAULT_RETRY,
-    ...defined<Partial<RetryPolicy>>(defaults),
-    ...defined<Partial<RetryPolicy>>(tool),
-    ...defined<Partial<RetryPolicy>>(operator ?? {}),
+    ...defined(defaults),
+    ...defined(tool),
+    ...defined(operator ?? {}),
   };
   return {
     ...policy,

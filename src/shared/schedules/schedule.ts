@@ -5,6 +5,7 @@ import { type Issue, invalidInput, type PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { nearest, quoteValue } from '../schema/schema-issues.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
+import { splitName } from '../tools/tool.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { isoMoment } from '../util/time.ts';
 import { intervalMs, MAX_INTERVAL_MS, MIN_INTERVAL_MS, occurrencesOf, type Timing } from './occurrences.ts';
@@ -141,14 +142,12 @@ function contradictions({
   until,
 }: Partial<z.output<z.ZodObject<typeof scheduleFields>>>): { readonly path: string[]; readonly message: string }[] {
   const faults: { readonly path: string[]; readonly message: string }[] = [];
-  if (every !== undefined && cron !== undefined)
-    faults.push({ path: ['cron'], message: 'must not stand beside every: give one of them' });
-  if (every === undefined && cron === undefined)
-    faults.push({ path: ['every'], message: 'must be given, or cron: when does the call occur?' });
+  const add = (name: string, message: string) => void faults.push({ path: [name], message });
+  if (every !== undefined && cron !== undefined) add('cron', 'must not stand beside every: give one of them');
+  if (every === undefined && cron === undefined) add('every', 'must be given, or cron: when does the call occur?');
   if (every !== undefined && cron === undefined && timezone !== undefined)
-    faults.push({ path: ['timezone'], message: 'belongs to cron: an interval takes the same time in every zone' });
-  if (from !== undefined && until !== undefined && from > until)
-    faults.push({ path: ['until'], message: 'must not be before from' });
+    add('timezone', 'belongs to cron: an interval takes the same time in every zone');
+  if (from !== undefined && until !== undefined && from > until) add('until', 'must not be before from');
   return faults;
 }
 
@@ -181,7 +180,13 @@ export interface ScheduleRecord extends Timing {
   readonly overlap: Overlap;
   readonly missed: MissedRule;
   /** Its calls do not occur until it is resumed. */
-  readonly paused?: SchedulePause;
+  readonly paused?: {
+    readonly atMs: number;
+    readonly by: string;
+    readonly reason?: string;
+    /** The schedule paused itself: a new session for it, or `resume`, lets it go on. */
+    readonly itself?: true;
+  };
   /** The submitter of its calls, who cannot approve them. */
   readonly submittedBy?: string;
   readonly createdAtMs: number;
@@ -189,51 +194,33 @@ export interface ScheduleRecord extends Timing {
   readonly updatedBy: string;
 }
 
-export interface SchedulePause {
-  readonly atMs: number;
+interface Authorship {
   readonly by: string;
-  readonly reason?: string;
-  /** The schedule paused itself: a new session for it, or `resume`, lets it go on. */
-  readonly itself?: true;
+  readonly submittedBy?: string | undefined;
+  readonly tenantId: string | undefined;
+  readonly nowMs: number;
 }
 
-type ScheduleMetadata = Pick<
-  ScheduleRecord,
-  | 'tool'
-  | 'tenantId'
-  | 'submittedBy'
-  | 'revision'
-  | 'callRevision'
-  | 'createdAtMs'
-  | 'updatedAtMs'
-  | 'updatedBy'
-  | 'paused'
->;
-
+/** The record of a new schedule, or of one that replaces another. */
 export function scheduleRecord(
-  { id, params, session, every, cron, timezone, from, until, limit, overlap, missed }: CheckedSchedule,
-  metadata: { readonly [Name in keyof ScheduleMetadata]: ScheduleMetadata[Name] | undefined },
+  { tool: name, session: sessionKey, from: fromMs, until: untilMs, ...rest }: CheckedSchedule,
+  before: ScheduleRecord | undefined,
+  { by, submittedBy, tenantId, nowMs }: Authorship,
 ): ScheduleRecord {
-  return defined<ScheduleRecord>({
-    id,
-    params,
-    sessionKey: session,
-    every,
-    cron,
-    timezone,
-    fromMs: from,
-    untilMs: until,
-    limit,
-    overlap,
-    missed,
-    ...metadata,
+  const tool = splitName(name);
+  const revision = (before?.revision ?? 0) + 1;
+  const isSameCall = before !== undefined && callOf(before) === callOf({ tool, params: rest.params, sessionKey });
+  return defined({
+    ...{ ...rest, sessionKey, fromMs, untilMs, tool, tenantId, submittedBy, revision },
+    callRevision: isSameCall ? before.callRevision : revision,
+    // A schedule that paused itself had no session to call in; this one has.
+    paused: before?.paused?.itself === true ? undefined : before?.paused,
+    ...{ createdAtMs: before?.createdAtMs ?? nowMs, updatedAtMs: nowMs, updatedBy: by },
   });
 }
 
-/** Whether two schedules make the same call. */
-export function hasSameCall(one: ScheduleRecord, other: ScheduleRecord): boolean {
-  const call = ({ tool, params, sessionKey }: ScheduleRecord) => canonicalJson([tool, params, sessionKey]);
-  return call(one) === call(other);
+function callOf({ tool, params, sessionKey }: Pick<ScheduleRecord, 'tool' | 'params' | 'sessionKey'>): string {
+  return canonicalJson([tool, params, sessionKey]);
 }
 
 export function hasSameTiming(one: ScheduleRecord, other: ScheduleRecord): boolean {

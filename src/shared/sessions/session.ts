@@ -215,9 +215,9 @@ export function newSession(
   const ownBudget = options.budget === undefined ? [] : [{ sessionKey: key, budget: options.budget }];
   const budgets = [...(parent?.budgets ?? []), ...ownBudget];
   const skillRules = [...(parent?.skillRules ?? []), ...(skillRule === undefined ? [] : [skillRule])];
-  return defined<SessionRecord>({
+  return defined({
     ...inherited,
-    ...defined<typeof options>(options),
+    ...defined(options),
     ...(ownAgent !== undefined && { agentId: ownAgent.id, agent: ownAgent }),
     budgets: budgets.length === 0 ? undefined : budgets,
     skillRules: skillRules.length === 0 ? undefined : skillRules,

@@ -24,10 +24,8 @@ const START_MS = Date.UTC(2026, 0, 1);
 function record(change: Partial<ScheduleRequest> = {}): ScheduleRecord {
   const times = change.cron === undefined ? { every: '1m' } : {};
   const checked = parseSchedule({ id: 's', tool: 'echo', params: {}, session: 'ops', ...times, ...change });
-  const by = { updatedBy: 'ada', createdAtMs: START_MS, updatedAtMs: START_MS, revision: 1, callRevision: 1 };
-  return scheduleRecord(checked, { ...by, tool: { namespace: 'tools', name: 'echo' }, ...none });
+  return scheduleRecord(checked, undefined, { by: 'ada', tenantId: undefined, nowMs: START_MS });
 }
-const none = { tenantId: undefined, submittedBy: undefined, paused: undefined };
 
 /** A runner without processes: each call lasts as long as the test says. */
 class Simulation {
