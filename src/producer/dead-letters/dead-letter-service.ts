@@ -15,11 +15,13 @@ import {
 } from '../../shared/store/dead-letters/dead-letter-index.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { RedrivenCall, RedriveRecord, SkippedCall } from '../../shared/store/redrives/redrives.ts';
+import { getOrInsert } from '../../shared/util/get-or-insert.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { withinMs } from '../../shared/util/wait.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 import type { CallRedriver } from './redrive-call.ts';
-import { batchSize, checkRate, type RedriveRunner } from './redrive-runner.ts';
+import { batchSize, checkRate, type RedriveRunner, skippedCalls } from './redrive-runner.ts';
 
 const DEFAULT_LIMIT = 50;
 const DEFAULT_PER_SECOND = 50;
@@ -116,11 +118,8 @@ export class DeadLetterService {
     const candidates = pages.flat().sort((one, other) => compareNewest(cursorOf(one), cursorOf(other)));
     const deadLetters = candidates.slice(0, limit);
     const last = deadLetters.at(-1);
-    return {
-      deadLetters,
-      ...(candidates.length > limit && last !== undefined ? { next: formatCursor(cursorOf(last)) } : {}),
-      ...(counts !== undefined && { counts }),
-    };
+    const more = candidates.length > limit && last !== undefined ? { next: formatCursor(cursorOf(last)) } : {};
+    return { deadLetters, ...more, ...defined({ counts }) };
   }
 
   /**
@@ -140,10 +139,10 @@ export class DeadLetterService {
     checkRate(perSecond);
     if (!Number.isFinite(waitMs)) throw invalidArgument('waitMs', `must be milliseconds; got ${quoteValue(waitMs)}`);
     const calls = await this.#select(selection);
-    if (selection.dryRun === true) return this.#checkAll(calls, selection);
+    if (selection.dryRun === true) return preview(calls, (call) => this.#deps.redriver.check(call, { tenantId }));
     if (calls.length === 0) return { matched: 0, started: 0, skipped: [] };
     const redriveId = uuidv7();
-    const filter = 'filter' in selection ? selection.filter : undefined;
+    const filter = filterIn(selection);
     const counts = { matched: calls.length, perSecond };
     await this.#record('redrive', selection, { redriveId, counts });
     const order = { by: by ?? this.#deps.operator, tenantId, reason, filter, perSecond, matched: calls.length };
@@ -171,10 +170,8 @@ export class DeadLetterService {
     checkLimit(limit);
     const { redrives } = this.#deps.backend;
     const records = await Promise.all((await redrives.list(LIST_BATCH)).map((id) => redrives.read(id)));
-    return records
-      .filter((record) => record !== undefined)
-      .filter((record) => tenantId === undefined || record.tenantId === tenantId)
-      .slice(0, limit);
+    const visible = records.filter((record) => record !== undefined && isVisible(record, tenantId));
+    return visible.slice(0, limit) as RedriveRecord[];
   }
 
   /** Stops a redrive: the calls that it has not reached stay dead letters. Throws `UNKNOWN_REDRIVE`. */
@@ -190,62 +187,42 @@ export class DeadLetterService {
   async discard(selection: DeadLetterSelection): Promise<BulkAnswer> {
     checkSelection('selection', selection);
     const calls = await this.#select(selection);
-    if (selection.dryRun === true) return this.#checkDiscard(calls);
+    if (selection.dryRun === true) return preview(calls, (call) => this.#discardSkipCode(call));
     const { deadLetters } = this.#deps.backend;
     const redrivable = calls.filter(({ failedAtMs }) => failedAtMs > 0);
-    const skipped = calls.filter(({ failedAtMs }) => failedAtMs === 0).map(({ callId }) => notRedrivable(callId));
-    const discarded: string[] = [];
+    const skipped = skippedCalls(calls, calls.map(unknownSkipCode));
+    let started = 0;
     for (const batch of batchesOf(redrivable, LIST_BATCH)) {
       const ids: string[] = [];
       for (const [partition, callIds] of byPartition(batch)) {
-        const codes = await deadLetters.discard(partition, callIds);
+        const answers = await deadLetters.discard(partition, callIds);
         for (const [index, callId] of callIds.entries()) {
-          if (codes[index] === 'discarded') ids.push(callId);
-          else if (codes[index] === 'unresolved') skipped.push(await this.#inDoubt(callId));
-          else skipped.push(notRedrivable(callId));
+          const isInDoubt = answers[index] === 'unresolved';
+          if (answers[index] === 'discarded') ids.push(callId);
+          else skipped.push({ callId, code: isInDoubt ? await this.#outcomeCode(callId) : notRedrivable(callId) });
         }
       }
-      discarded.push(...ids);
+      started += ids.length;
       for (const callIds of batchesOf(ids, 100)) await this.#record('discard', selection, { callIds });
     }
-    const counts = { matched: calls.length, started: discarded.length, skipped: skipped.length };
+    const counts = { matched: calls.length, started, skipped: skipped.length };
     await this.#record('discard', selection, { counts });
-    return { matched: calls.length, started: discarded.length, skipped: skipped.slice(0, MAX_SKIPPED) };
+    return { ...counts, skipped: skipped.slice(0, MAX_SKIPPED) };
   }
 
-  async #checkDiscard(calls: readonly RedrivenCall[]): Promise<BulkAnswer> {
-    const skipped: SkippedCall[] = [];
-    for (const batch of batchesOf(calls, CHECK_BATCH))
-      await Promise.all(
-        batch.map(async ({ callId, failedAtMs }) => {
-          const record = failedAtMs === 0 ? undefined : await this.#deps.backend.ledger.readBrief(callId);
-          if (record === undefined) skipped.push(notRedrivable(callId));
-          else if (record.outcome?.error?.mayHaveHappened === true) skipped.push(await this.#inDoubt(callId));
-        }),
-      );
-    return { matched: calls.length, started: 0, skipped: skipped.slice(0, MAX_SKIPPED) };
-  }
-
-  async #checkAll(calls: readonly RedrivenCall[], { tenantId }: DeadLetterSelection): Promise<BulkAnswer> {
-    const skipped: SkippedCall[] = [];
-    for (const batch of batchesOf(calls, CHECK_BATCH)) {
-      const codes = await Promise.all(batch.map((call) => this.#deps.redriver.check(call, { tenantId })));
-      for (const [index, { callId }] of batch.entries()) {
-        const code = codes[index];
-        if (code !== undefined) skipped.push({ callId, code });
-      }
-    }
-    return { matched: calls.length, started: 0, skipped: skipped.slice(0, MAX_SKIPPED) };
+  async #discardSkipCode(call: RedrivenCall): Promise<string | undefined> {
+    if (call.failedAtMs === 0) return unknownSkipCode(call);
+    const record = await this.#deps.backend.ledger.readBrief(call.callId);
+    if (record === undefined) return notRedrivable(call.callId);
+    const { error } = record.outcome ?? {};
+    return error?.mayHaveHappened === true ? error.code : undefined;
   }
 
   async #read(redriveId: string, tenantId: string | undefined): Promise<RedriveRecord> {
     const record = typeof redriveId === 'string' ? await this.#deps.backend.redrives.read(redriveId) : undefined;
-    if (record === undefined || (tenantId !== undefined && record.tenantId !== tenantId))
-      throw new PawlError(
-        'UNKNOWN_REDRIVE',
-        `There is no redrive ${quoteValue(redriveId)}, or its record has expired.`,
-      );
-    return record;
+    if (record !== undefined && isVisible(record, tenantId)) return record;
+    const message = `There is no redrive ${quoteValue(redriveId)}, or its record has expired.`;
+    throw new PawlError('UNKNOWN_REDRIVE', message);
   }
 
   /** Resolves a selection, the oldest failure first. An ID that is not a dead letter of this tenant has the time 0. */
@@ -271,8 +248,7 @@ export class DeadLetterService {
     const failedAt = new Map<string, number>();
     for (const [partition, callIds] of byPartition(ids.map((callId) => ({ callId }))))
       for (const facts of await this.#deps.backend.deadLetters.find(partition, callIds))
-        if (facts !== undefined && (tenantId === undefined || facts.tenantId === tenantId))
-          failedAt.set(facts.callId, facts.failedAtMs);
+        if (facts !== undefined && isVisible(facts, tenantId)) failedAt.set(facts.callId, facts.failedAtMs);
     return ids.map((callId) => ({ callId, failedAtMs: failedAt.get(callId) ?? 0 }));
   }
 
@@ -284,11 +260,9 @@ export class DeadLetterService {
 
   async #newest(partition: Partition, { filter, tenantId, cursor, limit }: PageSearch): Promise<DeadLetter[]> {
     const { deadLetters, ledger } = this.#deps.backend;
-    const untilMs = Math.min(
-      filter.untilMs ?? Number.POSITIVE_INFINITY,
-      cursor?.failedAtMs ?? Number.POSITIVE_INFINITY,
-    );
-    const from = { ...filter, untilMs: Number.isFinite(untilMs) ? untilMs : undefined };
+    const { untilMs = cursor?.failedAtMs ?? Number.POSITIVE_INFINITY } = filter;
+    const latestMs = Math.min(untilMs, cursor?.failedAtMs ?? untilMs);
+    const from = { ...filter, untilMs: Number.isFinite(latestMs) ? latestMs : undefined };
     const newest: DeadLetter[] = [];
     for await (const page of deadLetters.scan(partition, { filter: from, tenantId, order: 'newest' })) {
       const rest = page.filter((facts) => cursor === undefined || compareNewest(facts, cursor) > 0);
@@ -320,9 +294,9 @@ export class DeadLetterService {
     return { total, codes: Object.fromEntries(codes), tools: Object.fromEntries(tools) };
   }
 
-  async #inDoubt(callId: string): Promise<SkippedCall> {
+  async #outcomeCode(callId: string): Promise<string> {
     const record = await this.#deps.backend.ledger.readBrief(callId);
-    return { callId, code: record?.outcome?.error?.code ?? 'OUTCOME_UNKNOWN' };
+    return record?.outcome?.error?.code ?? 'OUTCOME_UNKNOWN';
   }
 
   #partitions(): Partition[] {
@@ -332,16 +306,31 @@ export class DeadLetterService {
   #record(
     action: 'redrive' | 'discard',
     selection: DeadLetterSelection,
-    details: {
-      readonly counts?: Readonly<Record<string, number>>;
-      readonly callIds?: readonly string[];
-      readonly redriveId?: string;
-    },
+    details: Pick<Parameters<RecordOverride>[0], 'counts' | 'callIds' | 'redriveId'>,
   ): Promise<void> {
     const { by, reason, tenantId } = selection;
-    const filter = 'filter' in selection ? selection.filter : undefined;
+    const filter = filterIn(selection);
     return this.#deps.recordOverride({ what: 'dead-letters', action, by, reason, tenantId, filter, ...details });
   }
+}
+
+function filterIn(selection: DeadLetterSelection): DeadLetterFilter | undefined {
+  return 'filter' in selection ? selection.filter : undefined;
+}
+
+function isVisible(one: { readonly tenantId?: string | undefined }, tenantId: string | undefined): boolean {
+  return tenantId === undefined || one.tenantId === tenantId;
+}
+
+/** The answer to a dry run. `skipCodeOf` says why a call would be skipped. */
+async function preview(
+  calls: readonly RedrivenCall[],
+  skipCodeOf: (call: RedrivenCall) => Promise<string | undefined>,
+): Promise<BulkAnswer> {
+  const skipped: SkippedCall[] = [];
+  for (const batch of batchesOf(calls, CHECK_BATCH))
+    skipped.push(...skippedCalls(batch, await Promise.all(batch.map(skipCodeOf))));
+  return { matched: calls.length, started: 0, skipped: skipped.slice(0, MAX_SKIPPED) };
 }
 
 interface PageSearch {
@@ -373,8 +362,13 @@ function parseCursor(text: string): Cursor {
   throw invalidInput('The query is not usable', issues, 'the query');
 }
 
-function notRedrivable(callId: string): SkippedCall {
-  return { callId, code: partitionOf(callId) === undefined ? 'UNKNOWN_CALL' : 'CALL_NOT_REDRIVABLE' };
+function notRedrivable(callId: string): string {
+  return partitionOf(callId) === undefined ? 'UNKNOWN_CALL' : 'CALL_NOT_REDRIVABLE';
+}
+
+/** The skip code of an ID that is no dead letter of the tenant. */
+function unknownSkipCode({ callId, failedAtMs }: RedrivenCall): string | undefined {
+  return failedAtMs === 0 ? notRedrivable(callId) : undefined;
 }
 
 /** Groups call IDs by partition. Invalid IDs are left out. */
@@ -383,10 +377,8 @@ function byPartition(calls: readonly { readonly callId: string }[]): readonly (r
   for (const { callId } of calls) {
     const partition = partitionOf(callId);
     if (partition === undefined) continue;
-    const name = `${partition.tier}.${partition.shard}`;
-    const group = groups.get(name) ?? ([partition, []] as const);
-    group[1].push(callId);
-    groups.set(name, group);
+    const [, callIds] = getOrInsert(groups, `${partition.tier}.${partition.shard}`, () => [partition, []]);
+    callIds.push(callId);
   }
   return [...groups.values()];
 }

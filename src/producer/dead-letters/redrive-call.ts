@@ -29,6 +29,11 @@ export interface CallRedriverDeps {
 
 export type RedriveOf = Pick<RedriveOrder, 'by' | 'tenantId'> & { readonly redriveId: string };
 
+interface AdmittedCall {
+  readonly authorized: AuthorizedCall;
+  readonly call: IdentifiedCall;
+}
+
 /** The reason why a call is skipped: a failure code; for a call in doubt, the code of its outcome. */
 type SkipCode = string;
 
@@ -76,26 +81,19 @@ export class CallRedriver {
     const reserved = spends === undefined ? undefined : await reserve(access, spends);
     if (reserved !== undefined && 'spent' in reserved) return 'BUDGET_EXHAUSTED';
     const generation = String(record.readAtMs);
-    const answer = await redriveCall(access, record, {
-      redriveId,
-      by,
-      generation,
-      room: maxInflight,
-      line: queueName,
-      approval,
-    });
+    const terms = { redriveId, by, generation, room: maxInflight, line: queueName, approval };
+    const answer = await redriveCall(access, record, terms);
     if (answer !== 'queued') await reserved?.giveBack();
     else if (approval !== undefined) await approvals.requested(approval);
     return SKIP_CODES[answer];
   }
 
   /** Throws the error that a new call of this kind would end with. */
-  async #admit(record: CallRecord): Promise<{ readonly authorized: AuthorizedCall; readonly call: IdentifiedCall }> {
+  async #admit(record: CallRecord): Promise<AdmittedCall> {
     const { authorizer, circuits, identifier } = this.#deps;
     const { request, callId } = record;
-    const { envelope } = request;
     if (request.largeParams !== undefined) throw new PawlError('PARAMS_LOST');
-    const authorized = await authorizer.authorize(envelope).catch((error: unknown) => {
+    const authorized = await authorizer.authorize(request.envelope).catch((error: unknown) => {
       throw error instanceof PawlError && error.code === 'INVALID_PARAMS' ? new PawlError('DEFINITION_CHANGED') : error;
     });
     const { tool } = authorized;
@@ -105,30 +103,20 @@ export class CallRedriver {
       tool.effects === (request.tool.effects ?? tool.effects) &&
       isCompatibleVersion(tool.version, request.tool.version);
     if (!isSame) throw new PawlError('DEFINITION_CHANGED');
-    const circuit = circuits.circuitOf(envelope, tool);
+    const circuit = circuits.circuitOf(request.envelope, tool);
     if (circuits.refusal(tool, circuit) !== undefined) throw new PawlError('CIRCUIT_OPEN');
     return { authorized, call: await identifier.identify({ ...authorized, circuit }) };
   }
 
   /** An approval covers one round: a redrive needs a new one. */
-  async #approvalFor(
-    record: CallRecord,
-    { authorized, call }: { readonly authorized: AuthorizedCall; readonly call: IdentifiedCall },
-  ): Promise<ApprovalRequest | undefined> {
+  async #approvalFor(record: CallRecord, { authorized, call }: AdmittedCall): Promise<ApprovalRequest | undefined> {
     const { approvals } = this.#deps;
     const { approvalId, callId, request, readAtMs } = record;
     if (approvalId !== undefined) return approvals.requestAgain(record, approvalId, 'redrive');
     if (call.approvalNeed === undefined) return undefined;
     const { envelope, submittedBy } = request;
-    const { tool } = authorized;
-    return approvals.requestFor({
-      envelope,
-      tool,
-      ...call.approvalNeed,
-      callId,
-      generation: String(readAtMs),
-      submittedBy,
-    });
+    const round = { callId, generation: String(readAtMs), submittedBy };
+    return approvals.requestFor({ envelope, tool: authorized.tool, ...call.approvalNeed, ...round });
   }
 
   async #codeOfError(step: () => Promise<SkipCode | undefined>): Promise<SkipCode | undefined> {

@@ -5,7 +5,13 @@
 import { invalidArgument } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
-import type { BatchResult, HeldRedrive, RedrivenCall, RedriveRecord } from '../../shared/store/redrives/redrives.ts';
+import type {
+  BatchResult,
+  HeldRedrive,
+  RedrivenCall,
+  RedriveRecord,
+  SkippedCall,
+} from '../../shared/store/redrives/redrives.ts';
 import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
 import type { RecordOverride } from '../calls/audit.ts';
@@ -23,16 +29,19 @@ export const MAX_PER_SECOND = 1_000;
 
 /** Throws `CONTRACT_INVALID` for a rate that no redrive can have. */
 export function checkRate(perSecond: number): void {
-  if (Number.isInteger(perSecond) && perSecond >= 1 && perSecond <= MAX_PER_SECOND) return;
-  throw invalidArgument(
-    'perSecond',
-    `must be a whole number from 1 to ${MAX_PER_SECOND}; got ${quoteValue(perSecond)}`,
-  );
+  const message = `must be a whole number from 1 to ${MAX_PER_SECOND}; got ${quoteValue(perSecond)}`;
+  if (!(Number.isInteger(perSecond) && perSecond >= 1 && perSecond <= MAX_PER_SECOND))
+    throw invalidArgument('perSecond', message);
 }
 
 /** The number of calls that are started together. */
 export function batchSize(perSecond: number): number {
   return Math.min(MAX_BATCH, Math.ceil(perSecond / BATCHES_PER_SECOND));
+}
+
+/** The calls with a skip code, in the order of the codes. */
+export function skippedCalls(calls: readonly RedrivenCall[], codes: readonly (string | undefined)[]): SkippedCall[] {
+  return calls.map(({ callId }, index) => ({ callId, code: codes[index] ?? '' })).filter(({ code }) => code !== '');
 }
 
 export interface RedriveRunnerDeps {
@@ -115,23 +124,11 @@ export class RedriveRunner {
 
   async #redrive(calls: readonly RedrivenCall[], order: RedriveRecord): Promise<BatchResult> {
     const codes = await Promise.all(calls.map((call) => this.#deps.redriver.redrive(call, order)));
-    const skipped = calls.flatMap(({ callId }, index) => {
-      const code = codes[index];
-      return code === undefined ? [] : [{ callId, code }];
-    });
     const callIds = calls.filter((_call, index) => codes[index] === undefined).map(({ callId }) => callId);
     const { redriveId, by, tenantId, reason } = order;
-    if (callIds.length > 0)
-      await this.#deps.recordOverride({
-        what: 'dead-letters',
-        action: 'redrive',
-        by,
-        tenantId,
-        reason,
-        redriveId,
-        callIds,
-      });
-    return { started: callIds.length, skipped };
+    const override = { what: 'dead-letters', action: 'redrive', by, tenantId, reason, redriveId, callIds } as const;
+    if (callIds.length > 0) await this.#deps.recordOverride(override);
+    return { started: callIds.length, skipped: skippedCalls(calls, codes) };
   }
 
   async #sleep(ms: number): Promise<void> {
