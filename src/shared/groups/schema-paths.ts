@@ -1,6 +1,6 @@
 /** Looks paths up in a JSON Schema: whether they can exist in its values, and which types they can have. */
-import { decodeStep } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { referenced } from '../schema/schema-references.ts';
 import { isObject } from '../util/json/json-types.ts';
 
 /** The possible schemas at a path. `any`: nothing is known. An empty list: the path cannot exist. */
@@ -37,17 +37,11 @@ function alternativesOf(root: JsonSchema, schema: unknown, depth = 0): PossibleS
   if (depth > MAX_DEPTH || each['allOf'] !== undefined || each['if'] !== undefined) return 'any';
   const reference = each['$ref'];
   if (typeof reference === 'string') {
-    const target = reference === '#' ? root : definitionOf(root, reference);
+    const target = referenced(reference, root);
     return target === undefined ? 'any' : alternativesOf(root, target, depth + 1);
   }
   const choices = each['anyOf'] ?? each['oneOf'];
   return Array.isArray(choices) ? unite(choices, (choice) => alternativesOf(root, choice, depth + 1)) : [each];
-}
-
-function definitionOf(root: JsonSchema, reference: string): unknown {
-  const prefix = '#/$defs/';
-  if (!reference.startsWith(prefix)) return undefined;
-  return (root['$defs'] as Readonly<Record<string, unknown>> | undefined)?.[decodeStep(reference.slice(prefix.length))];
 }
 
 /** The schema of one member. */

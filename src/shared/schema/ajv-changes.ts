@@ -10,6 +10,8 @@
  */
 import { createRequire } from 'node:module';
 import type { Ajv2020, FuncKeywordDefinition } from 'ajv/dist/2020.js';
+import { isObject } from '../util/json/json-types.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { canonicalJson } from './canonical-json.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { mapSchemas } from './schema-keywords.ts';
@@ -27,22 +29,14 @@ function asPattern(schema: unknown): unknown {
   if (converted === undefined) return schema;
   const properties = protoMember(converted['properties']);
   const patterns = protoMember(converted['patternProperties']);
-  const moved = [
-    ...(properties === undefined ? [] : [[`^${NAME}$`, properties]]),
-    ...(patterns === undefined ? [] : [[`(?:${NAME})`, patterns]]),
-  ];
-  if (moved.length === 0) return converted;
-  return {
-    ...converted,
-    patternProperties: { ...(converted['patternProperties'] as object), ...Object.fromEntries(moved) },
-  };
+  const moved = defined({ [`^${NAME}$`]: properties, [`(?:${NAME})`]: patterns });
+  if (Object.keys(moved).length === 0) return converted;
+  return { ...converted, patternProperties: { ...(converted['patternProperties'] as object), ...moved } };
 }
 
 /** The schema under `__proto__`. */
 function protoMember(map: unknown): unknown {
-  return typeof map === 'object' && map !== null && Object.hasOwn(map, NAME)
-    ? (map as Readonly<Record<string, unknown>>)[NAME]
-    : undefined;
+  return isObject(map) && Object.hasOwn(map, NAME) ? map[NAME] : undefined;
 }
 
 /** Lets the properties that a check has evaluated inherit nothing. Texts in the code, such as names, stay as they are. */

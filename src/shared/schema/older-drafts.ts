@@ -1,11 +1,12 @@
 /** Translates keywords of JSON Schema drafts 3 to 2019-09 to 2020-12. */
 import { isObject } from '../util/json/json-types.ts';
 
-/** One schema of a document while it is changed. `note` and `drop` report the changes. */
+/** One schema of a document while it is changed. `note`, `drop` and `rename` report the changes. */
 export interface SchemaEdit {
   readonly schema: Record<string, unknown>;
   note(change: string): void;
   drop(keyword: string, reason: string): void;
+  rename(keyword: string, name: string): void;
 }
 
 export function translateOlderDrafts(edit: SchemaEdit): void {
@@ -15,21 +16,16 @@ export function translateOlderDrafts(edit: SchemaEdit): void {
 }
 
 /** Draft 2019-09 has references that an outer schema can redirect. A document alone has no outer schema, so they become plain ones. */
-function translateRecursion({ schema, note, drop }: SchemaEdit): void {
+function translateRecursion({ schema, note, drop, rename }: SchemaEdit): void {
   const reference = schema['$recursiveRef'];
-  if (reference !== undefined) {
+  if (reference === '#' && schema['$ref'] === undefined) rename('$recursiveRef', '$ref');
+  else if (reference !== undefined) {
     delete schema['$recursiveRef'];
-    if (reference === '#' && schema['$ref'] === undefined) {
-      schema['$ref'] = '#';
-      note('$recursiveRef made $ref');
-    } else note(`$recursiveRef ${JSON.stringify(reference)} dropped, it is not "#"`);
+    note(`$recursiveRef ${JSON.stringify(reference)} dropped, it is not "#"`);
   }
   // Draft 2020-12 has the same with names.
-  if (schema['$dynamicRef'] !== undefined && schema['$ref'] === undefined) {
-    schema['$ref'] = schema['$dynamicRef'];
-    delete schema['$dynamicRef'];
-    note('$dynamicRef made $ref');
-  } else if (schema['$dynamicRef'] !== undefined) drop('$dynamicRef', 'there is a $ref beside it');
+  if (schema['$dynamicRef'] !== undefined && schema['$ref'] === undefined) rename('$dynamicRef', '$ref');
+  else if (schema['$dynamicRef'] !== undefined) drop('$dynamicRef', 'there is a $ref beside it');
   if (schema['$recursiveAnchor'] !== undefined) drop('$recursiveAnchor', 'its references are plain ones now');
 }
 
@@ -37,10 +33,7 @@ function translateRecursion({ schema, note, drop }: SchemaEdit): void {
 function translateDependencies({ schema, note, drop }: SchemaEdit): void {
   const { dependencies } = schema;
   if (dependencies === undefined) return;
-  if (!isObject(dependencies)) {
-    drop('dependencies', 'it is no object');
-    return;
-  }
+  if (!isObject(dependencies)) return void drop('dependencies', 'it is no object');
   const required: Record<string, unknown> = {};
   const schemas: Record<string, unknown> = {};
   for (const [name, dependency] of Object.entries(dependencies)) {
@@ -60,16 +53,14 @@ function translateDependencies({ schema, note, drop }: SchemaEdit): void {
 export function translateOwnRequired({ schema, note }: SchemaEdit): void {
   const { properties, required } = schema;
   if (!isObject(properties)) return;
-  const hasOwnRequired = (value: unknown) =>
-    typeof (value as { readonly required?: unknown } | null)?.required === 'boolean';
+  const ownRequired = (value: unknown) => (isObject(value) ? value['required'] : undefined);
   const entries = Object.entries(properties);
-  if (!entries.some(([, value]) => hasOwnRequired(value))) return;
-  const names = entries.filter(([, value]) => (value as { readonly required?: unknown } | null)?.required === true);
-  if (names.length > 0)
-    schema['required'] = [...new Set([...(Array.isArray(required) ? required : []), ...names.map(([name]) => name)])];
+  if (!entries.some(([, value]) => typeof ownRequired(value) === 'boolean')) return;
+  const names = entries.filter(([, value]) => ownRequired(value) === true).map(([name]) => name);
+  if (names.length > 0) schema['required'] = [...new Set([...(Array.isArray(required) ? required : []), ...names])];
   schema['properties'] = Object.fromEntries(
     entries.map(([name, value]) => {
-      if (!hasOwnRequired(value)) return [name, value];
+      if (typeof ownRequired(value) !== 'boolean') return [name, value];
       const { required: _, ...rest } = value as Record<string, unknown>;
       return [name, rest];
     }),
@@ -77,21 +68,18 @@ export function translateOwnRequired({ schema, note }: SchemaEdit): void {
   note('required of properties made a list of names');
 }
 
-function translateDraft3({ schema, note }: SchemaEdit): void {
+function translateDraft3({ schema, note, rename }: SchemaEdit): void {
   if (schema['divisibleBy'] !== undefined) {
-    schema['multipleOf'] ??= schema['divisibleBy'];
-    delete schema['divisibleBy'];
-    note('divisibleBy made multipleOf');
+    schema['divisibleBy'] = schema['multipleOf'] ?? schema['divisibleBy'];
+    rename('divisibleBy', 'multipleOf');
   }
-  if (schema['extends'] !== undefined) {
-    schema['allOf'] = [...((schema['allOf'] as unknown[] | undefined) ?? []), ...[schema['extends']].flat()];
-    delete schema['extends'];
-    note('extends made allOf');
+  const { extends: extended, disallow, allOf = [] } = schema;
+  if (extended !== undefined) {
+    schema['extends'] = [...(allOf as unknown[]), ...[extended].flat()];
+    rename('extends', 'allOf');
   }
-  if (schema['disallow'] !== undefined) {
-    const disallowed = [schema['disallow']]
-      .flat()
-      .map((entry) => (typeof entry === 'string' ? { type: entry } : entry));
+  if (disallow !== undefined) {
+    const disallowed = [disallow].flat().map((entry) => (typeof entry === 'string' ? { type: entry } : entry));
     schema['allOf'] = [...((schema['allOf'] as unknown[] | undefined) ?? []), { not: { anyOf: disallowed } }];
     delete schema['disallow'];
     note('disallow made not');

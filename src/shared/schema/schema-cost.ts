@@ -170,11 +170,8 @@ function readSchema(schema: unknown, state: ReadState, place = '', steps = 0): S
   if (state.schemas > MAX_SCHEMAS) throw tooCostly(`it holds more than ${MAX_SCHEMAS} schemas`);
   const parts = schema as JsonSchema;
   const targets = state.named.targetsOf(parts).map((target) => (target === state.tagged ? state.root : target));
-  const ownLinks: SchemaLinks = {
-    links: targets.map((target) => ({ target, place, steps })),
-    checks: steps === 0 ? 1 : 0,
-  };
-  const collected = [ownLinks];
+  const links = targets.map((target) => ({ target, place, steps }));
+  const collected: SchemaLinks[] = [{ links, checks: steps === 0 ? 1 : 0 }];
   for (const [keyword, value] of Object.entries(parts)) {
     const children = subschemas(keyword, value).map(([name, part]) =>
       name === '' ? readSchema(part, state, place, steps) : readSchema(part, state, `${place}/${name}`, steps + 1),
@@ -191,12 +188,8 @@ function readSchema(schema: unknown, state: ReadState, place = '', steps = 0): S
 
 /** The tag excludes this alternative from checks, but its references must still be followed. */
 function excludeAlternative({ links }: SchemaLinks, index: number): SchemaLinks {
-  const excluded = links.map((link) => ({
-    ...link,
-    place: `|${index}${link.place}`,
-    steps: Math.max(1, link.steps),
-  }));
-  return { links: excluded, checks: 0 };
+  const exclude = (link: Link) => ({ ...link, place: `|${index}${link.place}`, steps: Math.max(1, link.steps) });
+  return { links: links.map(exclude), checks: 0 };
 }
 
 /** The schemas below a keyword, each with the place that it checks; '' for the same place. */

@@ -94,44 +94,39 @@ function isSameKind(keyword: string, { keyword: other }: ErrorObject): boolean {
 function issueOf(error: ErrorObject): Issue {
   const path = error.instancePath.split('/').slice(1).map(unescapeStep);
   const params = error.params as Record<string, unknown>;
+  const issue = (message: string, ...below: readonly string[]) => ({ path: [...path, ...below].join('.'), message });
+  const got = `; got ${quoteValue(error.data)}`;
   switch (error.keyword) {
     case 'required':
-      return { path: [...path, String(params['missingProperty'])].join('.'), message: 'is required and missing' };
+      return issue('is required and missing', String(params['missingProperty']));
     case 'additionalProperties':
     case 'unevaluatedProperties': {
       const unknown = startOf(String(params['additionalProperty'] ?? params['unevaluatedProperty']), MAX_WORD_LENGTH);
       const allowed = Object.keys((error.parentSchema?.['properties'] as object | undefined) ?? {});
       const hint = nearest(unknown, allowed)[0];
-      return {
-        path: [...path, unknown].join('.'),
-        message: `is not a parameter${hint === undefined ? '.' : `; did you mean ${hint}?`} Allowed: ${allowed.join(', ') || 'none'}`,
-      };
+      const end = hint === undefined ? '.' : `; did you mean ${hint}?`;
+      return issue(`is not a parameter${end} Allowed: ${allowed.join(', ') || 'none'}`, unknown);
     }
     case 'discriminator': {
       const { propertyName, alternatives } = error.schema as Tag;
-      const allowed = alternatives
-        .flat()
-        .map((value) => JSON.stringify(value))
-        .join(', ');
+      const allowed = listed(alternatives.flat());
       const data = error.data as JsonSchema;
       const message = Object.hasOwn(data, propertyName)
         ? `must be one of ${allowed}; got ${quoteValue(data[propertyName])}`
         : `is required and missing; it is one of ${allowed}`;
-      return { path: [...path, propertyName].join('.'), message };
+      return issue(message, propertyName);
     }
     case 'enum':
-      return {
-        path: path.join('.'),
-        message: `must be one of ${(params['allowedValues'] as unknown[]).map((value) => JSON.stringify(value)).join(', ')}; got ${quoteValue(error.data)}`,
-      };
+      return issue(`must be one of ${listed(params['allowedValues'] as unknown[])}${got}`);
     case 'const':
-      return {
-        path: path.join('.'),
-        message: `must be ${JSON.stringify(params['allowedValue'])}; got ${quoteValue(error.data)}`,
-      };
+      return issue(`must be ${JSON.stringify(params['allowedValue'])}${got}`);
     default:
-      return { path: path.join('.'), message: `${error.message ?? error.keyword}; got ${quoteValue(error.data)}` };
+      return issue(`${error.message ?? error.keyword}${got}`);
   }
+}
+
+function listed(values: readonly unknown[]): string {
+  return values.map((value) => JSON.stringify(value)).join(', ');
 }
 
 /** Quotes the beginning of a value, for an error's sentence. */

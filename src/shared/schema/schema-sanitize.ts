@@ -2,6 +2,7 @@
  * Repairs foreign schemas (of MCP servers, dynamic tools, imports): missing types are inferred, structural fields are added, and
  * references that cannot be followed and patterns that cannot be matched are removed. Every change is listed for the operator.
  */
+import { getOrInsert } from '../util/get-or-insert.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
@@ -130,7 +131,12 @@ function sanitize(value: unknown, path: string, walk: Walk, depth: number): unkn
     delete schema[keyword];
     note(`${keyword} dropped, ${reason}`);
   };
-  const part: SchemaEdit = { schema, note, drop };
+  const rename = (keyword: string, name: string) => {
+    schema[name] = schema[keyword];
+    delete schema[keyword];
+    note(`${keyword} made ${name}`);
+  };
+  const part: SchemaEdit = { schema, note, drop, rename };
   // Parameters are always an object, so null is no choice for them.
   const allowsNull = schema['nullable'] === true && !(path === '' && walk.role === 'parameters');
   if (schema['nullable'] !== undefined) {
@@ -162,7 +168,8 @@ function isReferenceScope(schema: Readonly<Record<string, unknown>>): boolean {
 }
 
 /** Renames keywords of the drafts before 2019-09. */
-function renameOlderKeywords({ schema, note, drop }: SchemaEdit): void {
+function renameOlderKeywords(edit: SchemaEdit): void {
+  const { schema, note, drop, rename } = edit;
   if (isObject(schema['definitions'])) {
     schema['$defs'] = { ...schema['definitions'], ...(isObject(schema['$defs']) ? schema['$defs'] : {}) };
     delete schema['definitions'];
@@ -172,24 +179,15 @@ function renameOlderKeywords({ schema, note, drop }: SchemaEdit): void {
     schema['prefixItems'] = schema['items'];
     delete schema['items'];
     note('a list of items made prefixItems');
-    if (schema['additionalItems'] !== undefined) {
-      schema['items'] = schema['additionalItems'];
-      delete schema['additionalItems'];
-      note('additionalItems made items');
-    }
-  } else if (
-    schema['additionalItems'] !== undefined &&
-    Array.isArray(schema['prefixItems']) &&
-    schema['items'] === undefined
-  ) {
-    schema['items'] = schema['additionalItems'];
-    delete schema['additionalItems'];
-    note('additionalItems made items');
-  } else if (schema['additionalItems'] !== undefined) drop('additionalItems', 'there is no list of items beside it');
+  }
+  if (schema['additionalItems'] !== undefined) {
+    if (Array.isArray(schema['prefixItems']) && schema['items'] === undefined) rename('additionalItems', 'items');
+    else drop('additionalItems', 'there is no list of items beside it');
+  }
   // Ajv refuses draft 4's `id`, and an address of two schemas. References by these names are rewritten to `$defs`.
   for (const name of ['id', '$id', '$anchor', '$dynamicAnchor'])
     if (schema[name] !== undefined) drop(name, 'references find their places without it');
-  repairEnum({ schema, note, drop });
+  repairEnum(edit);
 }
 
 /** Some providers refuse a value that is listed twice. */
@@ -239,18 +237,13 @@ function repairRequired(part: SchemaEdit): void {
 }
 
 function ensureStructure({ schema, note }: SchemaEdit): void {
-  if (
-    schema['type'] === 'object' &&
-    schema['properties'] === undefined &&
-    schema['additionalProperties'] === undefined
-  ) {
-    schema['properties'] = {};
-    note('properties added');
-  }
-  if (schema['type'] === 'array' && schema['items'] === undefined && schema['prefixItems'] === undefined) {
-    schema['items'] = {};
-    note('items added');
-  }
+  const add = (keyword: string, alternative: string) => {
+    if (schema[keyword] !== undefined || schema[alternative] !== undefined) return;
+    schema[keyword] = {};
+    note(`${keyword} added`);
+  };
+  if (schema['type'] === 'object') add('properties', 'additionalProperties');
+  if (schema['type'] === 'array') add('items', 'prefixItems');
 }
 
 function acceptNull(schema: Record<string, unknown>): void {
@@ -273,17 +266,14 @@ function choiceWithNull(schema: Readonly<Record<string, unknown>>): Record<strin
 }
 
 /** Draft 4 and OpenAPI 3.0 mark an exclusive bound by a boolean beside it. */
-function repairBounds({ schema, note, drop }: SchemaEdit): void {
+function repairBounds({ schema, drop, rename }: SchemaEdit): void {
   for (const [exclusive, bound] of [
     ['exclusiveMinimum', 'minimum'],
     ['exclusiveMaximum', 'maximum'],
   ] as const) {
     if (typeof schema[exclusive] !== 'boolean') continue;
-    if (schema[exclusive] && typeof schema[bound] === 'number') {
-      schema[exclusive] = schema[bound];
-      delete schema[bound];
-      note(`${bound} made ${exclusive}`);
-    } else drop(exclusive, schema[exclusive] ? `there is no ${bound}` : 'it says nothing');
+    if (schema[exclusive] && typeof schema[bound] === 'number') rename(bound, exclusive);
+    else drop(exclusive, schema[exclusive] ? `there is no ${bound}` : 'it says nothing');
   }
 }
 
@@ -312,12 +302,9 @@ function repairReference(
   const document = ancestors.find((schema) => addressOf(schema) !== undefined) ?? root;
   if (reference === '#' && document === root) return;
   const renamed = reference.replace(/^#\/definitions\//, '#/$defs/');
-  if (
-    document === root &&
-    /^#\/\$defs\/[^/]+$/.test(renamed) &&
-    isDecodable(renamed) &&
-    isSchema(resolver.find(renamed, []) ?? definitions[decodeStep(renamed.slice('#/$defs/'.length))])
-  ) {
+  const isDefinition = document === root && /^#\/\$defs\/[^/]+$/.test(renamed) && isDecodable(renamed);
+  const definition = () => resolver.find(renamed, []) ?? definitions[decodeStep(renamed.slice('#/$defs/'.length))];
+  if (isDefinition && isSchema(definition())) {
     schema['$ref'] = renamed;
     return;
   }
@@ -327,23 +314,23 @@ function repairReference(
     note(`$ref ${JSON.stringify(startOf(reference, 100))} made "#"`);
     return;
   }
-  if (!isSchema(target)) {
-    drop('$ref', `${JSON.stringify(startOf(reference, 100))} cannot be followed`);
-    return;
-  }
-  let name = copies.get(target)?.name;
-  if (name === undefined) {
-    const baseName = reference
-      .slice(Math.max(reference.lastIndexOf('/'), reference.lastIndexOf('#')) + 1)
-      .replaceAll(/[^A-Za-z0-9_-]/g, '_')
-      .slice(0, 64);
-    name = baseName;
-    for (let suffix = copies.size + 1; name === '' || usedNames.has(name); suffix += 1) name = `${baseName}_${suffix}`;
-    usedNames.add(name);
-    copies.set(target, { name, ancestors });
-  }
+  if (!isSchema(target)) return void drop('$ref', `${JSON.stringify(startOf(reference, 100))} cannot be followed`);
+  const { name } = getOrInsert(copies, target, () => ({
+    name: newName(reference, usedNames, copies.size + 1),
+    ancestors,
+  }));
   schema['$ref'] = `#/$defs/${name}`;
   note(`what $ref ${JSON.stringify(startOf(reference, 100))} leads to copied to $defs.${name}`);
+}
+
+/** A name for the target of a reference, which no other definition has. */
+function newName(reference: string, usedNames: Set<string>, firstSuffix: number): string {
+  const lastPart = reference.slice(Math.max(reference.lastIndexOf('/'), reference.lastIndexOf('#')) + 1);
+  const baseName = lastPart.replaceAll(/[^A-Za-z0-9_-]/g, '_').slice(0, 64);
+  let name = baseName;
+  for (let suffix = firstSuffix; name === '' || usedNames.has(name); suffix += 1) name = `${baseName}_${suffix}`;
+  usedNames.add(name);
+  return name;
 }
 
 function isDecodable(text: string): boolean {
@@ -358,15 +345,12 @@ function isDecodable(text: string): boolean {
 function repairType(part: SchemaEdit): void {
   const { schema, note, drop } = part;
   // Google writes the names of types in upper case.
-  if (
-    typeof schema['type'] === 'string' &&
-    !TYPES.includes(schema['type']) &&
-    TYPES.includes(schema['type'].toLowerCase())
-  ) {
-    note(`type ${schema['type']} made ${schema['type'].toLowerCase()}`);
-    schema['type'] = schema['type'].toLowerCase();
+  const lowerCase = typeof schema['type'] === 'string' ? schema['type'].toLowerCase() : '';
+  if (lowerCase !== schema['type'] && TYPES.includes(lowerCase)) {
+    note(`type ${schema['type']} made ${lowerCase}`);
+    schema['type'] = lowerCase;
   }
-  const type = schema['type'];
+  const { type } = schema;
   const isKnownType = (name: unknown) => typeof name === 'string' && TYPES.includes(name);
   if (type !== undefined && !(isKnownType(type) || (Array.isArray(type) && type.length > 0 && type.every(isKnownType))))
     drop('type', `${JSON.stringify(type)} is none of JSON Schema`);

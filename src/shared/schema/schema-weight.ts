@@ -26,10 +26,7 @@ export interface TextCost {
 
 export function textCostOf(schema: unknown): TextCost {
   const { patterns, formats } = measure(schema, Number.POSITIVE_INFINITY);
-  return {
-    perCharacter: patterns + formats.size * FORMAT,
-    quadratic: formats.has('url'),
-  };
+  return { perCharacter: patterns + formats.size * FORMAT, quadratic: formats.has('url') };
 }
 
 /** A format costs as much as a pattern of this size. */

@@ -16,24 +16,9 @@ const CATEGORIES: Readonly<Record<string, string>> = {
 };
 /** Scripts by their four letters (ISO 15924), the commonest. */
 const SCRIPTS: Readonly<Record<string, string>> = {
-  ...{
-    Latn: 'Latin',
-    Grek: 'Greek',
-    Cyrl: 'Cyrillic',
-    Hani: 'Han',
-    Hira: 'Hiragana',
-    Kana: 'Katakana',
-    Hang: 'Hangul',
-  },
-  ...{
-    Arab: 'Arabic',
-    Hebr: 'Hebrew',
-    Deva: 'Devanagari',
-    Beng: 'Bengali',
-    Taml: 'Tamil',
-    Armn: 'Armenian',
-    Geor: 'Georgian',
-  },
+  ...{ Latn: 'Latin', Grek: 'Greek', Cyrl: 'Cyrillic', Hani: 'Han', Hira: 'Hiragana', Kana: 'Katakana' },
+  ...{ Hang: 'Hangul', Arab: 'Arabic', Hebr: 'Hebrew', Deva: 'Devanagari', Beng: 'Bengali', Taml: 'Tamil' },
+  ...{ Armn: 'Armenian', Geor: 'Georgian' },
 };
 /** A property whose backslash is not escaped itself. */
 const PROPERTY = /(?<before>(?<!\\)(?:\\\\)*)\\(?<sign>[pP])\{(?<name>[^{}]*)\}/g;
