@@ -1,7 +1,4 @@
-/**
- * What batches and plans share in their driver: the calls that run, the ends of the others, and the changes that the group's record does not
- * have yet.
- */
+/** The part that batches and plans share: the running calls, the ends of the others, and the changes that the record does not have yet. */
 import { type GroupFields, type Member, type MemberEnd, memberField } from './group.ts';
 
 export abstract class RunningMembers {
