@@ -190,11 +190,12 @@ function callEvents(call, page) {
     redriven(each.attempt - 1);
     began(each.attempt, each);
     const took = duration(Math.max(0, each.finishedAtMs - each.startedAtMs));
-    if (each.status === 'success') add(each.finishedAtMs, 'good', `Attempt ${each.attempt} succeeded`, `in ${took}`);
+    if (each.status === 'pending' || each.completedAtMs !== undefined)
+      add(each.finishedAtMs, 'dim', `Attempt ${each.attempt} left the call to an outside system`, `after ${took}`);
+    else if (each.status === 'success')
+      add(each.finishedAtMs, 'good', `Attempt ${each.attempt} succeeded`, `in ${took}`);
     else if (each.status === 'lost')
       add(each.finishedAtMs, 'bad', `Attempt ${each.attempt} was lost`, 'its worker died or was cut off');
-    else if (each.status === 'pending')
-      add(each.finishedAtMs, 'dim', `Attempt ${each.attempt} left the call to an outside system`, `after ${took}`);
     else {
       const worth = retryMeaning(each, call);
       add(
@@ -204,13 +205,21 @@ function callEvents(call, page) {
         `after ${took}, ${worth}`,
       );
     }
+    if (each.completedAtMs !== undefined)
+      add(
+        each.completedAtMs,
+        each.status === 'success' ? 'good' : 'bad',
+        'Completed by the outside system',
+        each.errorCode,
+      );
     waitedFrom = each.finishedAtMs;
     if (each.delayMs === undefined) continue;
     add(each.finishedAtMs, 'warn', `Waits ${duration(each.delayMs)}`, 'before the next attempt');
   }
   redriven(attempts.length);
-  if (lostAttempts > 0)
-    add(undefined, 'bad', `${lostAttempts} of the starts left no record`, 'the worker died or was cut off');
+  const unrecorded = lostAttempts - attempts.filter(({ status: end }) => end === 'lost').length;
+  if (unrecorded > 0)
+    add(undefined, 'bad', `${unrecorded} of the starts left no record`, 'the worker died or was cut off');
   if (state === 'inflight' && phase === 'awaiting-approval')
     add(
       undefined,
@@ -242,7 +251,10 @@ function callEvents(call, page) {
   if (state === 'inflight') return lines;
   const { errorCode, settlement, updatedAtMs, status } = call;
   const tone = state === 'done' ? 'good' : state === 'cancelled' ? 'warn' : 'bad';
-  const how = [errorCode, settlement?.replaceAll('-', ' ')].filter((text) => text !== undefined).join(', ');
+  const isResolved = call.result?.output?.metadata?.resolved === true;
+  const how = [errorCode, settlement?.replaceAll('-', ' '), isResolved ? 'resolved by an operator' : undefined]
+    .filter((text) => text !== undefined)
+    .join(', ');
   add(updatedAtMs, tone, `Ended: ${status ?? state}`, how === '' ? undefined : how);
   return lines;
 }

@@ -2,7 +2,11 @@
 import { type AttemptRecord, isHarmless } from '../../shared/calls/call-state.ts';
 import type { ResultError } from '../../shared/calls/envelope.ts';
 import { isUnresolved, type Outcome } from '../../shared/calls/outcome.ts';
+import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
+import { isCompatibleVersion } from '../../shared/tools/versions.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { escapeInvisible, escapeLine } from '../../shared/util/text/visible-text.ts';
 import { duration, moment, prettyJson } from '../print.ts';
@@ -10,7 +14,13 @@ import { duration, moment, prettyJson } from '../print.ts';
 const MAX_PARAMS_LENGTH = 400;
 const MAX_OUTPUT_LENGTH = 2_000;
 
-export function storyOf(record: CallRecord): string {
+/** Facts beside the record of a call: the decision about it, and the tools that workers have now. */
+export interface StoryContext {
+  readonly approval?: ApprovalRecord;
+  readonly tools?: CatalogueContent['tools'];
+}
+
+export function storyOf(record: CallRecord, context: StoryContext = {}): string {
   const { request, callId } = record;
   const { envelope, tool } = request;
   const { target, payload, control } = envelope;
@@ -25,7 +35,7 @@ export function storyOf(record: CallRecord): string {
     ...(control.deadlineAtMs === undefined ? [] : [field('deadline', moment(control.deadlineAtMs))]),
     field('circuit', record.circuit),
     '',
-    ...historyLines(record),
+    ...historyLines(record, context),
     ...endLines(record),
   ].join('\n');
 }
@@ -41,18 +51,16 @@ function stateText({ state, phase, readAtMs, createdAtMs, updatedAtMs, cancelReq
 }
 
 /** One line for each event of the call, with its time since the submission. */
-function historyLines(record: CallRecord): string[] {
-  const { callId, createdAtMs, attempts, lostAttempts, approvalId } = record;
+function historyLines(record: CallRecord, context: StoryContext): string[] {
+  const { callId, createdAtMs, attempts, approvalId } = record;
   const offsetText = (ms: number) => `  +${duration(Math.max(0, ms - createdAtMs))}`.padEnd(12);
-  const lines = [
-    `  ${moment(createdAtMs)}`,
-    `${offsetText(createdAtMs)}submitted${approvalId === undefined ? ' and queued' : ''}`,
-  ];
+  const lines = [`  ${moment(createdAtMs)}`, `${offsetText(createdAtMs)}${submissionText(record)}`];
   if (approvalId !== undefined) {
     const waits = record.state === 'inflight' && record.phase === 'awaiting-approval';
     lines.push(
       `${''.padEnd(12)}${waits ? 'waits for a person' : 'a person was asked'}: pawl approvals show ${waits ? callId : approvalId}`,
     );
+    if (context.approval !== undefined) lines.push(...decisionLines(context.approval, offsetText));
   }
   const redrives = [...(record.redrives ?? [])];
   const addRedrives = (attemptsDone: number) => {
@@ -65,26 +73,62 @@ function historyLines(record: CallRecord): string[] {
       `${offsetText(attempt.startedAtMs)}attempt ${attempt.attempt} began (fence ${attempt.fence}, ${attempt.worker})`,
     );
     lines.push(`${offsetText(attempt.finishedAtMs)}attempt ${attempt.attempt} ${attemptEndText(attempt, record)}`);
+    if (attempt.completedAtMs !== undefined)
+      lines.push(`${offsetText(attempt.completedAtMs)}${completionText(attempt)} by the outside system`);
     if (attempt.delayMs !== undefined)
       lines.push(`${offsetText(attempt.finishedAtMs)}waited ${duration(attempt.delayMs)} for the next attempt`);
   }
   addRedrives(attempts.length);
-  if (lostAttempts > 0)
-    lines.push(`${''.padEnd(12)}${lostAttempts} of the starts left no record: the worker died or lost its connection`);
+  const unrecorded = record.lostAttempts - attempts.filter(({ status }) => status === 'lost').length;
+  if (unrecorded > 0)
+    lines.push(`${''.padEnd(12)}${unrecorded} of the starts left no record: the worker died or lost its connection`);
   if (record.state === 'inflight' && record.phase === 'running')
     lines.push(
       `${offsetText(record.startedAtMs ?? record.updatedAtMs)}attempt ${attempts.length + 1} runs (fence ${record.fence}, ${record.worker ?? 'a worker'})`,
     );
   if (record.state === 'inflight' && record.phase === 'pending' && record.pendingUntilMs !== undefined)
     lines.push(`${''.padEnd(12)}waits for an outside system, until ${moment(record.pendingUntilMs)} at most`);
+  const missing = missingWorkerText(record, context);
+  if (missing !== undefined) lines.push(`${''.padEnd(12)}${missing}`);
+  if (record.outcome?.output?.metadata?.['resolved'] === true)
+    lines.push(`${offsetText(record.updatedAtMs)}resolved as succeeded by an operator`);
   return lines;
+}
+
+function submissionText({ approvalId, request: { startAtMs } }: CallRecord): string {
+  if (startAtMs !== undefined) return `submitted, to start at ${moment(startAtMs)}`;
+  return approvalId === undefined ? 'submitted and queued' : 'submitted';
+}
+
+function decisionLines({ state, decision, decidedAtMs }: ApprovalRecord, offsetText: (ms: number) => string): string[] {
+  if (state === 'pending' || decidedAtMs === undefined) return [];
+  const by = decision === undefined ? '' : ` by ${decision.by}`;
+  const edited = decision?.params === undefined ? '' : ', with other parameters';
+  const reason = decision?.reason === undefined ? '' : `: ${decision.reason}`;
+  return [`${offsetText(decidedAtMs)}${escapeLine(`${state}${by}${edited}${reason}`)}`];
+}
+
+/** A call that waits for a worker waits in vain while no worker has its tool, or only another line of versions. */
+function missingWorkerText({ state, phase, request }: CallRecord, { tools }: StoryContext): string | undefined {
+  if (tools === undefined || state !== 'inflight' || (phase !== 'queued' && phase !== 'waiting-retry'))
+    return undefined;
+  const name = `${request.envelope.toolNamespace}.${request.envelope.toolName}`;
+  const there = tools.filter((tool) => tool.workers > 0 && qualifiedName(tool) === name);
+  if (there.some(({ version }) => isCompatibleVersion(version, request.tool.version))) return undefined;
+  const others = there.map(({ version }) => version).join(', ');
+  return `waits for a worker that has ${name}@${request.tool.version}: ${others === '' ? 'none has it' : `those that run have ${others}`}`;
+}
+
+function completionText({ status, errorCode }: AttemptRecord): string {
+  return status === 'success' ? 'completed' : `failed with ${errorCode}`;
 }
 
 function attemptEndText(attempt: AttemptRecord, { request, outcome }: CallRecord): string {
   const tookMs = Math.max(0, attempt.finishedAtMs - attempt.startedAtMs);
+  if (attempt.status === 'pending' || attempt.completedAtMs !== undefined)
+    return `left the call to an outside system after ${duration(tookMs)}`;
   if (attempt.status === 'success') return `succeeded in ${duration(tookMs)}`;
   if (attempt.status === 'lost') return 'was lost with its worker';
-  if (attempt.status === 'pending') return `left the call to an outside system after ${duration(tookMs)}`;
   const code = attempt.errorCode ?? 'an error';
   const failed = `failed with ${code} after ${duration(tookMs)}`;
   if (attempt.inDoubt === true && !isHarmless(request.tool.effects)) return `${failed}, and may have had its effect`;

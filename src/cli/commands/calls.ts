@@ -53,7 +53,10 @@ export const listCalls = pawlCommand(async (context, pawl, options: ListCallsOpt
 export const showCall = pawlCommand(async (context, pawl, callId: string) => {
   const record = await pawl.read(callId);
   if (record === undefined) throw unknownCall(callId);
-  printResult(context, callView(record), storyOf(record));
+  const { approvalId, state } = record;
+  const approval = approvalId === undefined ? undefined : await pawl.backend.approvals.read(approvalId);
+  const tools = state === 'inflight' ? (await pawl.catalogue()).tools : undefined;
+  printResult(context, callView(record), storyOf(record, { ...(approval && { approval }), ...(tools && { tools }) }));
 });
 
 /** Exit code 6 when the effect of the cancelled call may have happened, 1 when the call had ended already. */

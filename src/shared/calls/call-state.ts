@@ -174,10 +174,12 @@ export interface AttemptRecord {
   readonly worker: string;
   readonly startedAtMs: number;
   readonly finishedAtMs: number;
-  /** `pending`: the attempt ended, and an outside system completes the call. */
+  /** `pending`: the attempt ended, and an outside system is to complete the call. The completion replaces it. */
   readonly status: 'success' | 'error' | 'lost' | 'pending';
   readonly retriable: boolean;
   readonly errorCode?: string;
+  /** When an outside system completed the call that this attempt had left pending. */
+  readonly completedAtMs?: number;
   /** The attempt failed, and may have had its effect all the same. */
   readonly inDoubt?: true;
   /** The digest of the attempt's result, where workers must agree. */

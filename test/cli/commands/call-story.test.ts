@@ -41,6 +41,51 @@ test('the story of a call names its approval, pending or decided', () => {
   expect(storyOf({ ...call, state: 'inflight', phase: 'queued' })).toContain('submitted and queued');
 });
 
+const attempt = { attempt: 1, fence: 1, worker: 'w', startedAtMs: 0, finishedAtMs: 9 };
+const success = { ...attempt, status: 'success' as const, retriable: false };
+
+test('the story says who decided, what completed the call from outside, and who resolved it', () => {
+  const call = endedWith('CARD_DECLINED');
+  const approved = { state: 'approved', decidedAtMs: 2_000, decision: { by: 'ada', reason: 'paid', params: {} } };
+  const completed = { ...success, completedAtMs: 5_000 };
+  const declined = { ...completed, status: 'error' as const, errorCode: 'CARD_DECLINED' };
+  const resolved = { status: 'success' as const, output: { content: null, metadata: { resolved: true } } };
+  const asked = { ...call, approvalId: 'w0.1.7' };
+  expect(storyOf(asked, { approval: approved as never })).toMatch(
+    /\+2\.0 s +approved by ada, with other parameters: paid/,
+  );
+  expect(storyOf(asked, { approval: { state: 'pending' } as never })).not.toContain('pending');
+  const pended = /attempt 1 left the call to an outside system after 9 ms\n +\+5\.0 s +/;
+  expect(storyOf({ ...call, attempts: [completed] })).toMatch(new RegExp(`${pended.source}completed by the outside`));
+  expect(storyOf({ ...call, attempts: [declined] })).toMatch(
+    new RegExp(`${pended.source}failed with CARD_DECLINED by`),
+  );
+  const outcome = { ...resolved, toolName: 'pay', durationMs: 0, attempts: 1 };
+  expect(storyOf({ ...call, state: 'done', outcome })).toContain('resolved as succeeded by an operator');
+});
+
+test('the story tells a lost attempt once, and a delayed call by its start', () => {
+  const call = endedWith('');
+  const lost = { ...attempt, status: 'lost' as const, retriable: false };
+  expect(storyOf({ ...call, attempts: [lost], lostAttempts: 1 })).not.toContain('left no record');
+  expect(storyOf({ ...call, attempts: [lost], lostAttempts: 2 })).toContain('1 of the starts left no record');
+  const request = { ...call.request, startAtMs: 60_000 };
+  expect(storyOf({ ...call, request })).toContain('submitted, to start at 1970-01-01T00:01:00.000Z');
+});
+
+test.each([
+  ['no worker has its tool', [], 'none has it'],
+  ['workers have another line', [['2.0.0', 1]], 'those that run have 2.0.0'],
+  ['the workers with its version have gone', [['1.0.0', 0]], 'none has it'],
+  ['a worker has a later version of its line', [['1.4.0', 1]], undefined],
+] as const)('the story of a queued call says what it waits for when %s', (_when, versions, expected) => {
+  const { outcome: _, ...call } = endedWith('');
+  const tools = versions.map(([version, workers]) => ({ namespace: 'tools', name: 'pay', version, workers }));
+  const story = storyOf({ ...call, state: 'inflight', phase: 'queued' }, { tools: tools as never });
+  if (expected === undefined) expect(story).not.toContain('waits for a worker');
+  else expect(story).toContain(`waits for a worker that has tools.pay@1.0.0: ${expected}`);
+});
+
 const RESOLVE = 'pawl calls resolve w0.1 --as succeeded|failed|retry';
 const timedOut = resultError(failureOf('TIMEOUT'), 'timeout');
 
@@ -64,11 +109,10 @@ test('a call with a known outcome is not', () => {
 
 test.each(EFFECTS)('the story of a call with effects %s explains what may follow an attempt in doubt', (effects) => {
   const call = endedWith('TIMEOUT');
-  const attempt = { attempt: 1, fence: 1, worker: 'w', startedAtMs: 0, finishedAtMs: 9, status: 'error' as const };
   const isHarmless = effects === 'none' || effects === 'idempotent';
   const story = storyOf({
     ...call,
-    attempts: [{ ...attempt, retriable: true, errorCode: 'TIMEOUT', inDoubt: true }],
+    attempts: [{ ...attempt, status: 'error', retriable: true, errorCode: 'TIMEOUT', inDoubt: true }],
     request: { ...call.request, tool: { ...call.request.tool, effects } },
   });
   expect(story.includes('worth another try')).toBe(isHarmless);
@@ -77,7 +121,6 @@ test.each(EFFECTS)('the story of a call with effects %s explains what may follow
 
 test('the story of a call in doubt calls no attempt worth another try', () => {
   const call = endedWith('');
-  const attempt = { attempt: 1, fence: 1, worker: 'w', startedAtMs: 0, finishedAtMs: 9, status: 'error' as const };
   const outcome = {
     status: 'error' as const,
     toolName: 'pay',
@@ -85,5 +128,7 @@ test('the story of a call in doubt calls no attempt worth another try', () => {
     attempts: 1,
     error: markInDoubt(timedOut),
   };
-  expect(storyOf({ ...call, outcome, attempts: [{ ...attempt, retriable: true }] })).not.toContain('worth another try');
+  expect(storyOf({ ...call, outcome, attempts: [{ ...attempt, status: 'error', retriable: true }] })).not.toContain(
+    'worth another try',
+  );
 });

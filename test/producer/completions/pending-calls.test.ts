@@ -78,7 +78,10 @@ describe('a pending call', () => {
       attempts: 1,
       output: { content: { paid: won }, metadata: { display: 'paid', tainted: true } },
     });
-    expect(await pawl.read(call.callId)).toMatchObject({ state: 'done', attempts: [{ status: 'success' }] });
+    expect(await pawl.read(call.callId)).toMatchObject({
+      state: 'done',
+      attempts: [{ status: 'success', completedAtMs: expect.any(Number) }],
+    });
     expect((await pawl.session(session.key)).record.taint).toMatchObject([{ source: 'tools.pay' }]);
     expect(await pawl.calls.list({ state: 'pending' })).toEqual([]);
     expect((await fleet.world.keys()).filter((key) => key.includes(`:workspace:${call.callId}`))).toEqual([]);

@@ -23,6 +23,9 @@ const attempt = z.object({
   status: z.enum(['success', 'error', 'lost', 'pending']),
   retriable: flag,
   errorCode: text.optional(),
+  completedAtMs: atMs
+    .optional()
+    .describe('When an outside system completed the call, which this attempt had left pending.'),
   inDoubt: z.literal(true).optional(),
   vote: text.optional(),
   delayMs: z.number().optional(),

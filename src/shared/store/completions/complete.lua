@@ -59,7 +59,7 @@ if phase == 'running' then
   attempts = attempts .. '{"fence":' .. fields[3] .. ',"worker":' .. cjson.encode(fields[8] or '') .. ',"startedAtMs":' .. (fields[9] or now)
     .. ',"finishedAtMs":' .. text(now) .. ',"status":"pending","retriable":false}\n'
 end
-attempts = string.gsub(attempts, '"status":"pending"', function() return ARGV[7] end)
+attempts = string.gsub(attempts, '"status":"pending"', function() return ARGV[7] .. ',"completedAtMs":' .. text(now) end)
 local settled = end_pending(KEYS, {ARGV[8], ARGV[9], ARGV[10], ARGV[11], attempts, ARGV[12], ARGV[13]})
 if settled[1] ~= 'settled' then return {'over', now} end
 redis.call('HSET', KEYS[4], 'usedBy', ARGV[2])
