@@ -92,8 +92,10 @@ export class OutcomeResolver {
     if (supportsProbe(registered) && ran && !failure.nothingHappened) return { kind: 'abandoned' };
     const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
     const isRepeatable = !ran || mayRunAgain({ failure, effects: tool.effects, expectedRetrySafe });
-    if (!isRepeatable)
-      return this.#deps.ender.fail(attempt, failureOf('OUTCOME_UNKNOWN'), { status: 'error', ran: true });
+    if (!isRepeatable) {
+      const unknown = failureOf('OUTCOME_UNKNOWN', `${failure.message} The effect may have happened.`);
+      return this.#deps.ender.fail(attempt, unknown, { status: 'error', ran: true });
+    }
     return this.#deps.parking.requeue(attempt, 0);
   }
 }

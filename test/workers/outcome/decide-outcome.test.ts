@@ -86,6 +86,8 @@ test.each([
   const { resolver, steps } = resolverFor();
   await resolver.aborted(attemptOf({ effects }), new PawlError('DRAINED'), evidence);
   expect(steps[step]).toHaveBeenCalledOnce();
+  const unknown = { code: 'OUTCOME_UNKNOWN', message: expect.stringContaining('was shut down. The effect may') };
+  if (step === 'fail') expect(steps.fail.mock.calls[0]).toContainEqual(expect.objectContaining(unknown));
 });
 
 test('a drained attempt whose tool can be probed is left to the next worker', async () => {
