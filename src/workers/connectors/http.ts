@@ -96,7 +96,7 @@ class Exchange {
     const { status, content } = await this.#send(request, this.#urlWithSecrets(request));
     const accepted = status >= 300;
     const output = accepted ? { status, body: content } : this.#mapResult(content, status);
-    return { output, display: `${request.method} ${request.url.host}${request.url.pathname}: ${status}` };
+    return { output };
   }
 
   async pages(
@@ -130,7 +130,6 @@ class Exchange {
     const { result } = this.#connector;
     return {
       output: { items: result === undefined ? returned : evaluateExpression(result, returned), truncated },
-      display: `${returned.length} entries of ${pages} pages${truncated ? ', and there are more' : ''}`,
     };
   }
 

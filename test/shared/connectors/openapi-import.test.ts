@@ -295,6 +295,7 @@ describe('an OpenAPI document as connectors (I8)', () => {
       document({
         '/file': {
           post: { operationId: 'upload', requestBody: { required: true, content: { 'multipart/form-data': {} } } },
+          put: { operationId: 'replace', requestBody: { content: { 'multipart/form-data': {} } } },
         },
         '/far': { get: { operationId: 'far', parameters: [{ $ref: 'https://example.com/p.json' }] } },
         '/cookie': { get: { operationId: 'cookie', parameters: [{ name: 'sid', in: 'cookie', required: true }] } },
@@ -310,6 +311,7 @@ describe('an OpenAPI document as connectors (I8)', () => {
     expect(tools).toHaveLength(1);
     expect(skipped.map(({ operation }) => operation)).toEqual([
       'upload',
+      'replace',
       'far',
       'cookie',
       'odd',

@@ -36,11 +36,12 @@ async function connect(
 }
 
 describe('the answers that a connector accepts', () => {
-  test('a list, where the declared output is one', async () => {
+  test('a list, where the declared output is one; people are shown the list itself', async () => {
     const service = await startTestService((_asked, response) => sendJson(response, [{ id: 1 }, { id: 2 }]));
     const outputSchema = { type: 'array', items: { type: 'object', required: ['id'] } };
     const { session } = await connect(service, {}, { spec: { outputSchema } });
-    expect(contentOf(await session.call('ask', { id: '1' }))).toEqual([{ id: 1 }, { id: 2 }]);
+    const { output } = await session.call('ask', { id: '1' });
+    expect(output).toEqual({ content: [{ id: 1 }, { id: 2 }], metadata: { tainted: true } });
   });
 
   test('text in the character set that it names, and never a secret, however JSON writes it', async () => {
