@@ -105,7 +105,7 @@ function issueOf(error: ErrorObject): Issue {
       const allowed = Object.keys((error.parentSchema?.['properties'] as object | undefined) ?? {});
       const hint = nearest(unknown, allowed)[0];
       const end = hint === undefined ? '.' : `; did you mean ${hint}?`;
-      return issue(`is not a parameter${end} Allowed: ${allowed.join(', ') || 'none'}`, unknown);
+      return issue(`is unknown${end} Allowed: ${allowed.join(', ') || 'none'}`, unknown);
     }
     case 'discriminator': {
       const { propertyName, alternatives } = error.schema as Tag;

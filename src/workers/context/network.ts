@@ -238,7 +238,7 @@ function refusePrivate(hostname: string, address: string): void {
   const resolved = hostname === address ? '' : `, which is ${address},`;
   throw new PawlError(
     'PERMISSION_DENIED',
-    `${hostname}${resolved} may not be reached: ${reason}. Only public addresses may be, unless policy allows the host.`,
+    `${hostname}${resolved} may not be reached: ${reason}. Only public addresses may be, unless PAWL_ALLOWED_HOSTS (allowedHosts) names the host.`,
   );
 }
 

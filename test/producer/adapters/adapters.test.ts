@@ -96,7 +96,7 @@ test('a tool whose parameters are a choice is called by its alternatives, beside
   const [refused] = await messages.run([wrong]);
   expect(String(refused?.content).split('\n').slice(1, 3)).toEqual([
     '- index: is required and missing',
-    '- text: is not a parameter. Allowed: op, index',
+    '- text: is unknown. Allowed: op, index',
   ]);
 });
 

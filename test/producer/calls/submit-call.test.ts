@@ -47,7 +47,7 @@ describe('TR-1: the contract', () => {
     expect(result).toMatchObject({ status: 'error', attempts: 0, error: { code: 'INVALID_PARAMS', terminal: true } });
     expect(result.error?.issues).toEqual([
       { path: 'text', message: 'is required and missing' },
-      { path: 'txt', message: 'is not a parameter; did you mean text? Allowed: text' },
+      { path: 'txt', message: 'is unknown; did you mean text? Allowed: text' },
     ]);
     expect(await keysOfCalls(fleet.world)).toEqual([]);
   });

@@ -34,9 +34,9 @@ describe('issues help the next attempt to succeed (A14, A15)', () => {
     [
       { city: 'Paris', unit: 'celsius' },
       'unit',
-      'is not a parameter; did you mean units? Allowed: city, units, days, place, tags, mode',
+      'is unknown; did you mean units? Allowed: city, units, days, place, tags, mode',
     ],
-    [{ city: 'Paris', xyzzy: 1 }, 'xyzzy', 'is not a parameter. Allowed: city, units, days, place, tags, mode'],
+    [{ city: 'Paris', xyzzy: 1 }, 'xyzzy', 'is unknown. Allowed: city, units, days, place, tags, mode'],
     ['Paris', '', 'must be object; got "Paris"'],
     [undefined, '', 'must be object; got undefined'],
   ])('%j: %s %s', (value, path, message) => {

@@ -104,7 +104,7 @@ describe('an MCP server over streamable HTTP, of the era 2026-07-28: another Paw
     await expect(allowed.bring('sums', connectionTo(url))).rejects.toMatchObject({ status: 401 });
     const strict = await startMcpFleet({ environment });
     await expect(strict.bring('sums', connectionTo(url, { authorization }))).rejects.toThrow(
-      'unless policy allows the host',
+      'unless PAWL_ALLOWED_HOSTS (allowedHosts) names the host',
     );
   });
 });
