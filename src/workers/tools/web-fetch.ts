@@ -16,7 +16,10 @@ const MAX_ERROR_LENGTH = 300;
 /** How much of a page without text is searched for the address of a redirect. */
 const MAX_HEAD_LENGTH = 20_000;
 
-const TEXT = /^(text\/|application\/(.+\+)?(json|xml|javascript|x-javascript|yaml|x-yaml|x-ndjson|toml|rtf)$)/;
+const TEXT =
+  /^(text\/|application\/(json|xml|javascript|x-javascript|yaml|x-yaml|x-ndjson|toml|rtf)$|.+\+(json|xml|yaml)$)/;
+/** Content types that say nothing, for browsers as well. */
+const UNKNOWN = /^([^/]*|\/.*|unknown\/unknown|application\/unknown|\*\/\*)$/;
 /** The beginning of a page that comes without a content type. */
 const HTML_BEGINS =
   /^(?:\xef\xbb\xbf)?\s*(?:<!--[^>]{0,500}-->\s*)?<(?:!doctype html|html|head|body|title|script|meta)[\s>]/i;
@@ -112,20 +115,19 @@ async function readText(
   response: Response,
 ): Promise<{ readonly source: string; readonly contentType: string; readonly truncated: boolean }> {
   // The last of several headers counts.
-  const header = response.headers
-    .get('content-type')
-    ?.split(/,(?=\s*[\w.+-]+\/)/)
-    .at(-1);
-  let contentType = (header ?? 'text/plain').toLowerCase().split(';')[0]?.trim() ?? '';
+  const header = (response.headers.get('content-type') ?? '').split(/,(?=\s*[\w.+-]+\/)/).at(-1) ?? '';
+  const named = header.toLowerCase().split(';')[0]?.trim() ?? '';
+  const isUnknown = UNKNOWN.test(named);
+  let contentType = isUnknown ? 'text/plain' : named;
   const isText = TEXT.test(contentType);
   if (!isText && response.ok) {
     await response.body?.cancel();
     throw new PawlError('INVALID_PARAMS', `${response.url} is ${contentType}; only text can be fetched.`);
   }
   const { bytes, truncated } = await readUpTo(response, MAX_BYTES);
-  if (header === undefined && HTML_BEGINS.test(Buffer.from(bytes.subarray(0, 1_024)).toString('latin1')))
+  if (isUnknown && HTML_BEGINS.test(Buffer.from(bytes.subarray(0, 1_024)).toString('latin1')))
     contentType = 'text/html';
-  const decoded = decodeDocument(bytes, header ?? contentType);
+  const decoded = decodeDocument(bytes, isUnknown ? contentType + header.slice(header.search(/;|$/)) : header);
   // The cut may have gone through a character.
   const source = truncated ? decoded.replace(/\ufffd{1,3}$/, '') : decoded;
   if (response.ok) return { source, contentType, truncated };
@@ -157,13 +159,14 @@ async function readUpTo(response: Response, maxBytes: number): Promise<{ bytes: 
 
 /** Explains why a page has no text: a browser would show content from elsewhere. */
 function emptyReason(html: string, url: string): string {
-  const [tag = ''] =
-    /<meta\b[^>]{0,200}http-equiv=["']?refresh[^>]{0,2000}>/i.exec(html.slice(0, MAX_HEAD_LENGTH)) ?? [];
-  const [, target = ''] = /url=\s*["']?([^"'>\s]+)/i.exec(tag) ?? [];
-  const [, base] =
-    /<base\b[^>]{0,200}?\shref\s*=\s*["']?([^"'>\s]{1,2000})/i.exec(html.slice(0, MAX_HEAD_LENGTH)) ?? [];
-  const from = baseUrl(base, url);
-  if (target !== '' && URL.canParse(target, from))
+  const head = html.slice(0, MAX_HEAD_LENGTH).replaceAll(/<!--[\s\S]*?(?:-->|$)/g, '');
+  const [tag = ''] = /<meta\b[^>]{0,200}http-equiv=["']?refresh[^>]{0,2000}>/i.exec(head) ?? [];
+  const [, double, single, plain] = /\scontent\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))/i.exec(tag) ?? [];
+  const [, target = ''] =
+    /^[\s\d.]*[;,\s]\s*(?:url\s*=\s*)?["']?([^"']+)/i.exec(stripTags(double ?? single ?? plain ?? '')) ?? [];
+  const [, base] = /<base\b[^>]{0,200}?\shref\s*=\s*["']?([^"'>\s]{1,2000})/i.exec(head) ?? [];
+  const from = baseUrl(base && stripTags(base), url);
+  if (target !== '' && URL.canParse(target, from) && /^https?:/.test(new URL(target, from).protocol))
     return `[empty: the page sends its readers on to ${new URL(target, from).href}]`;
   return '[empty: the page has no text, unless its scripts make some in a browser]';
 }

@@ -166,6 +166,12 @@ describe('web_fetch (A16)', () => {
       'grün',
     ],
     ['a style sheet', 'text/css', latin('@charset "latin1"; /* grün */'), 'grün'],
+    ['an image in XML', 'image/svg+xml', latin('<?xml version="1.0" encoding="latin1"?><svg>grün</svg>'), 'grün'],
+    ['a header whose quotes do not end', `${HTML}; charset="windows-1252`, latin(named('')), 'grün —'],
+    ['a header that has a charset and no type', '; charset=koi8-r', Buffer.from([0xd0, 0xd2]), 'пр'],
+    ['a page that names none', HTML, latin(named('')), 'grün —'],
+    ['a page in UTF-8 with one wrong byte', HTML, Buffer.concat([utf8('grün —'), latin('ü')]), 'grün —\ufffd'],
+    ['a page that has a replacement character', HTML, utf8('a \ufffd b'), 'a \ufffd b'],
   ])('the charset of %s is what browsers take', async (_name, type, body, expected) => {
     for (const format of ['raw', 'markdown'] as const) {
       const serve: RequestListener = (_, response) => response.writeHead(200, { 'content-type': type }).end(body);
@@ -186,7 +192,7 @@ describe('web_fetch (A16)', () => {
     expect((await result).output.content).toContain(`[link](${url}/v1/b) ![c](${url}/v1/c.png)`);
   });
 
-  test.each([
+  test.each<[name: string, headers: object, body: string, expected: object]>([
     [
       'no content type, but a page',
       {},
@@ -199,6 +205,15 @@ describe('web_fetch (A16)', () => {
       '# a <b> caf\u00e9',
       { contentType: 'text/plain', content: '# a <b> caf\u00e9' },
     ],
+    ...['', 'html', '*/*', 'unknown/unknown'].map(
+      (type) =>
+        [
+          `the content type ${JSON.stringify(type)}`,
+          { 'content-type': [type] },
+          '<!doctype html><p>caf\u00e9',
+          { contentType: 'text/html', content: 'caf\u00e9' },
+        ] satisfies [string, object, string, object],
+    ),
     [
       'two content types',
       { 'content-type': ['text/plain', 'text/html; charset=utf-8'] },
@@ -219,9 +234,11 @@ describe('web_fetch (A16)', () => {
     ['<base target="_blank"><base href="v1/"><base href="v2/">', '/a/v1/page', '/a/v1/pic.png'],
     ['<base href="javascript:0">', '/a/page', '/a/pic.png'],
     ['<base href="http://">', '/a/page', '/a/pic.png'],
+    ['<!-- <base href="/c/"> --><base href="/d&amp;e/">', '/d&e/page', '/d&e/pic.png'],
   ])('addresses of a page are relative to its base: %s', async (base, link, image) => {
     const text = '<p>A paragraph with enough text to be the main content of this page, as pages have it.</p>'.repeat(6);
-    const body = `<article>${text}<p><a href="page">link</a> <img src="pic.png" alt="pic"> <a href="#x">part</a></p></article>`;
+    const body = `<article>${text}<p><a href="page">link</a> <img src="pic.png" alt="pic"> <a href="#x">part</a>
+      <img srcset="pic.png 1x, x.png 2x" alt="set"> <img data-src="pic.png" alt="late"></p></article>`;
     const { result, url } = await fetched('/a/b', (_, response) =>
       response
         .writeHead(200, { 'content-type': 'text/html' })
@@ -229,7 +246,7 @@ describe('web_fetch (A16)', () => {
     );
     const { content } = (await result).output;
     expect(content).toContain(`[link](${new URL(link, url).href})`);
-    expect(content).toContain(`![pic](${new URL(image, url).href})`);
+    for (const name of ['pic', 'set', 'late']) expect(content).toContain(`![${name}](${new URL(image, url).href})`);
     const on = await fetched('/a/b', (_, response) =>
       response
         .writeHead(200, { 'content-type': 'text/html' })
@@ -246,6 +263,14 @@ describe('web_fetch (A16)', () => {
     [
       '<meta http-equiv="refresh" content="0; url=\'../latest/\'">',
       '[empty: the page sends its readers on to ORIGIN/latest/]',
+    ],
+    [
+      '<meta http-equiv=refresh content="0; ../latest/?a=1&amp;b=2">',
+      '[empty: the page sends its readers on to ORIGIN/latest/?a=1&b=2]',
+    ],
+    [
+      '<!-- <meta http-equiv="refresh" content="0; url=x"> --><meta http-equiv="refresh" content="0; url=javascript:0">',
+      '[empty: the page has no text, unless its scripts make some in a browser]',
     ],
   ])('an empty page says why: %s', async (page, expected) => {
     const { result, url } = await fetched('/docs/', (_, response) =>

@@ -3,23 +3,36 @@
 /** The bytes at the beginning in which a document may name its charset. Browsers read at least the first 1,024. */
 const MAX_HEAD_BYTES = 2_048;
 const HTML = /^text\/html$/;
-const XML = /^(?:text|application)\/(?:.+\+)?xml$/;
+const XML = /^(?:(?:text|application)\/|.+\+)xml$/;
 
 /**
  * Decodes by the byte order mark, else by the header (`contentType`), else by the document itself: HTML names its charset in a `meta`
- * element, XML in its declaration, a style sheet in its first rule. A document that names no known charset is UTF-8.
+ * element, XML in its declaration, a style sheet in its first rule. A document that names no known charset is
+ * UTF-8, or Windows-1252 if most of what is no ASCII in it is no UTF-8.
  */
 export function decodeDocument(bytes: Uint8Array, contentType: string): string {
   const decoder =
     decoderFor(bomCharset(bytes)) ??
     decoderFor(charsetOf(contentType)) ??
     decoderFor(declaredCharset(bytes, contentType));
-  return (decoder ?? new TextDecoder()).decode(bytes);
+  const text = (decoder ?? new TextDecoder()).decode(bytes);
+  return decoder === undefined && isMostlyNoUtf8(bytes, text) ? new TextDecoder('windows-1252').decode(bytes) : text;
+}
+
+/** A character that is cut at the end does not count. */
+function isMostlyNoUtf8(bytes: Uint8Array, text: string): boolean {
+  if (!text.includes('\ufffd')) return false;
+  try {
+    new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: true });
+    return false;
+  } catch {
+    return text.replaceAll(/[^\ufffd]/g, '').length * 2 > text.replaceAll(/[\0-\x7f]/g, '').length;
+  }
 }
 
 /** The `charset` parameter of a header, which may be in quotes. */
 export function charsetOf(contentType: string): string | undefined {
-  const parameters = contentType.matchAll(/;\s*([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;]*))/g);
+  const parameters = contentType.matchAll(/;\s*([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)(?:"|$)|([^\s;]*))/g);
   for (const [, name = '', quoted, plain = ''] of parameters)
     if (name.toLowerCase() === 'charset') return quoted?.replaceAll(/\\(.)/g, '$1') ?? plain.replaceAll("'", '');
   return undefined;

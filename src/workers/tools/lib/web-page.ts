@@ -56,18 +56,21 @@ export async function readable(
     const page: Page = document;
     for (const each of page.querySelectorAll('script, style, noscript, template, iframe, object, embed')) each.remove();
     if (UPPER_CASE_ATTRIBUTE.test(html)) lowerAttributeNames(page);
-    makeLinksAbsolute(page, url);
+    const base = baseUrl(page.querySelector('base[href]')?.getAttribute('href'), url);
+    makeLinksAbsolute(page, base);
     const title = page.querySelector('title')?.textContent?.trim();
     // Readability destroys the document, so the whole content is copied first, for pages without a main content.
     const fullHtml = page.body?.innerHTML ?? html;
     const article = new Readability(document, { charThreshold: 200 }).parse();
     const main = article?.content ?? fullHtml;
-    const content =
-      format === 'text'
-        ? stripTags(main)
-        : withTables(new Turndown({ headingStyle: 'atx', codeBlockStyle: 'fenced', bulletListMarker: '-' })).turndown(
-            parseHTML(`<html><body>${main}</body></html>`).document.body,
-          );
+    const markdownOf = (part: string): string => {
+      const { document: result } = parseHTML(`<html><body>${part}</body></html>`);
+      // Readability gives images that load late their addresses.
+      makeLinksAbsolute(result, base);
+      const options = { headingStyle: 'atx', codeBlockStyle: 'fenced', bulletListMarker: '-' } as const;
+      return withTables(new Turndown(options)).turndown(result.body);
+    };
+    const content = format === 'text' ? stripTags(main) : markdownOf(main);
     if (content.trim() === '') return { content: stripTags(html) };
     const pageTitle = article?.title || title;
     return {
@@ -131,8 +134,9 @@ function lowerAttributeNames(page: Page): void {
     }
 }
 
-function makeLinksAbsolute(page: Page, address: string): void {
-  const url = baseUrl(page.querySelector('base[href]')?.getAttribute('href'), address);
+function makeLinksAbsolute(page: Page, url: string): void {
+  for (const image of page.querySelectorAll('img[srcset]:not([src])'))
+    image.setAttribute('src', image.getAttribute('srcset')?.trim().split(/[\s,]/)[0] ?? '');
   for (const [selector, name] of [
     ['a[href]', 'href'],
     ['img[src]', 'src'],
