@@ -8,8 +8,10 @@ import { ANNOTATIONS } from './schema-keywords.ts';
 const DEFINITIONS = '#/$defs/';
 /** Keywords that name a schema. A copy of a definition must not keep them. */
 const NAME_KEYWORDS = ['$id', '$anchor', '$dynamicAnchor', '$recursiveAnchor'];
+/** Keywords that check the members which no other keyword checks, a reference or `allOf` included. */
+const UNEVALUATED_KEYWORDS = ['unevaluatedProperties', 'unevaluatedItems'];
 /** Keywords that check the members which other keywords of the schema do not check. */
-const REMAINDER_KEYWORDS = ['additionalProperties', 'unevaluatedProperties', 'unevaluatedItems', 'items'];
+const REMAINDER_KEYWORDS = ['additionalProperties', 'items', ...UNEVALUATED_KEYWORDS];
 /** Keywords that check members, so that the remainder keywords skip these. */
 const MEMBER_KEYWORDS = [
   ...['properties', 'patternProperties', 'prefixItems', 'contains'],
@@ -65,7 +67,11 @@ function mergeSchemas(target: JsonSchema, siblings: JsonSchema): JsonSchema {
   const isSimple = Object.keys(rest).every((keyword) => canMerge(keyword, rest, target));
   if (!isSimple) {
     const { $defs: targetDefs, ...targetRest } = target;
-    return { ...defs(targetDefs), ...annotations, ...definitions, type: 'object', allOf: [targetRest, rest] };
+    const isUnevaluated = ([keyword]: [string, unknown]) => UNEVALUATED_KEYWORDS.includes(keyword);
+    const unevaluated = Object.fromEntries(Object.entries(rest).filter(isUnevaluated));
+    const others = Object.fromEntries(Object.entries(rest).filter((entry) => !isUnevaluated(entry)));
+    const allOf = [targetRest, others];
+    return { ...defs(targetDefs), ...annotations, ...definitions, type: 'object', allOf, ...unevaluated };
   }
   const required = [...new Set([...listOf(target['required']), ...listOf(rest['required'])])];
   return {
@@ -87,7 +93,7 @@ function canMerge(keyword: string, rest: JsonSchema, target: JsonSchema): boolea
   if (other !== undefined && JSON.stringify(ownValue) === JSON.stringify(other)) return true;
   if (MEMBER_KEYWORDS.includes(keyword) && REMAINDER_KEYWORDS.some((each) => target[each] !== undefined)) return false;
   if (names !== undefined) return names.every((name) => !Object.hasOwn((other ?? {}) as object, name));
-  return other === undefined && !REMAINDER_KEYWORDS.includes(keyword);
+  return other === undefined && (!REMAINDER_KEYWORDS.includes(keyword) || UNEVALUATED_KEYWORDS.includes(keyword));
 }
 
 function isAnnotation(keyword: string): boolean {

@@ -82,6 +82,9 @@ interface Copy {
   readonly ancestors: Walk['ancestors'];
 }
 
+/** The end of the change of a reference that leads nowhere. */
+export const UNFOLLOWED = 'cannot be followed';
+
 /** Repairs a schema. The root of a tool's parameters becomes an object; an output may be of any type. */
 export function sanitizeSchema(foreign: unknown, role: 'parameters' | 'output' = 'parameters'): SanitizedSchema {
   const changes: string[] = [];
@@ -314,7 +317,7 @@ function repairReference(
     note(`$ref ${JSON.stringify(startOf(reference, 100))} made "#"`);
     return;
   }
-  if (!isSchema(target)) return void drop('$ref', `${JSON.stringify(startOf(reference, 100))} cannot be followed`);
+  if (!isSchema(target)) return void drop('$ref', `${JSON.stringify(startOf(reference, 100))} ${UNFOLLOWED}`);
   const { name } = getOrInsert(copies, target, () => ({
     name: newName(reference, usedNames, copies.size + 1),
     ancestors,

@@ -2,9 +2,13 @@
 import type { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
 import { EFFECTS, type Effects } from '../retries/effects.ts';
-import { compileSchema, inputJsonSchema, outputJsonSchema, parseWith } from '../schema/schema.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
+import { compileSchema, inputJsonSchema, isMarkedValid, outputJsonSchema, parseWith } from '../schema/schema.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
 import { withoutReference } from '../schema/schema-references.ts';
+import { sanitizeSchema, UNFOLLOWED } from '../schema/schema-sanitize.ts';
+import { findUnserializable } from '../util/json/json-support.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { CAPABILITIES, capabilitiesOf, NEEDS } from './capabilities.ts';
 import {
@@ -101,7 +105,8 @@ function buildTool<Name extends string, Input, Params, Output>(
   const { trustClass = 'BestEffort', voters } = options;
   const annotations = options.annotations ?? {};
   // Readers of the schema do not resolve a reference at its root.
-  const inputSchema = withoutReference(form.inputSchema, form.inputSchema);
+  const ownSchema = withToolName(name, () => followReferences(form.inputSchema));
+  const inputSchema = withoutReference(ownSchema, ownSchema);
   return {
     [toolBrand]: true,
     name,
@@ -138,6 +143,28 @@ function buildTool<Name extends string, Input, Params, Output>(
       resource,
     }),
   };
+}
+
+/** A reference at a place other than the root or a member of `$defs`, or a name of such a place. */
+const FOREIGN_REFERENCE = /"\$(?:id|anchor|dynamicRef|recursiveRef)":"|"\$ref":"(?!#"|#\/\$defs\/[^/"]+")/;
+
+/**
+ * The schema with all its references leading into `$defs`. Exports and checks follow no others, and a reference that they cannot follow
+ * would leave a tool without parameters. Throws `CONFIGURATION` for a reference that leads nowhere.
+ */
+function followReferences(schema: JsonSchema): JsonSchema {
+  if (!isObject(schema) || isMarkedValid(schema)) return schema;
+  const found = findUnserializable(schema);
+  if (found !== undefined)
+    throw new PawlError(
+      'CONFIGURATION',
+      `the schema must be JSON; it has ${found.kind} in ${found.path.slice(1) || 'its root'}.`,
+    );
+  if (schema['$ref'] === undefined && !FOREIGN_REFERENCE.test(JSON.stringify(schema))) return schema;
+  const { schema: repaired, changes } = sanitizeSchema(schema);
+  const dangling = changes.find((change) => change.endsWith(UNFOLLOWED));
+  if (dangling !== undefined) throw new PawlError('CONFIGURATION', `the schema's ${dangling}.`);
+  return repaired;
 }
 
 /** Adds the tool's name to an error of its schema, because a file may define many tools. */

@@ -63,14 +63,38 @@ const ROOTS: Readonly<Record<string, readonly [root: JsonSchema, names: readonly
     ['below', 'city', 'zip'],
   ],
   'a definition with an anchor': [{ ...link('Place'), $defs: { Place: { ...place, $anchor: 'p' } } }, ['city', 'zip']],
+  'an anchor': [{ $ref: '#p', $defs: { Place: { ...closed, $anchor: 'p' } } }, ['city', 'zip']],
+  'an address': [
+    { $id: 'https://a.org/go.json', $ref: 'place.json', $defs: { Place: { $id: 'place.json', ...closed } } },
+    ['city', 'zip'],
+  ],
+  'a definition within a definition': [
+    { $ref: '#/$defs/All/$defs/Place', $defs: { All: { $defs: { Place: closed } } } },
+    ['city', 'zip'],
+  ],
+  'nothing else allowed beside it': [
+    { ...link('Place'), unevaluatedProperties: false, $defs: { Place: place } },
+    ['city', 'zip'],
+  ],
+  'one more property and nothing else beside it': [
+    {
+      ...link('Place'),
+      properties: { city: { minLength: 2 }, unit: {} },
+      unevaluatedProperties: false,
+      $defs: { Place: place },
+    },
+    ['city', 'unit', 'zip'],
+  ],
   'a place elsewhere in the document': [{ $ref: '#/x/Place', x: { Place: closed } }, ['city', 'zip']],
 };
 
 const base = { version: '1.0.0', description: 'Does it.', tier: 'system', run: () => ({ output: 1 }) } as const;
 
 describe.each(Object.entries(ROOTS))('a root with %s', (_what, [root, names]) => {
-  const declared = 'x' in root || 'definitions' in root ? [] : [['as it is defined', root] as const];
-  test.each([...declared, ['as it is imported', sanitizeSchema(root).schema] as const])('%s', (_how, inputSchema) => {
+  test.each([
+    ['as it is defined', root],
+    ['as it is imported', sanitizeSchema(root).schema],
+  ] as const)('%s', (_how, inputSchema) => {
     const tool = defineUntypedTool({ ...base, name: 'go', inputSchema });
     const listed = toMcpTool({ ...tool, mcpName: 'go', answersName: undefined }, false);
     const shown = [...PROVIDERS.map((provider) => toolsFor(provider, [tool]).tools[0]), listed];
@@ -89,6 +113,24 @@ describe.each(Object.entries(ROOTS))('a root with %s', (_what, [root, names]) =>
     const values = [{}, { city: 'Oslo' }, { city: 'O', unit: 'm' }, { city: 7 }, { city: 'Oslo', zip: '1', at: 1 }];
     for (const value of values) expect(after(value).length > 0, JSON.stringify(value)).toBe(before(value).length > 0);
   });
+});
+
+test.each([
+  [
+    'a reference at the root that leads nowhere',
+    { $ref: '#/$defs/Plaice', $defs: { Place: place } },
+    '"#/$defs/Plaice"',
+  ],
+  [
+    'one below the root',
+    { type: 'object', properties: { at: { $ref: '#/definitions/Plaice' } } },
+    'cannot be followed',
+  ],
+  ['a value that is no JSON', { type: 'object', properties: { n: { default: 0 / 0 } } }, 'NaN in properties.n.default'],
+])('%s is refused when the tool is defined', (_what, inputSchema, words) => {
+  expect(() => defineUntypedTool({ ...base, name: 'go', inputSchema })).toThrow(
+    expect.objectContaining({ code: 'CONFIGURATION', message: expect.stringContaining(words) }),
+  );
 });
 
 test('a null for an optional parameter behind a reference is taken for none', () => {
