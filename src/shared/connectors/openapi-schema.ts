@@ -74,12 +74,13 @@ export function convertSchema(document: Json, schema: unknown, depth = 0): JsonS
     if (keyword === 'format') {
       if (FORMATS.includes(String(value))) result[keyword] = value;
     } else if (SCHEMA_MAPS.includes(keyword)) result[keyword] = convertMap(document, value, depth);
-    else if (SCHEMA_LISTS.includes(keyword) && Array.isArray(value))
+    else if (SCHEMA_LISTS.includes(keyword) && Array.isArray(value)) {
+      const restrict = keyword === 'oneOf' ? restrictionToTags(document, source) : undefined;
       result[keyword] = value.map((part) => {
         const member = convertSchema(document, part, depth + 1);
-        return keyword === 'oneOf' ? restrictToTags(document, source, part, member) : member;
+        return restrict?.(part, member) ?? member;
       });
-    else if (SCHEMA_SINGLES.includes(keyword))
+    } else if (SCHEMA_SINGLES.includes(keyword))
       result[keyword] = typeof value === 'boolean' ? value : convertSchema(document, value, depth + 1);
     else result[keyword] = value;
   }
@@ -102,37 +103,138 @@ function convertExclusiveBounds(result: Record<string, unknown>): void {
 }
 
 /**
- * One alternative of a `oneOf`. Alternatives of a `discriminator` often accept each other's values, so that not exactly one matches; each is
- * restricted to its own tag.
+ * Restricts each alternative of a `oneOf` with a `discriminator` to its own tags. Alternatives often accept each other's values, so that
+ * not exactly one would match. A value without the tag has to match exactly one.
  */
-function restrictToTags(document: Json, { discriminator }: Json, part: unknown, result: JsonSchema): JsonSchema {
-  const { propertyName, mapping } = objectOf(discriminator) ?? {};
-  const reference = objectOf(part)?.['$ref'];
-  if (typeof propertyName !== 'string' || typeof reference !== 'string') return result;
-  const tags = tagsOf(document, reference, propertyName, objectOf(mapping) ?? {});
-  return { ...result, properties: { [propertyName]: { enum: tags } }, required: [propertyName] };
+function restrictionToTags(
+  document: Json,
+  source: Json,
+): ((part: unknown, member: JsonSchema) => JsonSchema) | undefined {
+  const propertyName = tagNameOf(source);
+  if (propertyName === undefined) return undefined;
+  const tagsByPart = tagsByAlternative(document, source, new Map());
+  return (part, member) => {
+    const tags = [...(tagsByPart.get(part) ?? [])].flatMap(valuesOfTag);
+    if (tags.length === 0) return member;
+    return { ...member, properties: { ...objectOf(member['properties']), [propertyName]: { enum: tags } } };
+  };
 }
 
-/** The tags of an alternative: those of the mapping and of its own schema, else its name. */
-function tagsOf(document: Json, reference: string, propertyName: string, mapping: Json): readonly unknown[] {
-  const [, name = reference] = /([^/]+)$/.exec(reference) ?? [];
-  const mapped = Object.entries(mapping).flatMap(([tag, mappedTo]) =>
-    mappedTo === reference || mappedTo === name ? [tag] : [],
-  );
-  const ownTags = allowedValues(document, { $ref: reference }, propertyName, new Set());
-  if (ownTags.length > 0) return [...new Set([...mapped, ...ownTags])];
-  return mapping[decodeStep(name)] === undefined ? [...new Set([...mapped, decodeStep(name)])] : mapped;
+function tagNameOf(source: Json | undefined): string | undefined {
+  const { propertyName } = objectOf(source?.['discriminator']) ?? {};
+  return typeof propertyName === 'string' ? propertyName : undefined;
 }
 
-function allowedValues(document: Json, schema: unknown, propertyName: string, seen: Set<unknown>): readonly unknown[] {
-  const source = resolveReference(document, schema);
-  if (seen.has(source)) return [];
+/** A mapping names numbers and booleans by their text. */
+function valuesOfTag(tag: unknown): readonly unknown[] {
+  return typeof tag === 'string' && /^(?:-?(?:0|[1-9]\d*)|true|false)$/.test(tag) ? [tag, JSON.parse(tag)] : [tag];
+}
+
+interface Alternative {
+  readonly part: unknown;
+  readonly name: string;
+  /** The objects that its references lead to, one behind the other. */
+  readonly targets: readonly Json[];
+}
+
+/**
+ * The tags of each alternative: those of the mapping and of its own schema, else its name. A tag that the mapping or a name gives to one
+ * alternative is not another one's, although the schema that both extend may list all tags.
+ */
+function tagsByAlternative(document: Json, source: Json, known: KnownTags): ReadonlyMap<unknown, ReadonlySet<unknown>> {
+  const propertyName = tagNameOf(source) ?? '';
+  const alternatives = (Array.isArray(source['oneOf']) ? source['oneOf'] : []).flatMap((part: unknown) => {
+    const reference = objectOf(part)?.['$ref'];
+    if (typeof reference !== 'string') return [];
+    return [{ part, name: decodeStep(lastStep(reference)), targets: targetsOf(document, reference) }];
+  });
+  const mappings = [source, ...alternatives.flatMap(({ targets }) => parentsOf(document, targets.at(-1), new Set()))]
+    .filter((each) => tagNameOf(each) === propertyName)
+    .flatMap((each) => Object.entries(objectOf(objectOf(each['discriminator'])?.['mapping']) ?? {}));
+  const owners = new Map<string, unknown>();
+  const find = alternativeFinder(document, alternatives);
+  for (const [tag, mappedTo] of mappings) {
+    const owner = find(mappedTo);
+    if (owner !== undefined && !owners.has(tag)) owners.set(tag, owner.part);
+  }
+  const mappedTags = new Set(mappings.map(([tag]) => tag));
+  const tagsOf = ({ targets, name }: Alternative): readonly unknown[] => {
+    const ownTags = allowedValues(document, targets.at(-1), propertyName, known);
+    return ownTags.length > 0 || mappedTags.has(name) ? ownTags : [name];
+  };
+  const candidates = new Map(alternatives.map((alternative) => [alternative, tagsOf(alternative)]));
+  for (const [{ part, name }, tags] of candidates) if (tags.includes(name) && !owners.has(name)) owners.set(name, part);
+  const result = new Map<unknown, Set<unknown>>(alternatives.map(({ part }) => [part, new Set()]));
+  for (const [tag, owner] of owners) result.get(owner)?.add(tag);
+  for (const [{ part }, tags] of candidates)
+    for (const tag of tags) if ((owners.get(String(tag)) ?? part) === part) result.get(part)?.add(tag);
+  return result;
+}
+
+/** A mapping names a schema by its name, by a reference to it, or by the file that it was in before the document was put together. */
+function alternativeFinder(
+  document: Json,
+  alternatives: readonly Alternative[],
+): (mappedTo: unknown) => Alternative | undefined {
+  const byTarget = new Map(alternatives.flatMap((each) => each.targets.map((node) => [node, each] as const)));
+  const byName = new Map(alternatives.map((each) => [each.name, each]));
+  const components = objectOf(objectOf(document['components'])?.['schemas']) ?? {};
+  return (mappedTo) => {
+    if (typeof mappedTo !== 'string') return undefined;
+    const hash = mappedTo.indexOf('#');
+    const node = hash === -1 ? components[mappedTo] : target(document, mappedTo.slice(hash));
+    const fileName = lastStep(mappedTo).replace(/\.(?:json|ya?ml)$/, '');
+    return byTarget.get(node as Json) ?? byName.get(mappedTo) ?? byName.get(decodeStep(fileName));
+  };
+}
+
+function lastStep(path: string): string {
+  return path.slice(path.lastIndexOf('/') + 1);
+}
+
+function targetsOf(document: Json, reference: string): readonly Json[] {
+  const targets: Json[] = [];
+  for (let next: unknown = reference; typeof next === 'string' && targets.length <= MAX_DEPTH; ) {
+    const node = next.startsWith('#/') ? objectOf(target(document, next)) : undefined;
+    if (node !== undefined) targets.push(node);
+    next = node?.['$ref'];
+  }
+  return targets;
+}
+
+/** The schemas that a schema extends by `allOf`. */
+function parentsOf(document: Json, source: Json | undefined, seen: Set<unknown>): readonly Json[] {
+  if (source === undefined || seen.has(source)) return [];
   seen.add(source);
-  const property = resolveReference(document, objectOf(source?.['properties'])?.[propertyName]);
+  const parts = Array.isArray(source['allOf']) ? source['allOf'] : [];
+  return parts.flatMap((part: unknown) => {
+    const parent = resolveReference(document, part);
+    return parent === undefined ? [] : [parent, ...parentsOf(document, parent, seen)];
+  });
+}
+
+/** The tags of each schema that was visited. A schema that is visited within itself adds none. */
+type KnownTags = Map<unknown, readonly unknown[]>;
+
+function allowedValues(document: Json, schema: unknown, propertyName: string, known: KnownTags): readonly unknown[] {
+  const source = resolveReference(document, schema);
+  if (source === undefined) return [];
+  const earlier = known.get(source);
+  if (earlier !== undefined) return earlier;
+  known.set(source, []);
+  const tags = [...new Set(ownValues(document, source, propertyName, known))];
+  known.set(source, tags);
+  return tags;
+}
+
+function ownValues(document: Json, source: Json, propertyName: string, known: KnownTags): readonly unknown[] {
+  if (tagNameOf(source) === propertyName && Array.isArray(source['oneOf']))
+    return [...tagsByAlternative(document, source, known).values()].flatMap((tags) => [...tags]);
+  const property = resolveReference(document, objectOf(source['properties'])?.[propertyName]);
   if (property?.['const'] !== undefined) return [property['const']];
   if (Array.isArray(property?.['enum'])) return property['enum'];
-  const parts = ['allOf', 'oneOf', 'anyOf'].flatMap((keyword) => source?.[keyword] ?? []) as readonly unknown[];
-  return parts.flatMap((part) => allowedValues(document, part, propertyName, seen));
+  const parts = ['allOf', 'oneOf', 'anyOf'].flatMap((keyword) => source[keyword] ?? []) as readonly unknown[];
+  return parts.flatMap((part) => allowedValues(document, part, propertyName, known));
 }
 
 function convertMap(document: Json, parts: unknown, depth: number): Json {

@@ -8,16 +8,21 @@ const link = (name: string) => ({ $ref: `#/components/schemas/${name}` });
 const open = (properties: object, required: readonly string[] = []) => ({ type: 'object', properties, required });
 const text = { type: 'string' };
 
+const ANIMALS = {
+  Cat: open({ kind: text, name: text }, ['kind']),
+  Dog: open({ kind: text, name: text, bark: text }, ['kind']),
+};
+const extending = (parent: object) => ({
+  Pet: parent,
+  Cat: { allOf: [link('Pet'), open({ claws: text })] },
+  Dog: { allOf: [link('Pet'), open({ bark: text })] },
+});
+
 /** How a document says which alternative a tag names; the tags of the cat and of the dog. */
-const WAYS: Readonly<Record<string, readonly [schemas: object, discriminator: object, cat: string, dog: string]>> = {
-  'names of schemas': [
-    { Cat: open({ kind: text, name: text }, ['kind']), Dog: open({ kind: text, name: text, bark: text }, ['kind']) },
-    { propertyName: 'kind' },
-    'Cat',
-    'Dog',
-  ],
+const WAYS: Readonly<Record<string, readonly [schemas: object, discriminator: object, cat: unknown, dog: unknown]>> = {
+  'names of schemas': [ANIMALS, { propertyName: 'kind' }, 'Cat', 'Dog'],
   'a mapping': [
-    { Cat: open({ kind: text, name: text }, ['kind']), Dog: open({ kind: text, name: text, bark: text }, ['kind']) },
+    ANIMALS,
     { propertyName: 'kind', mapping: { cat: '#/components/schemas/Cat', dog: 'Dog' } },
     'cat',
     'dog',
@@ -32,14 +37,73 @@ const WAYS: Readonly<Record<string, readonly [schemas: object, discriminator: ob
     'dog',
   ],
   'a parent that both extend': [
-    {
-      Pet: open({ kind: text, name: text }, ['kind']),
-      Cat: { allOf: [link('Pet'), open({ claws: text })] },
-      Dog: { allOf: [link('Pet'), open({ bark: text })] },
-    },
+    extending(open({ kind: text, name: text }, ['kind'])),
     { propertyName: 'kind' },
     'Cat',
     'Dog',
+  ],
+  'a mapping to the document by its address': [
+    ANIMALS,
+    {
+      propertyName: 'kind',
+      mapping: { cat: 'api.yaml#/components/schemas/Cat', dog: './api.yaml#/components/schemas/Dog' },
+    },
+    'cat',
+    'dog',
+  ],
+  'a mapping to files': [
+    ANIMALS,
+    { propertyName: 'kind', mapping: { cat: 'Cat.json', dog: './pets/Dog.yaml' } },
+    'cat',
+    'dog',
+  ],
+  'a mapping for one of them': [ANIMALS, { propertyName: 'kind', mapping: { cat: 'Cat' } }, 'cat', 'Dog'],
+  'a mapping to what an alternative refers to': [
+    { ...ANIMALS, Cat: { $ref: '#/components/schemas/A%20cat' }, 'A cat': ANIMALS.Cat },
+    { propertyName: 'kind', mapping: { cat: 'A cat', dog: 'Dog' } },
+    'cat',
+    'dog',
+  ],
+  'a mapping of numbers': [
+    {
+      Cat: open({ kind: { type: 'integer' }, name: text }, ['kind']),
+      Dog: open({ kind: { type: 'integer' }, name: text, bark: text }, ['kind']),
+    },
+    { propertyName: 'kind', mapping: { 1: 'Cat', 2: 'Dog' } },
+    1,
+    2,
+  ],
+  'a mapping beside a parent that lists all tags': [
+    extending(open({ kind: { enum: ['cat', 'dog'] }, name: text }, ['kind'])),
+    { propertyName: 'kind', mapping: { cat: 'Cat', dog: 'Dog' } },
+    'cat',
+    'dog',
+  ],
+  'names beside a parent that lists all tags': [
+    extending(open({ kind: { enum: ['Cat', 'Dog'] }, name: text }, ['kind'])),
+    { propertyName: 'kind' },
+    'Cat',
+    'Dog',
+  ],
+  'the mapping of a parent': [
+    extending({
+      ...open({ kind: text, name: text }, ['kind']),
+      discriminator: { propertyName: 'kind', mapping: { cat: 'Cat', dog: 'Dog' } },
+    }),
+    { propertyName: 'kind' },
+    'cat',
+    'dog',
+  ],
+  'the names of nested alternatives': [
+    {
+      Cat: ANIMALS.Cat,
+      Dog: { oneOf: [link('Husky'), link('Poodle')], discriminator: { propertyName: 'kind' } },
+      Husky: ANIMALS.Dog,
+      Poodle: ANIMALS.Dog,
+    },
+    { propertyName: 'kind' },
+    'Cat',
+    'Poodle',
   ],
 };
 
@@ -47,7 +111,7 @@ const CASES = Object.entries(WAYS).flatMap(([way, given]) =>
   ['3.0.3', '3.1.0'].map((version) => [way, version, given] as const),
 );
 
-test.each(CASES)('by %s, in OpenAPI %s', async (_way, openapi, [schemas, discriminator, cat, dog]) => {
+async function validatorFor(openapi: string, schemas: object, discriminator: object) {
   const schema = { oneOf: [link('Cat'), link('Dog')], discriminator };
   const content = { 'application/json': { schema } };
   const { tools, skipped } = await importOpenApi({
@@ -57,9 +121,23 @@ test.each(CASES)('by %s, in OpenAPI %s', async (_way, openapi, [schemas, discrim
     components: { schemas },
   });
   expect(skipped).toEqual([]);
-  const validate = compileSchema(sanitizeSchema(tools[0]?.spec.inputSchema).schema);
+  return compileSchema(sanitizeSchema(tools[0]?.spec.inputSchema).schema);
+}
+
+test.each(CASES)('by %s, in OpenAPI %s', async (_way, openapi, [schemas, discriminator, cat, dog]) => {
+  const validate = await validatorFor(openapi, schemas, discriminator);
   for (const kind of [cat, dog]) expect(validate({ body: { kind, name: 'Tom' } })).toEqual([]);
   expect(validate({ body: { kind: dog, name: 7 } })).not.toEqual([]);
   expect(validate({ body: { kind: 'fish', name: 'Tom' } })).not.toEqual([]);
   expect(validate({ body: { name: 'Tom' } })).not.toEqual([]);
+});
+
+test('a body without a tag that is optional must fit exactly one alternative', async () => {
+  const schemas = {
+    Cat: open({ kind: { enum: ['cat'] }, claws: text }, ['claws']),
+    Dog: open({ kind: { enum: ['dog'] }, bark: text }, ['bark']),
+  };
+  const validate = await validatorFor('3.1.0', schemas, { propertyName: 'kind' });
+  expect(validate({ body: { claws: 'sharp' } })).toEqual([]);
+  expect(validate({ body: { claws: 'sharp', bark: 'loud' } })).not.toEqual([]);
 });
