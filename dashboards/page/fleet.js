@@ -41,7 +41,7 @@ export function open(root, page) {
     empty: 'No worker lives. Start one: pawl worker, or docker compose up -d.',
     columns: [
       { title: 'Worker', kind: 'long', cell: ({ host, pid }) => element('strong', {}, `${host}:${pid}`) },
-      { title: 'Tiers', cell: ({ tiers: served }) => served.join(', ') },
+      { title: 'Tiers', cell: ({ tiers: served, draining }) => (draining ? 'draining' : served.join(', ')) },
       { title: 'Version', cell: ({ pawlVersion }) => pawlVersion },
       { title: 'Tools', kind: 'number', cell: ({ tools }) => String(tools.length) },
       { title: 'Load', kind: 'wide', cell: ({ running, concurrency }) => load(running, concurrency) },

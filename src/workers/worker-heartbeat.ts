@@ -34,6 +34,7 @@ export class WorkerHeartbeat {
   /** The number of living workers of each tier, this one included. */
   readonly #workersOf = new Map<Tier, number>();
   #published = false;
+  #draining = false;
 
   constructor(deps: WorkerHeartbeatDeps) {
     this.#deps = deps;
@@ -80,6 +81,7 @@ export class WorkerHeartbeat {
 
   /** Renews the published tools before they expire in the catalogue. */
   async renewPublished(): Promise<void> {
+    if (this.#draining) return;
     const { backend, published } = this.#deps;
     const content = await backend.catalogue.read();
     await this.#publish(published.filter((tool) => !this.#isRedefined(tool, content)));
@@ -107,6 +109,16 @@ export class WorkerHeartbeat {
     if (await this.#beat()) await this.renewPublished();
   }
 
+  /** Offers nothing from here on. Returns whether the worker stays listed, because attempts run. */
+  async drain(): Promise<boolean> {
+    const { backend, workerId, running } = this.#deps;
+    this.#draining = true;
+    await backend.catalogue.leave(workerId);
+    if (running() === 0) return false;
+    await this.#beat();
+    return true;
+  }
+
   #beat(): Promise<boolean> {
     const { backend, workerId, tiers, concurrency, pawlVersion, published, startedAtMs, unconfined = [] } = this.#deps;
     const record: WorkerRecord = {
@@ -120,6 +132,7 @@ export class WorkerHeartbeat {
       definitions: published.map(({ definition }) => definition),
       kinds: this.#deps.kinds(),
       ...(unconfined.length === 0 ? {} : { unconfined }),
+      ...(this.#draining && { tiers: [], tools: [], definitions: [], kinds: [], draining: true }),
       startedAtMs,
       pawlVersion,
       signing: backend.signatures.fingerprints,

@@ -168,14 +168,15 @@ export class ToolWorker implements AsyncDisposable {
 
   async #drain(graceMs: number): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
-    const { queues, running } = this.#parts;
+    const { queues, running, heartbeat } = this.#parts;
     const { shards, ledger, catalogue } = this.#backend;
     // Nothing is fetched from here on. Jobs that arrive now are returned.
     const fetchingStopped = queues.stopFetching().catch((error: Error) => this.#onError(error));
     // A worker that was stopped on purpose must not make its calls suspects.
     const marked = ledger.markStopped(shards.partitions(this.#options.tiers), this.id).catch(() => {});
-    const unpublished = catalogue.leave(this.id).catch(() => {});
-    const finished = Promise.all([marked, unpublished, fetchingStopped.then(() => queues.close())]);
+    const listed = heartbeat.drain().catch(() => false);
+    const beats = setInterval(() => void heartbeat.beat().catch(() => {}), HEARTBEAT_MS).unref();
+    const finished = Promise.all([marked, listed, fetchingStopped.then(() => queues.close())]);
     const endsWithin = async (limitMs: number) => (await withinMs(finished, limitMs)) !== undefined;
     const isFinished =
       (await endsWithin(Math.min(graceMs, IDLE_MS))) || (running.size > 0 && (await endsWithin(graceMs - IDLE_MS)));
@@ -183,6 +184,9 @@ export class ToolWorker implements AsyncDisposable {
       this.interrupt();
       if (!(await endsWithin(INTERRUPT_MS))) await queues.close(true);
     }
+    clearInterval(beats);
+    const left = listed.then((isListed) => (isListed ? catalogue.leave(this.id) : undefined)).catch(() => {});
+    await withinMs(left, LAST_METRICS_MS);
     await this.#release();
   }
 

@@ -88,8 +88,12 @@ describe('draining', () => {
     await gate.arrived();
     const closing = worker.close(graceMs);
     const waiting = pending(await fleet.session.submit(gate.tool, {}, { idempotencyKey: 'two' }));
+    const listed = async () => (await fleet.pawl.backend.catalogue.read()).workers;
+    await eventually(async () => (await listed()).some(({ draining }) => draining), { what: 'the draining worker' });
+    expect(await listed()).toMatchObject([{ id: worker.id, tiers: [], tools: [], running: 1 }]);
     gate.open();
     await closing;
+    expect(await listed()).toEqual([]);
     expect((await running.result).status).toBe('success');
     expect(await fleet.pawl.read(waiting.callId)).toMatchObject({ phase: 'queued', attempts: [] });
     expect(gate.contexts).toHaveLength(1);

@@ -110,17 +110,19 @@ async function checkForWorker(
 
 /** Reports once that the last worker with the tool has ended while the call waits. */
 function reportWorkerLoss(context: CliContext, pawl: Pawl, tool: ToolReference): () => void {
-  let wasPublished = false;
+  let wasServed = false;
   const timer = setInterval(async () => {
     // While Redis is out of reach, the workers are not known.
     const publishers = await findPublishers(pawl, tool).catch(() => undefined);
     if (publishers === undefined) return;
-    if (wasPublished && !publishers.isPublished && publishers.tier !== undefined)
+    // A draining worker may still run the call.
+    const isServed = publishers.isPublished || publishers.workers.some(({ draining }) => draining === true);
+    if (wasServed && !isServed && publishers.tier !== undefined)
       say(
         context,
         `no worker that has ${tool.name} is running any more: ${startHint(publishers.tier)}; Ctrl-C cancels the call`,
       );
-    wasPublished = publishers.isPublished;
+    wasServed = isServed;
   }, POLL_MS);
   return () => clearInterval(timer);
 }

@@ -9,7 +9,7 @@ type Worker = CatalogueContent['workers'][number];
 function columns(nowMs: number): readonly Column<Worker>[] {
   return [
     { title: 'WORKER', text: ({ id }) => id },
-    { title: 'TIERS', text: ({ tiers }) => tiers.join(',') },
+    { title: 'TIERS', text: ({ tiers, draining }) => (draining === true ? 'draining' : tiers.join(',')) },
     { title: 'RUNS', align: 'right', text: ({ running }) => String(running) },
     { title: 'SLOTS', align: 'right', text: ({ concurrency, tiers }) => String(concurrency * tiers.length) },
     { title: 'TOOLS', align: 'right', text: ({ tools }) => String(tools.length) },

@@ -54,6 +54,8 @@ export interface WorkerRecord {
   readonly kinds?: readonly string[];
   /** The tools whose programs would run outside of a sandbox, because no sandbox works on this worker; absent where one does. */
   readonly unconfined?: readonly string[];
+  /** It finishes what it runs, serves no tier and offers no tool. */
+  readonly draining?: boolean;
   readonly startedAtMs: number;
   readonly pawlVersion: string;
   /** The fingerprints of its signing keys (`keyFingerprints`); empty without keys. */
