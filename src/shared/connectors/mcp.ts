@@ -2,11 +2,12 @@
  * MCP servers as tools: the names and tiers of a server's tools, and the accepted definitions. A server is a foreign program, so its own
  * annotations never lower a tier unless the operator trusts them.
  */
-import { distinctNames } from '../model-tools/names.ts';
+import { distinctNames, repeatedIn } from '../model-tools/names.ts';
 import type { Effects } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { TIERS, type Tier, type ToolAnnotations } from '../tools/tool.ts';
+import { getOrInsert } from '../util/get-or-insert.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { DeclaredTool, DeclaredToolRecord } from './declared-tool.ts';
@@ -120,14 +121,15 @@ export interface ImportPlan {
 /** The changes that importing a server would make. */
 export async function planImport(request: McpImport): Promise<ImportPlan> {
   const { server, definitions, policy, existing, invalidReason } = request;
-  const imported = existing.map((record) => ({
-    record,
-    routing: mcpRoutingSchema.parse(record.routing) as McpToolRouting,
-  }));
-  const refused: { tool: string; why: string }[] = [];
+  const imported = new Map(
+    existing.map((record) => [(mcpRoutingSchema.parse(record.routing) as McpToolRouting).tool, record]),
+  );
+  const refused = new Map<string, { tool: string; why: string }>();
+  const refuse = (tool: string, why: string) => getOrInsert(refused, tool, () => ({ tool, why }));
+  const repeated = repeatedIn(definitions.map(({ name }) => name));
   const importable = definitions.filter((definition) => {
-    const why = unusableReason(definition, definitions);
-    if (why !== undefined) refused.push({ tool: definition.name, why });
+    const why = unusableReason(definition, repeated);
+    if (why !== undefined) refuse(definition.name, why);
     return why === undefined && (policy.only === undefined || policy.only.includes(definition.name));
   });
   // Names depend on all tools that the server offers, so that importing only some does not rename them.
@@ -135,7 +137,7 @@ export async function planImport(request: McpImport): Promise<ImportPlan> {
     toolNames(definitions.map(({ name }) => name)).map((name, index) => [definitions[index]?.name, name]),
   );
   const planned = importable.map((definition): PlannedTool => {
-    const existingRecord = imported.find(({ routing }) => routing.tool === definition.name)?.record;
+    const existingRecord = imported.get(definition.name);
     // A known tool keeps its name, whatever else the server offers by now.
     const tool = `${namespaceOf(server)}.${existingRecord?.name ?? names.get(definition.name)}`;
     const spec = declarationOf(definition, request, existingRecord?.tier);
@@ -151,25 +153,26 @@ export async function planImport(request: McpImport): Promise<ImportPlan> {
   for (const candidate of planned) {
     const why = candidate.change === 'same' ? undefined : await invalidReason(candidate.tool, candidate.spec);
     if (why === undefined) tools.push(candidate);
-    else refused.push({ tool: candidate.tool, why });
+    else refuse(candidate.tool, why);
   }
   const retained = new Set(tools.map(({ tool }) => tool));
   const gone = existing.map((record) => `${record.namespace}.${record.name}`).filter((tool) => !retained.has(tool));
   const changed = gone.length > 0 || tools.some(({ change }) => change !== 'same');
-  return { tools, gone, refused: distinct(refused), drifted: existing.length > 0 && changed };
+  return { tools, gone, refused: [...refused.values()], drifted: existing.length > 0 && changed };
 }
 
-function unusableReason(definition: McpDefinition, all: readonly McpDefinition[]): string | undefined {
+function unusableReason(definition: McpDefinition, repeated: ReadonlySet<string>): string | undefined {
   if (definition.unusable !== undefined) return definition.unusable;
   if (definition.name === '' || definition.name.length > 1_024)
     return 'its name is empty or longer than 1024 characters';
-  if (all.filter(({ name }) => name === definition.name).length > 1) return 'the server offers two tools of this name';
+  if (repeated.has(definition.name)) return 'the server offers two tools of this name';
   if (definition.taskSupport === 'required') return 'it answers with a task alone, which is not supported';
-  return undefined;
-}
-
-function distinct(refused: readonly { readonly tool: string; readonly why: string }[]) {
-  return refused.filter(({ tool }, index) => refused.findIndex((other) => other.tool === tool) === index);
+  try {
+    definitionDigest(definition);
+    return undefined;
+  } catch {
+    return 'its definition is nested too deep';
+  }
 }
 
 const MAX_DESCRIPTION = 8_000;

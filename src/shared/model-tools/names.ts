@@ -30,12 +30,18 @@ export function distinctNames(
   originals: readonly string[],
   keyOf = (name: string) => name,
 ): readonly string[] {
+  const repeated = repeatedIn(names.map(keyOf));
   return names.map((name, index) => {
-    const isShared = names.some((other, otherIndex) => keyOf(other) === keyOf(name) && otherIndex !== index);
-    if (!isShared && name.length <= MAX_NAME_LENGTH) return name;
+    if (!repeated.has(keyOf(name)) && name.length <= MAX_NAME_LENGTH) return name;
     const suffix = digest(originals[index] ?? '').replaceAll(/[^A-Za-z0-9]/g, '');
     return `${name.slice(0, MAX_NAME_LENGTH - SUFFIX_LENGTH - 1)}_${suffix.slice(0, SUFFIX_LENGTH)}`;
   });
+}
+
+/** The names that occur more than once. */
+export function repeatedIn(names: readonly string[]): ReadonlySet<string> {
+  const once = new Set<string>();
+  return new Set(names.filter((name) => once.has(name) || !once.add(name)));
 }
 
 /** Names of base tools in other systems, which models may use. They are not exported; policies see the tool's own name. */

@@ -100,13 +100,19 @@ const ODD_LINES: readonly (readonly string[])[] = [
   [answer.replace('"content"', '"isError":0,"content"')],
   [answer.replace('[{"type":"text","text":"said"}]', '{"type":"text","text":"said"}')],
   [answer.replace('[{"type":"text","text":"said"}]', '"said"')],
+  ...['{}', 'false', '""', '{"code":0,"message":""}'].map((error) => [answer.replace('"id"', `"error":${error},"id"`)]),
   // A second answer is ignored, and the next call has its own.
   [answer, answer],
   [answer, answer.replace('said', 'said again'), answer],
   [answer, '{"jsonrpc":"2.0","id":"ID","error":{"code":-32000,"message":"late"}}'],
   [answer, '{"jsonrpc":"2.0","id":0,"result":{}}'],
 ];
-const messages = ODD_LINES.map((lines) => lines.map((line) => line.slice(0, 60)).join(' '));
+/** Such lines come from programs alone. */
+const MIXED_LINES: readonly (readonly string[])[] = [
+  [`loading ... ${answer}`],
+  [`\u001b[0m{"jsonrpc":"2.0","method":"notifications/message","params":{}}${answer}`],
+];
+const messages = [...ODD_LINES, ...MIXED_LINES].map((lines) => lines.map((line) => line.slice(0, 60)).join(' '));
 
 /** The tool `echo` of a server that is read-only here, so that any retriable failure would run it again. */
 async function overStdio() {
@@ -192,7 +198,7 @@ describe('the answer of a tool that has run', () => {
 
   test('is kept beside lines and messages that are odd', async () => {
     const { writes } = await overStdio();
-    for (const [index, lines] of ODD_LINES.entries()) {
+    for (const [index, lines] of [...ODD_LINES, ...MIXED_LINES].entries()) {
       const answered = await writes(lines);
       const shown = { at: messages[index], status: answered.status, attempts: answered.attempts };
       expect(shown).toEqual({ at: messages[index], status: 'success', attempts: 1 });
@@ -293,6 +299,22 @@ test('whole numbers that a number cannot hold fit an output that is declared as 
   expect((await says(lines[2] ?? '')).error?.code).toBe('RESULT_INVALID');
 });
 
+test.each(['stdio', 'application/json', 'text/event-stream'] as const)(
+  'what is nested too deep is left out of an answer and named, over %s',
+  async (type) => {
+    const { writes } = await (type === 'stdio' ? overStdio() : overHttp(type));
+    const deep = `${'['.repeat(100_000)}1${']'.repeat(100_000)}`;
+    for (const member of [
+      `"structuredContent":{"a":${deep}},"content":[]`,
+      `"content":[{"type":"chart","a":${deep}}]`,
+    ]) {
+      const answered = await writes([`{"jsonrpc":"2.0","id":"ID","result":{${member}}}`]);
+      expect(answered).toMatchObject({ status: 'success', attempts: 1 });
+    }
+    expect(contentOf(await writes([answer]))).toBe('said');
+  },
+);
+
 test('an odd entry in a list of tools is named, and hides no other', async () => {
   const fleet = await startMcpFleet();
   const good = {
@@ -307,12 +329,14 @@ test('an odd entry in a list of tools is named, and hides no other', async () =>
     inputSchema: { type: 'object' },
   };
   const odd = [null, 5, 'echo', [], {}, { name: null }, { name: 7, inputSchema: {} }];
-  await writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify([...odd, good]));
+  const deep = { name: 'deep', inputSchema: JSON.parse(`${'{"not":'.repeat(300)}{}${'}'.repeat(300)}`) };
+  await writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify([...odd, good, deep, good]));
   const outcome = await fleet.bring('odd', fleet.odd());
   expect(outcome.tools.map(({ tool }) => tool)).toEqual(['mcp.odd.echo']);
-  expect(outcome.refused).toEqual(
-    odd.map((_, index) => ({ tool: `entry ${index + 1}`, why: expect.stringMatching(/^it is /) })),
-  );
+  expect(outcome.refused).toEqual([
+    ...odd.map((_, index) => ({ tool: `entry ${index + 1}`, why: expect.stringMatching(/^it is /) })),
+    { tool: 'deep', why: 'its definition is nested too deep' },
+  ]);
   expect(contentOf(await fleet.session.call('echo', { text: 'a' }, { namespace: 'mcp.odd' }))).toBe('a');
 });
 
@@ -359,6 +383,13 @@ const FAILED: readonly (readonly [result: object, words: readonly string[]])[] =
     ['disk full'],
   ],
   [{ error: { message: 'quota' } }, ['quota']],
+  [{ _meta: { reason: 'quota' } }, ['quota']],
+  [{ structuredContent: '' }, ['without a reason']],
+  [{ structuredContent: {}, content: 'quota' }, ['quota']],
+  [{ content: 7 }, ['7']],
+  [{ content: [{ type: 'resource', resource: { text: 'quota' } }] }, ['quota']],
+  [{ content: [{ type: 'resource_link', description: 'quota' }] }, ['quota']],
+  [{ content: [{ type: 'resource', resource: { uri: 'log:///1', blob: 'cXVvdGE=' } }] }, ['quota']],
   [{ content: [said], isError: 'true' }, ['said']],
   [{ content: [{ type: 'text', text: ' ' }, said] }, ['said']],
 ];
@@ -370,7 +401,7 @@ test('a failed tool is reported with its whole message, whatever its form', asyn
     expect(error?.code, JSON.stringify(result)).toBe('MCP_TOOL_ERROR');
     for (const word of words) expect(error?.message, JSON.stringify(result)).toContain(word);
   }
-  for (const isError of [true, 'true', 1])
+  for (const isError of [true, 'true', 'True', 1])
     expect((await says({ content: [said], isError })).error).toMatchObject({ code: 'MCP_TOOL_ERROR', message: 'said' });
   // Structure that the tool also writes as text is reported once.
   const content = [{ type: 'text', text: '{ "left": 0, "reason": "quota" }' }];

@@ -1,8 +1,7 @@
 /** Rewrites the HTTP responses of MCP servers into a form that the SDK can parse. */
 import type { JSONRPCMessage } from '@modelcontextprotocol/client';
 import type { PawlError } from '../../../shared/errors/failure.ts';
-import { LONG_NUMBER } from '../../../shared/util/json/exact-json.ts';
-import { isBrokenAnswer, messagesIn, notMessage, parseMessage } from './incoming.ts';
+import { isBrokenAnswer, messagesIn, notMessage, type Parsed, parseMessage } from './incoming.ts';
 
 /** Returns the same response with its valid messages alone. `onBroken` is called for an answer that is no message. */
 export function readableResponse(response: Response, server: string, onBroken: (fault: PawlError) => void): Response {
@@ -24,7 +23,7 @@ export function readableResponse(response: Response, server: string, onBroken: (
     const text = await response.text();
     let value: unknown;
     try {
-      value = parseMessage(text);
+      ({ value } = parseMessage(text));
     } catch {
       throw notMessage(server, text);
     }
@@ -46,14 +45,14 @@ function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): Trans
       .filter(isData)
       .map((line) => line.slice('data:'.length))
       .join('\n');
-    let data: unknown;
+    let parsed: Parsed;
     try {
-      data = parseMessage(text);
+      parsed = parseMessage(text);
     } catch {
       return event;
     }
-    const messages = messagesOf(data);
-    if (messages.length === 1 && messages[0] === data && !LONG_NUMBER.test(text)) return event;
+    const messages = messagesOf(parsed.value);
+    if (messages.length === 1 && messages[0] === parsed.value && parsed.isVerbatim) return event;
     const [head, ...rest] = messages.map((message) => `data: ${JSON.stringify(message)}`);
     if (head === undefined) return event;
     const first = [...lines.filter((line) => line !== '' && !isData(line)), head];

@@ -10,7 +10,7 @@ import {
   type RequestId,
 } from '@modelcontextprotocol/client';
 import { PawlError } from '../../../shared/errors/failure.ts';
-import { parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
+import { LONG_NUMBER, parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { readableBlock, readableContents } from './results.ts';
@@ -20,14 +20,40 @@ type Json = Readonly<Record<string, unknown>>;
 /** JSON-RPC's "internal error", for an error without a code. */
 const NO_CODE = -32_603;
 const MAX_DEPTH = 64;
+/** Results may be nested so deep, and a deeper value would overflow the stack of those who read it. */
+const MAX_NESTING = 900;
+const TOO_DEEP = `[left out: what is nested more than ${MAX_NESTING} levels deep]`;
+
+export interface Parsed {
+  readonly value: unknown;
+  /** The value is all that the text says. */
+  readonly isVerbatim: boolean;
+}
 
 /**
  * Parses one message. Numbers of results that a number cannot hold become texts. Definitions of tools keep theirs: there they are bounds
  * of schemas. Throws `SyntaxError`.
  */
-export function parseMessage(text: string): unknown {
-  const value = parseWithLongNumbersAsText(text);
-  return isListOfTools(value) ? JSON.parse(text) : value;
+export function parseMessage(text: string): Parsed {
+  const parsed = parseWithLongNumbersAsText(text);
+  const value: unknown = isListOfTools(parsed) ? JSON.parse(text) : parsed;
+  const isCut = text.length > 2 * MAX_NESTING && cutNesting(value);
+  return { value, isVerbatim: !isCut && !LONG_NUMBER.test(text) };
+}
+
+/** Replaces what is nested too deep, in place. */
+function cutNesting(value: unknown, depth = 0): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  let isCut = false;
+  for (const [name, member] of Object.entries(value)) {
+    if (typeof member !== 'object' || member === null) continue;
+    if (depth < MAX_NESTING) isCut = cutNesting(member, depth + 1) || isCut;
+    else {
+      Object.assign(value, { [name]: TOO_DEEP });
+      isCut = true;
+    }
+  }
+  return isCut;
 }
 
 function isListOfTools(value: unknown): boolean {
@@ -43,7 +69,7 @@ export interface ParsedMessages {
 
 /** Returns the messages that a value holds: a batch holds several, or none. */
 export function messagesIn(value: unknown): ParsedMessages {
-  if (isMessage(value)) return { messages: [value], invalid: [] };
+  if (isMessage(value) && !hasEmptyError(value)) return { messages: [value], invalid: [] };
   if (Array.isArray(value)) {
     const parsed = value.map((entry: unknown) =>
       Array.isArray(entry) ? { messages: [], invalid: [entry] } : messagesIn(entry),
@@ -77,11 +103,18 @@ function repairMessage(value: unknown): unknown {
   const header = { jsonrpc: '2.0', ...(id === null || id === undefined ? {} : { id }) };
   if (typeof method === 'string')
     return { ...header, method, ...(isObject(params) ? { params: withoutNulls(params) } : {}) };
-  if (error !== null && error !== undefined) return { ...header, error: repairError(error) };
+  if (error !== null && error !== undefined && !hasEmptyError(value)) return { ...header, error: repairError(error) };
   if (!('result' in value)) return value;
   if (result === null) return { ...header, result: {} };
   // A value that is no object fails only its own request, as a result without content.
   return { ...header, result: isObject(result) ? withoutMember(result, '_meta') : { content: result } };
+}
+
+/** Whether an answer has a result, and an error that says nothing, as some servers write all members of their answers. */
+function hasEmptyError(value: unknown): boolean {
+  if (!isObject(value) || !isObject(value['result']) || value['error'] === undefined) return false;
+  const { error } = value;
+  return !isObject(error) ? !error : !error['code'] && !error['message'];
 }
 
 /** Whether only the `jsonrpc` member is missing. A log line may have an `error`, too, but hardly one with a message. */
@@ -157,9 +190,10 @@ function readableResult(method: string | undefined, result: Json): unknown {
         content: blocksOf(content),
         // The older era accepts only objects here.
         ...(isObject(structuredContent) ? { structuredContent } : { structure: structuredContent }),
-        ...(isAbsent(isError) ? {} : { isError: isError === true || isError === 'true' || isError === 1 }),
+        ...(isAbsent(isError) ? {} : { isError: /^(?:true|1)$/i.test(String(isError)) }),
         // A failed tool may give the reason in members of its own.
         ...(Object.keys(others).length === 0 ? {} : { others }),
+        ...(isAbsent(_meta) ? {} : { meta: _meta }),
       };
     case 'resources/read':
       return { ...COMPLETE, contents: Array.isArray(contents) ? contents.map(readableContents) : (contents ?? []) };
@@ -169,10 +203,9 @@ function readableResult(method: string | undefined, result: Json): unknown {
 }
 
 /** One block may stand alone, or be a text. */
-function blocksOf(content: unknown): unknown {
+function blocksOf(content: unknown): readonly unknown[] {
   if (isAbsent(content)) return [];
-  if (Array.isArray(content)) return content.map(readableBlock);
-  return isObject(content) || typeof content === 'string' ? [readableBlock(content)] : content;
+  return (Array.isArray(content) ? content : [content]).map(readableBlock);
 }
 
 function isAbsent(value: unknown): boolean {

@@ -17,7 +17,9 @@ export function toolResult(result: CallToolResult, declaresOutput = false): Tool
   const blocks = result.content.map(blockOf);
   const text = blocks.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');
   if (result.isError === true)
-    throw new ToolError(failureText(blocks, structured ?? result['others']), { code: 'MCP_TOOL_ERROR' });
+    throw new ToolError(failureText(blocks, [structured ?? result['others'], result['meta']]), {
+      code: 'MCP_TOOL_ERROR',
+    });
   const hasMedia = blocks.some(({ type }) => type !== 'text');
   return {
     output: structured ?? (declaresOutput ? parseJsonOrText(text) : text),
@@ -35,12 +37,19 @@ function parseJsonOrText(text: string): unknown {
   }
 }
 
-/** Joins everything that a failed tool reports into one text. */
-function failureText(blocks: readonly ContentBlock[], structured: unknown): string {
+/** Joins everything that a failed tool reports into one text. Its metadata counts when it says nothing else. */
+function failureText(blocks: readonly ContentBlock[], [structured, meta]: readonly [unknown, unknown]): string {
   const texts = blocks.map(blockText).filter((text) => text.trim() !== '');
-  if (structured !== undefined && structured !== null && !texts.some((text) => repeatsStructured(text, structured)))
-    texts.push(typeof structured === 'string' ? structured : JSON.stringify(structured));
-  return texts.length === 0 ? 'The tool failed without a reason.' : texts.join('\n');
+  const reported = reportedText(structured);
+  if (reported !== '' && !texts.some((text) => repeatsStructured(text, structured))) texts.push(reported);
+  return texts.join('\n') || reportedText(meta) || 'The tool failed without a reason.';
+}
+
+/** Empty for a value that says nothing. */
+function reportedText(value: unknown): string {
+  if (value === undefined || value === null) return '';
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  return text === '{}' || text === '[]' ? '' : text.trim();
 }
 
 function blockText(block: ContentBlock): string {
@@ -58,7 +67,8 @@ function blockText(block: ContentBlock): string {
 /** Some servers send text as data in Base64. */
 function resourceText({ uri, text, blob, mimeType = '' }: Extract<ContentBlock, { type: 'resource' }>): string {
   if (text !== undefined) return `${uri}: ${text}`;
-  const bytes = blob !== undefined && TEXT.test(mimeType) ? Buffer.from(blob, 'base64') : undefined;
+  const bytes =
+    blob !== undefined && (mimeType === '' || TEXT.test(mimeType)) ? Buffer.from(blob, 'base64') : undefined;
   return bytes === undefined || !isUtf8(bytes) ? `[${uri}]` : `${uri}: ${bytes.toString()}`;
 }
 
@@ -109,14 +119,14 @@ export function readableBlock(block: unknown): Block {
     case 'resource': {
       const contents = contentsOf(resource);
       return contents === undefined
-        ? omittedBlock('a resource block without an address, or without text or data in Base64')
+        ? omittedBlock(`a resource block without an address, or without text or data in Base64${membersOf(block)}`)
         : { type, resource: contents };
     }
     case 'resource_link': {
       const details = stringMembers({ title, description, mimeType });
       return typeof uri === 'string'
         ? { type, uri, name: typeof name === 'string' ? name : uri, ...details }
-        : omittedBlock('a link without an address');
+        : omittedBlock(`a link without an address${membersOf(block)}`);
     }
     default:
       return typeof type === 'string'
@@ -128,7 +138,8 @@ export function readableBlock(block: unknown): Block {
 /** The members of a block beside its type, because a failed tool may explain itself there alone. */
 function membersOf(block: unknown): string {
   const { type: _, ...members } = membersIn(block);
-  return Object.keys(members).length === 0 ? '' : `: ${startOf(JSON.stringify(members), MAX_MEMBERS_LENGTH)}`;
+  if (Object.keys(members).length > 0) return `: ${startOf(JSON.stringify(members), MAX_MEMBERS_LENGTH)}`;
+  return typeof block === 'object' ? '' : `: ${JSON.stringify(block)}`;
 }
 
 const MAX_MEMBERS_LENGTH = 2_000;

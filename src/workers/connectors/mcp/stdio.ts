@@ -16,7 +16,14 @@ import { endOf } from '../../../shared/util/text/text-cut.ts';
 import { prepareProgram } from '../../context/processes.ts';
 import type { ProgramEnvironment } from '../../sandbox/environment.ts';
 import { startTree, type Tree } from '../../sandbox/process-tree.ts';
-import { type AnswerReader, isBrokenAnswer, messagesIn, notMessage, parseMessage } from './incoming.ts';
+import {
+  type AnswerReader,
+  isBrokenAnswer,
+  messagesIn,
+  notMessage,
+  type ParsedMessages,
+  parseMessage,
+} from './incoming.ts';
 import { resolveValues } from './values.ts';
 
 /** The largest message, in bytes. Tool results are capped far below it; lists of tools are not. */
@@ -104,7 +111,7 @@ export class StdioTransport implements Transport {
     });
     this.#tree.stdin?.on('error', () => undefined);
     (this.#tree.stdout as Readable).on('data', (chunk: Buffer) => this.#read(chunk));
-    this.#tree.stdout?.on('error', () => undefined);
+    this.#tree.stdout?.on('error', () => undefined).on('end', () => this.#readRest());
     this.#tree.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
       this.#stderrText = endOf(this.#stderrText + chunk, MAX_STDERR_BYTES);
     });
@@ -175,18 +182,19 @@ export class StdioTransport implements Transport {
   }
 
   #readLine(line: string): void {
-    let value: unknown;
-    try {
-      value = parseMessage(line);
-    } catch {
-      value = undefined;
-    }
-    const { messages, invalid } = messagesIn(value);
+    const { messages, invalid } = parseLine(line);
     for (const message of messages) this.#deliver(message);
     const broken = invalid.find(isBrokenAnswer);
     if (broken !== undefined) this.#failProtocol(notMessage(this.#options.server, broken));
     // Many servers print text of their own to standard output, some of it as JSON.
     else if (messages.length === 0) this.#stderrText = endOf(`${this.#stderrText}${line}\n`, MAX_STDERR_BYTES);
+  }
+
+  /** A server that ends need not end its last line. */
+  #readRest(): void {
+    const line = Buffer.concat(this.#lineChunks).toString('utf8').trim();
+    this.#lineChunks = [];
+    if (line !== '' && this.fault === undefined) this.#readLine(line);
   }
 
   /**
@@ -203,18 +211,16 @@ export class StdioTransport implements Transport {
 
   async send(message: JSONRPCMessage): Promise<void> {
     const stdin = this.#tree?.stdin;
+    const unavailable = new ToolError('The MCP server is not running.', {
+      code: 'MCP_UNAVAILABLE',
+      retriable: true,
+      nothingHappened: true,
+    });
     if (stdin === undefined || stdin === null || this.fault !== undefined || !stdin.writable)
-      throw (
-        this.fault ??
-        new ToolError('The MCP server is not running.', {
-          code: 'MCP_UNAVAILABLE',
-          retriable: true,
-          nothingHappened: true,
-        })
-      );
+      throw this.fault ?? unavailable;
     this.#options.answers.recordRequest(message);
     await new Promise<void>((resolve, reject) => {
-      stdin.write(`${JSON.stringify(message)}\n`, (error) => (error ? reject(this.fault ?? error) : resolve()));
+      stdin.write(`${JSON.stringify(message)}\n`, (error) => (error ? reject(this.fault ?? unavailable) : resolve()));
     });
   }
 
@@ -222,6 +228,27 @@ export class StdioTransport implements Transport {
   async close(): Promise<void> {
     this.#abort.abort(this.#closing);
     await this.#tree?.ended.catch(() => undefined);
+  }
+}
+
+/** The beginnings of messages within a line. */
+const MESSAGE_BEGINS = /(?=\{\s*"jsonrpc"\s*:)/;
+
+/** Something else may stand before a message on its line: output without a line end, or another message. */
+function parseLine(line: string): ParsedMessages {
+  try {
+    return messagesIn(parseMessage(line).value);
+  } catch {
+    const pieces = line.split(MESSAGE_BEGINS);
+    return pieces.length < 2 ? { messages: [], invalid: [] } : messagesIn(pieces.flatMap(parsePiece));
+  }
+}
+
+function parsePiece(piece: string): readonly unknown[] {
+  try {
+    return [parseMessage(piece).value];
+  } catch {
+    return [];
   }
 }
 
