@@ -1,6 +1,7 @@
 /** Runs `onApproval` hooks: once for each transition of an approval, in the process that makes it. */
 import type { ApprovalEvent } from '../calls/hook-events.ts';
 import type { Hooks } from '../calls/hooks.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import type { ApprovalEnd, ApprovalRequest, Decision } from './approval.ts';
 
 export class ApprovalHooks {
@@ -34,9 +35,7 @@ export class ApprovalHooks {
       ...approvalEvent(request, requestId),
       params,
       state,
-      ...(preview !== undefined && { preview }),
-      ...(by !== undefined && { decidedBy: by }),
-      ...(reason !== undefined && { reason }),
+      ...defined({ preview, decidedBy: by, reason }),
     };
     // `Hooks` has reported a failure already.
     await this.#hooks.onApproval(event).catch(() => {});
@@ -53,8 +52,7 @@ function approvalEvent(request: ApprovalRequest, requestId: string): Omit<Approv
     params,
     sessionKey: session.key,
     actorId,
-    ...(agentId !== undefined && { agentId }),
-    ...(tenantId !== undefined && { tenantId }),
+    ...defined({ agentId, tenantId }),
     values: new Map(),
   };
 }

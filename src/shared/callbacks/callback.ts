@@ -3,6 +3,7 @@ import { createHmac } from 'node:crypto';
 import { z } from 'zod';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 
 const MAX_URL_LENGTH = 2_048;
 /** A larger result is replaced by the path under which it can be read. */
@@ -53,8 +54,7 @@ export function callbackAddress(
     requestId,
     tool: toolNamespace === DEFAULT_NAMESPACE ? toolName : `${toolNamespace}.${toolName}`,
     session: sessionKey,
-    ...(tenantId !== undefined && { tenantId }),
-    ...(toolCallId !== undefined && { toolCallId }),
+    ...defined({ tenantId, toolCallId }),
   };
 }
 
@@ -78,8 +78,7 @@ export function callbackBody(
       callId,
       tool,
       session,
-      ...(tenantId !== undefined && { tenantId }),
-      ...(toolCallId !== undefined && { toolCallId }),
+      ...defined({ tenantId, toolCallId }),
       status,
       ...(isSmall ? { result } : { resultPath }),
     },

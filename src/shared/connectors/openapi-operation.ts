@@ -1,5 +1,6 @@
 /** One operation of an OpenAPI document as a connector: its parameters, body, credentials and address. */
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { SecretSource } from './connector.ts';
 import type { DeclaredTool } from './declared-tool.ts';
@@ -69,8 +70,7 @@ export function operationTool(source: Operation): DeclaredTool {
   if (options.concurrency !== undefined || options.perSecond !== undefined)
     routing.limits = {
       credential: namespace,
-      ...(options.concurrency !== undefined && { concurrency: options.concurrency }),
-      ...(options.perSecond !== undefined && { perSecond: options.perSecond }),
+      ...defined({ concurrency: options.concurrency, perSecond: options.perSecond }),
     };
   const inputSchema = withDefinitions(document, references, {
     type: 'object',

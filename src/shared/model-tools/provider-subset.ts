@@ -6,6 +6,7 @@ import { canonicalJson } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { ANNOTATIONS } from '../schema/schema-keywords.ts';
 import { isOfType } from '../util/json/json-types.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 
 export interface RemovedKeyword {
@@ -264,8 +265,7 @@ function nullable(schema: SchemaObject): SchemaObject {
   if (isType(schema, 'null')) return schema;
   const { description, title, ...rest } = schema;
   const annotations = {
-    ...(title !== undefined && { title }),
-    ...(description !== undefined && { description }),
+    ...defined({ title, description }),
   };
   return { ...annotations, anyOf: [rest, { type: 'null' }] };
 }

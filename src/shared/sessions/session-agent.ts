@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { identifierSchema } from '../calls/envelope.ts';
 import type { SessionAgent } from '../tools/tool-context.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 
 const MAX_PERMISSIONS_LENGTH = 4_096;
 const text = z.string().min(1).max(256);
@@ -33,7 +34,6 @@ export function sessionAgent(
   return {
     id,
     name: name ?? id,
-    ...(model !== undefined && { model }),
-    ...(permissions !== undefined && { permissions }),
+    ...defined({ model, permissions }),
   };
 }
