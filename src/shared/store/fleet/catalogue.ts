@@ -137,7 +137,7 @@ export class Catalogue {
   /** The published tools of the last read, by field and text: most of them do not change. */
   #verifiedTools = new Map<string, PublishedTool | undefined>();
   /** The newest tool of the highest tier by name. Its tier owns the name as long as the tool would be kept, also when its line is deleted. */
-  readonly #owners = new Map<string, Pick<PublishedTool, 'tier' | 'seenAtMs'>>();
+  readonly #owners = new Map<string, Owner>();
 
   constructor(redis: Redis, prefix: string, { signatures = new Signatures(), tiers = TIERS }: CatalogueOptions = {}) {
     this.#redis = redis;
@@ -272,18 +272,26 @@ export class Catalogue {
    */
   #dropNameConflicts(tools: readonly PublishedTool[], oldestMs: number): PublishedTool[] {
     if (!TIERS.some((tier) => this.#hasOwnKey(tier))) return [...tools];
-    for (const published of tools) {
-      const known = this.#owners.get(qualifiedName(published)) ?? { tier: 'read-only', seenAtMs: 0 };
-      const above = known.seenAtMs > oldestMs ? TIERS.indexOf(published.tier) - TIERS.indexOf(known.tier) : 1;
-      if (above > 0 || (above === 0 && published.seenAtMs > known.seenAtMs))
-        this.#owners.set(qualifiedName(published), published);
-    }
+    noteOwners(this.#owners, tools, oldestMs);
     return tools.filter((published) => {
       const tier = this.#owners.get(qualifiedName(published))?.tier ?? published.tier;
       if (tier === published.tier || !this.#hasOwnKey(tier)) return true;
       this.#reportRefused(this.#fieldOf(published), `has the name of a tool of the ${tier} tier`);
       return false;
     });
+  }
+}
+
+type Owner = Pick<PublishedTool, 'tier' | 'seenAtMs'>;
+
+/** Notes who owns the name of each tool, and drops the owners that were last seen before `oldestMs`. */
+export function noteOwners(owners: Map<string, Owner>, tools: readonly PublishedTool[], oldestMs: number): void {
+  for (const [name, { seenAtMs }] of owners) if (seenAtMs <= oldestMs) owners.delete(name);
+  for (const { tier, seenAtMs, ...tool } of tools) {
+    const name = qualifiedName(tool);
+    const known = owners.get(name);
+    const above = known === undefined ? 1 : TIERS.indexOf(tier) - TIERS.indexOf(known.tier);
+    if (above > 0 || (above === 0 && seenAtMs > (known?.seenAtMs ?? 0))) owners.set(name, { tier, seenAtMs });
   }
 }
 

@@ -6,6 +6,7 @@ import { Signatures } from '../../../../src/shared/signing/signatures.ts';
 import {
   Catalogue,
   type CatalogueOptions,
+  noteOwners,
   publishedTool,
   publishedToolId,
   type WorkerRecord,
@@ -105,6 +106,16 @@ describe('what workers publish', () => {
     ]);
     expect((await catalogue.read()).tools.map(({ version }) => version)).toEqual(['1.0.0']);
   });
+});
+
+test('the owner of a name is dropped a day after its tool was seen last, however many tools come and go', () => {
+  const owners: Parameters<typeof noteOwners>[0] = new Map();
+  for (let day = 1; day <= 30; day += 1) {
+    const published = publishedTool(tool(), day * 86_400_000);
+    const [kept, renamed] = [published, { ...published, name: `note-${day}` }];
+    noteOwners(owners, [kept, renamed], (day - 1) * 86_400_000);
+  }
+  expect([...owners.keys()]).toEqual(['tools.note', 'tools.note-30']);
 });
 
 describe('which workers live', () => {
