@@ -4,18 +4,19 @@ import './shared/store/redis/own-files.ts';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createLocalRunner, type LocalRunnerOptions } from './local/run-tool.ts';
+import type { LocalRunnerOptions } from './local/compose-runner.ts';
+import { createLocalRunner } from './local/run-tool.ts';
 import type { RunOptions } from './local/runner.ts';
 import type { ToolResultEnvelope } from './shared/calls/envelope.ts';
 import type { AnyTool, InputOf, OutputOf } from './shared/tools/tool.ts';
 import { defined } from './shared/util/json/omit-undefined.ts';
 
 export type { Approve, LocalApprovalRequest, LocalDecision } from './local/approvals.ts';
+export type { LocalRunnerOptions } from './local/compose-runner.ts';
 export { type FakeClock, fakeClock } from './local/fake-clock.ts';
 export { type ReliableExecution, ToolReliabilityMiddleware } from './local/reliability-middleware.ts';
 export {
   createLocalRunner,
-  type LocalRunnerOptions,
   runWithToolIdempotency,
   type ToolIdempotencyKey,
 } from './local/run-tool.ts';

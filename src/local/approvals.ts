@@ -92,17 +92,10 @@ export class LocalApprovals implements Service, Gate {
     const { params } = envelope.payload;
     if (this.#approved.has(callId) || (await this.plans.covers(attempt, session, policy))) return params;
     const { namespace, name, version, tier } = tool;
-    const request: LocalApprovalRequest = {
-      callId,
-      tool: { namespace, name, version, tier },
-      params,
-      preview: await previewCall(tool, params, session, this.#deps.schedule),
-      sessionKey: session.sessionKey,
-      actorId: envelope.target.actorId,
-      rule: policy.rule,
-      reason: policy.reason,
-    };
-    await this.#decide(request);
+    const preview = await previewCall(tool, params, session, this.#deps.schedule);
+    const { rule, reason } = policy;
+    const about = { sessionKey: session.sessionKey, actorId: envelope.target.actorId, rule, reason };
+    await this.#decide({ callId, tool: { namespace, name, version, tier }, params, preview, ...about });
     this.#approved.add(callId);
     return params;
   }
@@ -110,17 +103,9 @@ export class LocalApprovals implements Service, Gate {
   #decideOnPlan(request: ApprovalRequest): Promise<void> {
     const { callId, params, session, actorId, rule, reason } = request;
     const { namespace, name, version, tier } = request.tool;
-    const tool = { namespace, name, version, tier };
-    return this.#decide({
-      callId,
-      tool,
-      params,
-      preview: planPreview(request),
-      sessionKey: session.key,
-      actorId,
-      rule,
-      reason,
-    });
+    const about = { sessionKey: session.key, actorId, rule, reason };
+    const preview = planPreview(request);
+    return this.#decide({ callId, tool: { namespace, name, version, tier }, params, preview, ...about });
   }
 
   /** Throws `PERMISSION_DENIED` when the function does not approve, also when it throws, such as a failed expectation of a test. */

@@ -21,15 +21,9 @@ export class LocalBudgets {
         if (limit === undefined) continue;
         const requested = unit === 'calls' ? 1 : unit === 'costUnits' ? (spends?.costUnits ?? 0) : 0;
         const spent = usage?.[unit] ?? 0;
+        const leftMs = usage === undefined ? 0 : usage.untilMs - nowMs;
         if (sum(spent, requested) > limit || (unit === 'timeMs' && spent >= limit))
-          return {
-            kind: 'spent',
-            callId,
-            account,
-            unit,
-            spent,
-            leftMs: usage === undefined ? 0 : usage.untilMs - nowMs,
-          };
+          return { kind: 'spent', callId, account, unit, spent, leftMs };
       }
     }
     return undefined;

@@ -3,26 +3,16 @@ import type { AttemptRecord } from '../shared/calls/call-state.ts';
 import { DEDUPE_DEFAULTS, type DedupeAttempt, type DedupeRecord } from '../shared/calls/dedupe-store.ts';
 import type { Outcome } from '../shared/calls/outcome.ts';
 import type { Claim } from '../shared/store/calls/claim.ts';
+import { defined } from '../shared/util/json/omit-undefined.ts';
 
 export function recordFor(claim: Claim, nowMs: number, retentionMs: number): DedupeRecord {
   const { envelope, idempotencyKey } = claim.request;
   const { toolNamespace, toolName, requestId, toolCallId, target } = envelope;
+  const { sessionKey, actorId } = target;
   return {
-    key: claim.callId,
-    tool: `${toolNamespace}.${toolName}`,
-    idempotencyKey,
-    state: 'inflight',
-    createdAtMs: nowMs,
-    updatedAtMs: nowMs,
-    expiresAtMs: nowMs + retentionMs,
-    ttlMs: retentionMs,
-    request: {
-      sessionKey: target.sessionKey,
-      actorId: target.actorId,
-      requestId,
-      ...(toolCallId !== undefined && { toolCallId }),
-      paramsDigest: claim.paramsDigest,
-    },
+    ...{ key: claim.callId, tool: `${toolNamespace}.${toolName}`, idempotencyKey, state: 'inflight' },
+    ...{ createdAtMs: nowMs, updatedAtMs: nowMs, expiresAtMs: nowMs + retentionMs, ttlMs: retentionMs },
+    request: { sessionKey, actorId, requestId, ...defined({ toolCallId }), paramsDigest: claim.paramsDigest },
     lockUntilMs: nowMs + DEDUPE_DEFAULTS.lockMs,
     version: 1,
   };
@@ -65,13 +55,9 @@ export function lostAttempt(earlier: readonly AttemptRecord[], nowMs: number): A
   return { attempt, fence: attempt, worker: '', ...times, status: 'lost', retriable: false };
 }
 
-export function errorOf({
-  code,
-  message,
-  retriable,
-  terminal,
-}: NonNullable<Outcome['error']>): NonNullable<DedupeRecord['error']> {
-  return { code, message, terminal, shouldRetriable: retriable };
+export function errorOf(error: NonNullable<Outcome['error']>): NonNullable<DedupeRecord['error']> {
+  const { code, message, retriable: shouldRetriable, terminal } = error;
+  return { code, message, terminal, shouldRetriable };
 }
 
 export function withLease(record: DedupeRecord, nowMs: number, lockMs: number = DEDUPE_DEFAULTS.lockMs): DedupeRecord {

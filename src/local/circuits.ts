@@ -38,12 +38,10 @@ export class LocalCircuits implements CircuitRecords {
 
   async list(partition: Partition): Promise<ReadonlyMap<string, Circuit>> {
     const inPartition = [...this.#circuits.values()].filter(
-      (held) =>
-        held.partition.tier === partition.tier &&
-        held.partition.shard === partition.shard &&
-        held.circuit !== CLOSED_CIRCUIT,
+      (held) => nameOf(held.partition, '') === nameOf(partition, ''),
     );
-    return new Map(inPartition.map(({ key, circuit }) => [key, circuit]));
+    const open = inPartition.filter(({ circuit }) => circuit !== CLOSED_CIRCUIT);
+    return new Map(open.map(({ key, circuit }) => [key, circuit]));
   }
 
   async window(partition: Partition, key: string): Promise<readonly Sample[]> {
@@ -51,10 +49,8 @@ export class LocalCircuits implements CircuitRecords {
   }
 
   async addFailure(partition: Partition, sample: CircuitSample, successesBefore = 0) {
-    const { circuit, window } = this.#add(partition, sample, {
-      ok: false,
-      ...(successesBefore > 0 ? { successesBefore } : {}),
-    });
+    const outcome = { ok: false, ...(successesBefore > 0 ? { successesBefore } : {}) };
+    const { circuit, window } = this.#add(partition, sample, outcome);
     return { nowMs: this.#clock.now(), circuit, window };
   }
 

@@ -73,37 +73,35 @@ export class LocalCompletions implements PendingRecords {
     });
   }
 
-  async expire({
-    callId,
-    fence,
-    state,
-    outcome,
-    attempts,
-    ttlMs,
-    freeAfterMs,
-  }: Parameters<PendingRecords['expire']>[0]) {
-    return this.#deps.locks.run(callId, async () => {
-      const call = this.#deps.ownCalls.get(callId);
-      if (call?.pending === undefined || call.fence !== fence) return 'ended' as const;
-      if (call.pending.untilMs > (await this.#deps.now())) return 'early' as const;
-      const ended = await this.#deps.ownCalls.end(call, { state, outcome, attempts, ttlMs: freeAfterMs ?? ttlMs });
-      return ended ? ('settled' as const) : ('fenced' as const);
+  expire({ callId, fence, ttlMs, freeAfterMs = ttlMs, ...end }: Parameters<PendingRecords['expire']>[0]) {
+    return this.#afterExpiry(callId, fence, async (call) => {
+      const ended = await this.#deps.ownCalls.end(call, { ...end, ttlMs: freeAfterMs });
+      return ended ? 'settled' : 'fenced';
     });
   }
 
-  async resume(callId: string, fence: number, attempts: Parameters<PendingRecords['resume']>[2]) {
-    const { ownCalls, locks, now } = this.#deps;
-    return locks.run(callId, async () => {
-      const call = ownCalls.get(callId);
-      if (call?.pending === undefined || call.fence !== fence) return 'ended' as const;
-      const nowMs = await now();
-      if (call.pending.untilMs > nowMs) return 'early' as const;
+  resume(callId: string, fence: number, attempts: Parameters<PendingRecords['resume']>[2]) {
+    return this.#afterExpiry(callId, fence, async (call, nowMs) => {
       const execution = executionOf(attempts, attempts.length);
-      if (!(await ownCalls.write(call, { ...withLease(call.record, nowMs), execution }))) return 'ended' as const;
+      const resumed = { ...withLease(call.record, nowMs), execution };
+      if (!(await this.#deps.ownCalls.write(call, resumed))) return 'ended';
       call.phase = 'waiting-retry';
       call.attempts = attempts;
       call.pending = undefined;
-      return 'postponed' as const;
+      return 'postponed';
+    });
+  }
+
+  /** Takes a step of a call whose pending time is over. */
+  #afterExpiry<Answer>(
+    callId: string,
+    fence: number,
+    step: (call: OwnCall, nowMs: number) => Promise<Answer>,
+  ): Promise<Answer | 'ended' | 'early'> {
+    return this.#deps.ownCalls.change<Answer | 'ended' | 'early'>(callId, fence, 'ended', async (call) => {
+      if (call.pending === undefined) return 'ended';
+      const nowMs = await this.#deps.now();
+      return call.pending.untilMs > nowMs ? 'early' : step(call, nowMs);
     });
   }
 

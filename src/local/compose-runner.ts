@@ -10,7 +10,7 @@ import { CompletionService } from '../producer/completions/completion-service.ts
 import { type ResolvedTool, unknownTool } from '../producer/tools/tool-catalogue.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { Hook } from '../shared/calls/define-hook.ts';
-import type { Settings } from '../shared/config/config.ts';
+import type { Settings, SettingsInput } from '../shared/config/config.ts';
 import { SwitchCache } from '../shared/config/switches.ts';
 import { secretsOf } from '../shared/errors/redaction.ts';
 import { needsResourceLock } from '../shared/limits/resource-lock.ts';
@@ -34,26 +34,42 @@ import { LocalLedger, type LocalLedgerDeps } from './ledger.ts';
 import type { LocalResourceLocks } from './resource-locks.ts';
 import type { LocalSessions } from './sessions.ts';
 
-export interface RunnerDeps {
+export interface LocalRunnerOptions {
   readonly tools: readonly AnyTool[];
-  readonly settings: Settings;
-  readonly store: DedupeStore;
-  readonly clock: Clock;
-  readonly schedule: Schedule;
-  /** Schedules the runner's periodic work; must not keep the process alive. */
-  readonly background: Schedule;
-  /** Waits between two attempts. */
-  readonly sleep: (ms: number) => Promise<void>;
-  readonly random: Random;
-  readonly log: Logger;
-  readonly workspaceRoot: string;
-  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Default: in memory, 25,000 records. Runners that share a store share their calls. */
+  readonly store?: DedupeStore;
+  /** With `schedule`, the runner's timers are the clock's: see `fakeClock`. */
+  readonly clock?: Clock & { readonly schedule?: Schedule };
+  /** Waits between two attempts. Default: on the clock. */
+  readonly sleep?: (ms: number) => Promise<void>;
+  readonly random?: Random;
+  /** The workspace of sessions that name no other folder. Default: the current folder. */
+  readonly workspaceRoot?: string;
+  /** The same settings as for a fleet; the environment and the configuration file are not read. */
+  readonly settings?: Partial<SettingsInput>;
+  readonly log?: Logger;
+  /** Programs of tools get an allow-list of this environment. Default: this process's environment. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Hooks of every kind, because the producer and the worker are one process. */
   readonly hooks?: readonly Hook[];
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
-  /** Without it, calls that need an approval are denied. */
+  /** Decides on calls that need an approval: of the tier `elevated`, or where policy asks. Default: they are denied. */
   readonly approve?: Approve;
-  readonly onEvent: (event: DispatchEvent | WorkerEvent) => void;
+  /** Receives the events of all calls. */
+  readonly onEvent?: (event: DispatchEvent | WorkerEvent) => void;
+}
+
+type Optional = 'hooks' | 'memory' | 'channels' | 'approve';
+
+/** The options with their defaults. */
+export interface RunnerDeps
+  extends Pick<LocalRunnerOptions, Optional>,
+    Required<Omit<LocalRunnerOptions, Optional | 'settings'>> {
+  readonly settings: Settings;
+  readonly schedule: Schedule;
+  /** Schedules the runner's periodic work; must not keep the process alive. */
+  readonly background: Schedule;
 }
 
 /** The ID of this process, used as the inbox and the worker ID. */

@@ -22,6 +22,7 @@ import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
 import { parseParts } from '../shared/util/json/large-json.ts';
+import { defined } from '../shared/util/json/omit-undefined.ts';
 import { LocalBudgets } from './budgets.ts';
 import { executionOf, lostAttempt, mayRepeatCall, recordFor, withLease } from './call-record.ts';
 import type { LocalCircuits } from './circuits.ts';
@@ -41,8 +42,9 @@ export interface LocalLedgerDeps extends Omit<OwnCallsDeps, 'locks'> {
 const MAX_LOST_PROCESSES = 3;
 
 export class LocalLedger implements CallLedger {
+  /** The calls that run here. */
+  readonly own: OwnCalls;
   readonly #deps: LocalLedgerDeps;
-  readonly #own: OwnCalls;
   readonly #retries = new LocalRetryBudgets();
   readonly #loops = new LocalLoops();
   readonly #budgets = new LocalBudgets();
@@ -52,41 +54,13 @@ export class LocalLedger implements CallLedger {
 
   constructor(deps: LocalLedgerDeps) {
     this.#deps = deps;
-    this.#own = new OwnCalls({ ...deps, locks: this.#locks });
+    this.own = new OwnCalls({ ...deps, locks: this.#locks });
     const { onEvent } = deps;
-    this.completions = new LocalCompletions({
-      ownCalls: this.#own,
-      locks: this.#locks,
-      now: () => this.now(),
-      onEvent,
-    });
+    this.completions = new LocalCompletions({ ownCalls: this.own, locks: this.#locks, now: () => this.now(), onEvent });
   }
 
   now(): Promise<number> {
     return this.#deps.store.now();
-  }
-
-  /** Whether the call starts later. */
-  isDelayed(callId: string): boolean {
-    return this.#own.get(callId)?.phase === 'delayed';
-  }
-
-  /** Waits for the start of a delayed call, or until this process gives it up. */
-  async untilStart(callId: string): Promise<void> {
-    const call = this.#own.get(callId);
-    if (call === undefined) return;
-    await this.#own.wait(callId, (call.request.startAtMs ?? 0) - (await this.now()));
-    call.phase = 'queued';
-  }
-
-  /** Waits for a time, or until this process gives the call up. */
-  wait(callId: string, ms: number): Promise<void> {
-    return this.#own.wait(callId, ms);
-  }
-
-  /** Ends the waits of all calls when the runner closes. */
-  wakeAll(): void {
-    this.#own.wakeAll();
   }
 
   // Claims
@@ -101,9 +75,9 @@ export class LocalLedger implements CallLedger {
   async #claim(claim: Claim): Promise<ClaimAnswer> {
     const { store } = this.#deps;
     const nowMs = await store.now();
-    const leader = await this.#own.leaderOf(claim);
+    const leader = await this.own.leaderOf(claim);
     if (leader !== undefined && !mayRepeatCall(leader, claim)) return this.#existing(leader, claim, nowMs);
-    this.#own.unmerge(claim.callId);
+    this.own.unmerge(claim.callId);
     let repetitions: number | undefined;
     const newRecord = recordFor(claim, nowMs, this.#deps.retentionMs);
     for (;;) {
@@ -131,7 +105,7 @@ export class LocalLedger implements CallLedger {
 
   #begin(claim: Claim, record: DedupeRecord, repetitions = 0): ClaimAnswer {
     this.#budgets.take(claim, record.createdAtMs);
-    this.#deps.onJob(this.#own.add({ claim, record, attempts: [], leftNoRecord: false }));
+    this.#deps.onJob(this.own.add({ claim, record, attempts: [], leftNoRecord: false }));
     return { kind: 'claimed', callId: claim.callId, ...(repetitions > 0 ? { repetitions } : {}) };
   }
 
@@ -139,8 +113,8 @@ export class LocalLedger implements CallLedger {
     const callId = record.key;
     if (record.request.paramsDigest !== claim.paramsDigest) return { kind: 'conflict', callId };
     if (record.state === 'inflight') {
-      const own = this.#own.get(callId);
-      if (own === undefined) this.#own.follow(callId, claim);
+      const own = this.own.get(callId);
+      if (own === undefined) this.own.follow(callId, claim);
       return { kind: 'inflight', callId, phase: own?.phase ?? 'running', ageMs: nowMs - record.createdAtMs };
     }
     const outcome = record.payload as Outcome;
@@ -151,7 +125,7 @@ export class LocalLedger implements CallLedger {
 
   async begin(job: CallJob, { probeEpoch }: BeginAttempt): Promise<BeginResult> {
     return this.#locks.run(job.callId, async () => {
-      const call = this.#own.get(job.callId);
+      const call = this.own.get(job.callId);
       if (call === undefined || call.generation !== job.generation) return { kind: 'stale' };
       // The job is a retry from before this process lost the call and recovered it again.
       if (call.phase === 'running') return { kind: 'stale' };
@@ -167,7 +141,7 @@ export class LocalLedger implements CallLedger {
       if (circuit.state !== 'CLOSED' && circuit.epoch !== probeEpoch && !recovered)
         return { kind: 'circuit', nowMs, circuit: call.circuit, circuitRaw, request, fence, earlierAttempts };
       const attempts = recovered ? [...earlierAttempts, lostAttempt(earlierAttempts, nowMs)] : earlierAttempts;
-      const written = await this.#own.write(call, {
+      const written = await this.own.write(call, {
         ...withLease(call.record, nowMs),
         execution: executionOf(attempts, attempts.length + 1),
       });
@@ -201,10 +175,8 @@ export class LocalLedger implements CallLedger {
     const outcome = decodeOutcome(
       typeof outcomeJson === 'string' ? JSON.parse(outcomeJson) : await parseParts(outcomeJson.parts),
     );
-    return this.#locks.run(callId, async () => {
-      const call = this.#own.get(callId);
-      if (call === undefined || call.fence !== fence) return 'fenced';
-      if (!(await this.#own.end(call, { state, outcome, attempts, ttlMs: replayedMs(life) }))) return 'fenced';
+    return this.own.change<WriteAnswer>(callId, fence, 'fenced', async (call) => {
+      if (!(await this.own.end(call, { state, outcome, attempts, ttlMs: replayedMs(life) }))) return 'fenced';
       if (sample !== undefined) this.#deps.circuits.addSuccess(homePartition(partitionFor(callId).tier), sample);
       if (refill !== undefined) this.#retries.refill(refill, await this.now());
       return 'settled';
@@ -212,14 +184,12 @@ export class LocalLedger implements CallLedger {
   }
 
   async postpone(callId: string, fence: number, { phase, attempts, event, allowance }: Postpone): Promise<WriteAnswer> {
-    return this.#locks.run(callId, async () => {
-      const call = this.#own.get(callId);
-      if (call === undefined || call.fence !== fence) return 'fenced';
+    return this.own.change<WriteAnswer>(callId, fence, 'fenced', async (call) => {
       if (call.cancelRequested) return 'cancelled';
       const nowMs = await this.now();
       if (allowance !== undefined && !this.#retries.take(allowance, nowMs)) return 'exhausted';
       const execution = executionOf(attempts, attempts.length);
-      if (!(await this.#own.write(call, { ...withLease(call.record, nowMs), execution }))) return 'fenced';
+      if (!(await this.own.write(call, { ...withLease(call.record, nowMs), execution }))) return 'fenced';
       call.phase = phase === 'unstarted' ? 'queued' : phase;
       call.attempts = attempts;
       if (phase === 'unstarted' && attempts.length === 0) call.firstStartedAtMs = undefined;
@@ -229,14 +199,14 @@ export class LocalLedger implements CallLedger {
   }
 
   async renewLease(callId: string, fence: number, _leaseMs?: number, event?: object) {
-    const call = this.#own.get(callId);
+    const call = this.own.get(callId);
     if (call === undefined || call.fence !== fence) return { renewed: false, cancelRequested: false };
     if (event !== undefined) this.#deps.onEvent(event as InboxEvent);
     return { renewed: true, cancelRequested: call.cancelRequested };
   }
 
   async checkpoint(callId: string, fence: number, text: string): Promise<CheckpointAnswer> {
-    const call = this.#own.get(callId);
+    const call = this.own.get(callId);
     if (call?.fence !== fence) return 'fenced';
     call.checkpoint = text;
     return 'written';
@@ -244,7 +214,7 @@ export class LocalLedger implements CallLedger {
 
   async cancel(callId: string, endings: Parameters<CallLedger['cancel']>[1]): ReturnType<CallLedger['cancel']> {
     return this.#locks.run(callId, async () => {
-      const call = this.#own.get(callId);
+      const call = this.own.get(callId);
       if (call === undefined) {
         const record = await this.#deps.store.get(callId);
         if (record === undefined) return { kind: 'gone' };
@@ -265,7 +235,7 @@ export class LocalLedger implements CallLedger {
         ttlMs: replayedMs(endings),
       };
       const { outcome, ttlMs } = (hasAttemptInDoubt(call.attempts) ? endings.inDoubt : undefined) ?? regular;
-      await this.#own.end(call, { state: endings.state, outcome, attempts: call.attempts, ttlMs });
+      await this.own.end(call, { state: endings.state, outcome, attempts: call.attempts, ttlMs });
       return { kind: 'cancelled', jobId: callId };
     });
   }
@@ -275,24 +245,16 @@ export class LocalLedger implements CallLedger {
   async read(callId: string): Promise<CallView | undefined> {
     const record = await this.#deps.store.get(callId);
     if (record === undefined) return undefined;
-    return callView(record, this.#own.get(callId), await this.now());
+    return callView(record, this.own.get(callId), await this.now());
   }
 
   /** The fields of a call of this process that its completion needs. */
   async completable(callId: string): Promise<CompletableCall | undefined> {
-    const call = this.#own.get(callId);
+    const call = this.own.get(callId);
     if (call === undefined) return undefined;
     const { request, phase, fence, attempts, record, firstStartedAtMs } = call;
-    return {
-      callId,
-      request,
-      phase,
-      fence,
-      attempts,
-      createdAtMs: record.createdAtMs,
-      ...(firstStartedAtMs !== undefined && { startedAtMs: firstStartedAtMs }),
-      readAtMs: await this.now(),
-    };
+    const times = { createdAtMs: record.createdAtMs, ...defined({ startedAtMs: firstStartedAtMs }) };
+    return { callId, request, phase, fence, attempts, ...times, readAtMs: await this.now() };
   }
 
   /** Requests are always complete here: no parameters are stored outside of them. */
@@ -303,31 +265,6 @@ export class LocalLedger implements CallLedger {
   async outcome(callId: string): Promise<Outcome | undefined> {
     const record = await this.#deps.store.get(callId);
     return record === undefined || record.state === 'inflight' ? undefined : (record.payload as Outcome);
-  }
-
-  /** The session's calls that run here, without shared ones, which other sessions may have joined. */
-  ownCallsOf(sessionKey: string): readonly string[] {
-    return [...this.#own]
-      .filter(({ request }) => request.shared !== true && request.envelope.target.sessionKey === sessionKey)
-      .map(({ callId }) => callId);
-  }
-
-  // Leases
-
-  /** Renews the leases of the calls that run here. */
-  async renew(): Promise<void> {
-    await this.#own.prolong();
-  }
-
-  /** Leaves unfinished calls to other processes of the store, and ends the waits of this process. */
-  async close(): Promise<void> {
-    await this.#own.close();
-  }
-
-  /** Gives up a call that this process cannot run: it is followed like a call of another process. */
-  abandon(callId: string): void {
-    const call = this.#own.get(callId);
-    if (call !== undefined) this.#own.lose(call);
   }
 }
 

@@ -71,10 +71,6 @@ export class OwnCalls {
     return this.#calls.get(callId);
   }
 
-  [Symbol.iterator](): IterableIterator<OwnCall> {
-    return this.#calls.values();
-  }
-
   /** Adds a call that runs here from now on. Returns its job. */
   add({ claim, record, attempts, leftNoRecord }: NewOwnCall): CallJob {
     const { callId, mergeId, generation, request } = claim;
@@ -90,6 +86,33 @@ export class OwnCalls {
     });
     if (mergeId !== undefined) this.#leaders.set(mergeId, callId);
     return { callId, generation, session: request.envelope.target.sessionKey };
+  }
+
+  /** The calls of a session, without shared ones, which other sessions may have joined. */
+  ofSession(sessionKey: string): readonly string[] {
+    const calls = [...this.#calls.values()].filter(({ request }) => request.shared !== true);
+    return calls.filter(({ request }) => request.envelope.target.sessionKey === sessionKey).map((call) => call.callId);
+  }
+
+  /** Takes a step of the call's attempt with this fence, after all earlier steps of the call. Otherwise returns `fenced`. */
+  change<Answer>(
+    callId: string,
+    fence: number,
+    fenced: Answer,
+    step: (call: OwnCall) => Promise<Answer>,
+  ): Promise<Answer> {
+    return this.#deps.locks.run(callId, async () => {
+      const call = this.#calls.get(callId);
+      return call?.fence === fence ? step(call) : fenced;
+    });
+  }
+
+  /** Waits for the start of a delayed call, or until this process gives it up. */
+  async untilStart(callId: string): Promise<void> {
+    const call = this.#calls.get(callId);
+    if (call === undefined) return;
+    await this.wait(callId, (call.request.startAtMs ?? 0) - (await this.#deps.store.now()));
+    call.phase = 'queued';
   }
 
   /** Resolves after a time, or when this process gives the call up. */
@@ -141,15 +164,10 @@ export class OwnCalls {
     this.#subscribed.close();
     // Without the store, the leases end by themselves.
     await this.prolong(-1).catch(this.#deps.onError);
-    const waiting = new Map(
-      [...this.#calls.values()].map(({ callId, request }) => [callId, request.envelope.toolName]),
-    );
-    for (const callId of this.#subscribed.callIds) waiting.set(callId, waiting.get(callId) ?? '');
-    for (const [callId, toolName] of waiting) {
-      const error = resultError(
-        failureOf('DRAINED', 'The runner was closed before the call had ended.'),
-        'retriable_error',
-      );
+    const failure = failureOf('DRAINED', 'The runner was closed before the call had ended.');
+    const error = resultError(failure, 'retriable_error');
+    for (const callId of new Set([...this.#calls.keys(), ...this.#subscribed.callIds])) {
+      const toolName = this.#calls.get(callId)?.request.envelope.toolName ?? '';
       const outcome: Outcome = { status: 'retriable_error', toolName, durationMs: 0, attempts: 0, error };
       this.#deps.onEvent({ type: 'settled', callId, state: 'failed', outcome });
     }
@@ -201,12 +219,17 @@ export class OwnCalls {
       call.record = { ...next, version: 1 };
       return true;
     }
-    this.lose(call);
+    this.#lose(call);
     return false;
   }
 
   /** Gives up a call that this process cannot run: it is followed like a call of another process. */
-  lose(call: OwnCall): void {
+  abandon(callId: string): void {
+    const call = this.#calls.get(callId);
+    if (call !== undefined) this.#lose(call);
+  }
+
+  #lose(call: OwnCall): void {
     this.#forget(call);
     this.#deps.onStop(call.callId, new PawlError('LEASE_LOST', 'Another process holds the call.'));
     this.#subscribed.follow(call.callId, { ...call, mode: 'enforced' });

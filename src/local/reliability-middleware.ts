@@ -1,7 +1,7 @@
 /** A wrapper around the execution of tools, over the local runner. */
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import type { AnyTool, InputOf, OutputOf } from '../shared/tools/tool.ts';
-import type { LocalRunnerOptions } from './run-tool.ts';
+import type { LocalRunnerOptions } from './compose-runner.ts';
 import type { LocalRunner, RunOptions } from './runner.ts';
 
 /** Runs a tool as the fleet would: each call once, retried, behind a circuit. Resolves with an envelope for every ending. */

@@ -1,58 +1,21 @@
 /** Composition root of local runs, for development and tests. */
 import { z } from 'zod';
-import type { DispatchEvent } from '../producer/calls/submission.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
-import { checkHooks, type Hook } from '../shared/calls/define-hook.ts';
+import { checkHooks } from '../shared/calls/define-hook.ts';
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
-import type { SettingsInput } from '../shared/config/config.ts';
 import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import type { Effects } from '../shared/retries/effects.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe/dedupe-memory.ts';
-import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
 import { logListenerFailure, notify } from '../shared/telemetry/listeners.ts';
-import { type Logger, silentLogger } from '../shared/telemetry/log.ts';
-import type { Channels, MemoryStore } from '../shared/tools/capabilities.ts';
+import { silentLogger } from '../shared/telemetry/log.ts';
 import { defineTool } from '../shared/tools/define-tool.ts';
-import { type AnyTool, isTool } from '../shared/tools/tool.ts';
+import { isTool } from '../shared/tools/tool.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
-import {
-  backgroundSchedule,
-  type Clock,
-  type Random,
-  type Schedule,
-  systemClock,
-  systemSchedule,
-} from '../shared/util/time.ts';
+import { backgroundSchedule, type Clock, type Schedule, systemClock, systemSchedule } from '../shared/util/time.ts';
 import { protectFolder } from '../workers/workspace/protected-paths.ts';
-import type { Approve } from './approvals.ts';
+import type { LocalRunnerOptions } from './compose-runner.ts';
 import { LocalRunner } from './runner.ts';
-
-export interface LocalRunnerOptions {
-  readonly tools: readonly AnyTool[];
-  /** Default: in memory, 25,000 records. Runners that share a store share their calls. */
-  readonly store?: DedupeStore;
-  /** With `schedule`, the runner's timers are the clock's: see `fakeClock`. */
-  readonly clock?: Clock & { readonly schedule?: Schedule };
-  /** Waits between two attempts. Default: on the clock. */
-  readonly sleep?: (ms: number) => Promise<void>;
-  readonly random?: Random;
-  /** The workspace of sessions that name no other folder. Default: the current folder. */
-  readonly workspaceRoot?: string;
-  /** The same settings as for a fleet; the environment and the configuration file are not read. */
-  readonly settings?: Partial<SettingsInput>;
-  readonly log?: Logger;
-  /** Programs of tools get an allow-list of this environment. Default: this process's environment. */
-  readonly environment?: Readonly<Record<string, string | undefined>>;
-  /** Hooks of every kind, because the producer and the worker are one process. */
-  readonly hooks?: readonly Hook[];
-  readonly memory?: MemoryStore;
-  readonly channels?: Channels;
-  /** Decides on calls that need an approval: of the tier `elevated`, or where policy asks. Default: they are denied. */
-  readonly approve?: Approve;
-  /** Receives the events of all calls. */
-  readonly onEvent?: (event: DispatchEvent | WorkerEvent) => void;
-}
 
 /** A runner of tools in this process. Close it when done. Throws `CONFIGURATION`. */
 export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {

@@ -74,7 +74,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     this.circuits = circuits;
     this.batches = groups.batches;
     this.plans = groups.plans;
-    this.#every(RENEW_MS, () => this.#parts.ledger.renew());
+    this.#every(RENEW_MS, () => this.#parts.ledger.own.prolong());
     this.#every(SWEEP_MS, async () => void (await this.store.sweep()));
   }
 
@@ -91,10 +91,9 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     let record = this.#sessions.peek(sessionKey);
     record ??= (await this.openSession({ sessionKey, kind, ...(actorId !== undefined && { actorId }) })).record;
     if (record.kind !== kind) {
-      const issues = [{ path: 'kind', message: `is ${kind}, but the session is open as a ${record.kind} session` }];
-      throw new PawlError('CONTRACT_INVALID', `Session ${JSON.stringify(sessionKey)}: kind ${issues[0]?.message}.`, {
-        issues,
-      });
+      const message = `is ${kind}, but the session is open as a ${record.kind} session`;
+      const issues = [{ path: 'kind', message }];
+      throw new PawlError('CONTRACT_INVALID', `Session ${JSON.stringify(sessionKey)}: kind ${message}.`, { issues });
     }
     const session = new Session(this, { ...record, actorId: actorId ?? record.actorId }, this.#deps.clock);
     return session.call(tool, params, call);
@@ -136,7 +135,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   async closeSession(sessionKey: string): Promise<void> {
     for (const closed of this.#sessions.close(sessionKey)) {
       this.#parts.terminals.endSession(closed);
-      await Promise.all(this.#parts.ledger.ownCallsOf(closed).map((callId) => this.cancel(callId)));
+      await Promise.all(this.#parts.ledger.own.ofSession(closed).map((callId) => this.cancel(callId)));
     }
   }
 
@@ -161,21 +160,20 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
 
   /** Runs a call's attempts until it has ended, or the runner closes. */
   async #runJob(job: CallJob): Promise<void> {
-    if (this.#parts.ledger.isDelayed(job.callId)) {
-      await this.#parts.ledger.untilStart(job.callId);
+    const { own } = this.#parts.ledger;
+    if (own.get(job.callId)?.phase === 'delayed') {
+      await own.untilStart(job.callId);
       if (this.#closed !== undefined) return;
     }
-    for (;;) {
+    do {
       const outcome = await this.#attempt(job);
       if (outcome.kind === 'postponed' || outcome.kind === 'waiting')
         await Promise.race([this.#deps.sleep(outcome.delayMs), this.#closing.promise]);
-      else if (outcome.kind === 'pending')
-        await this.#parts.ledger.wait(job.callId, outcome.expiresAtMs - this.#deps.clock.now());
+      else if (outcome.kind === 'pending') await own.wait(job.callId, outcome.expiresAtMs - this.#deps.clock.now());
       else if (outcome.kind === 'waiting-for-lock')
         await Promise.race([this.#locks.granted(job.callId), this.#closing.promise]);
       else if (outcome.kind !== 'released') return;
-      if (this.#closed !== undefined) return;
-    }
+    } while (this.#closed === undefined);
   }
 
   async #attempt(job: CallJob): Promise<JobOutcome> {
@@ -186,7 +184,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       return await this.#parts.executor.execute(job, running);
     } catch (error) {
       log.error({ event: 'worker_defect', callId: job.callId, stack: stackOf(error) }, 'a call could not be executed');
-      this.#parts.ledger.abandon(job.callId);
+      this.#parts.ledger.own.abandon(job.callId);
       return { kind: 'abandoned' };
     } finally {
       this.#running.delete(job.callId);
@@ -229,7 +227,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     await Promise.resolve();
     this.#closing.resolve();
     await this.#parts.groups.close();
-    this.#parts.ledger.wakeAll();
+    this.#parts.ledger.own.wakeAll();
     const { schedule } = this.#deps;
     if ((await withinMs(Promise.all(this.#jobs), graceMs, schedule)) === undefined) {
       for (const running of this.#running.values()) running.abort(new PawlError('DRAINED'));
@@ -237,7 +235,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     }
     for (const stop of this.#stopTimers) stop();
     await this.#parts.terminals.close();
-    await this.#parts.ledger.close();
+    await this.#parts.ledger.own.close();
     this.#parts.results.close();
   }
 }

@@ -1,8 +1,9 @@
 /** Local runners, and tools that do what a test says. */
 import { onTestFinished } from 'vitest';
 import { z } from 'zod';
+import type { LocalRunnerOptions } from '../../src/local/compose-runner.ts';
 import { fakeClock } from '../../src/local/fake-clock.ts';
-import { createLocalRunner, type LocalRunnerOptions } from '../../src/local/run-tool.ts';
+import { createLocalRunner } from '../../src/local/run-tool.ts';
 import type { LocalRunner } from '../../src/local/runner.ts';
 import type { Effects } from '../../src/shared/retries/effects.ts';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';

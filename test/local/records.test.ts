@@ -171,10 +171,10 @@ describe('attempts of one process', () => {
     const record = await store.get(callIdFor('a'));
     if (record === undefined) throw new Error('there is no record');
     await store.compareAndSet(record.key, record.version, record);
-    await ledger.renew();
+    await ledger.own.prolong();
     expect(stopped).toMatchObject([{ code: 'LEASE_LOST' }]);
     expect(await ledger.postpone(callIdFor('a'), fence, { phase: 'queued', attempts: [], delayMs: 0 })).toBe('fenced');
-    await ledger.close();
+    await ledger.own.close();
   });
 });
 
