@@ -4,7 +4,6 @@
  */
 import { userInfo } from 'node:os';
 import type { Pawl } from '../producer/client.ts';
-import type { SettingsInput } from '../shared/config/config.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { EMBEDDED_REDIS_STEP, type Logger } from '../shared/telemetry/log.ts';
 import { escapeInvisible, escapeLine } from '../shared/util/text/visible-text.ts';
@@ -60,16 +59,19 @@ export function printResult(context: CliContext, json: unknown, text: string): v
   print(context, context.json ? prettyJson(json) : text);
 }
 
+/** Prints the result of a change as JSON with `--json`, otherwise a message. */
+export function printOrSay(context: CliContext, json: unknown, message: string): void {
+  if (context.json) print(context, prettyJson(json));
+  else say(context, message);
+}
+
 /** Prints a list: as JSON with `--json`, otherwise as a table, or `none` when it is empty. */
 export function printList<Row>(
   context: CliContext,
   json: object,
-  {
-    rows,
-    columns,
-    none,
-  }: { readonly rows: readonly Row[]; readonly columns: readonly Column<Row>[]; readonly none: string },
+  list: { readonly rows: readonly Row[]; readonly columns: readonly Column<Row>[]; readonly none: string },
 ): void {
+  const { rows, columns, none } = list;
   if (context.json || rows.length > 0) printResult(context, json, table(rows, columns));
   else say(context, none);
 }
@@ -124,16 +126,15 @@ function commandLogger(context: CliContext): { readonly log: Logger; started(): 
 export async function withPawl(
   context: CliContext,
   work: (pawl: Pawl) => Promise<number | undefined>,
-  options: Partial<SettingsInput> = {},
 ): Promise<number> {
   // The import is dynamic so that help and usage errors stay fast.
   const { connect, loadSettings } = await import('../main.ts');
   const { log, started } = commandLogger(context);
   let pawl: Pawl;
   try {
-    pawl = await connect({ ...options, log, operator: operatorName() });
+    pawl = await connect({ log, operator: operatorName() });
   } catch (error) {
-    throw withRedisHint(error, isRedisAway(error) ? await loadSettings(options) : {});
+    throw withRedisHint(error, isRedisAway(error) ? await loadSettings() : {});
   } finally {
     started();
   }

@@ -1,5 +1,5 @@
 /** `pawl call --after` and `--at`: the command submits the call, which starts later. */
-import type { CallOptions } from '../../producer/calls/call-envelope.ts';
+import type { Submission } from '../../producer/calls/submission.ts';
 import type { Pawl } from '../../producer/client.ts';
 import type { Session } from '../../producer/sessions/session.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
@@ -15,12 +15,6 @@ export interface LaterOptions {
   readonly at?: string;
 }
 
-interface LaterCall {
-  readonly tool: string;
-  readonly params: Readonly<Record<string, unknown>>;
-  readonly options: CallOptions;
-}
-
 /** Giving both is refused when the call is submitted. */
 export function startOptions({ after, at }: LaterOptions): StartOptions {
   return defined({ startAfterMs: after, startAt: at });
@@ -31,13 +25,12 @@ export async function submitLater(
   context: CliContext,
   pawl: Pawl,
   session: Session,
-  request: LaterCall,
+  submit: () => Promise<Submission>,
 ): Promise<ToolResultEnvelope | undefined> {
-  const { tool, params, options } = request;
   session.events.once('approval-requested', ({ approvalId }) =>
     say(context, `a person has to approve it: see 'pawl approvals show ${approvalId}'`),
   );
-  const submission = await session.submit(tool, params, options);
+  const submission = await submit();
   if (submission.kind === 'answered') return submission.result;
   const { callId, requestId } = submission;
   const record = await pawl.read(callId);

@@ -8,7 +8,6 @@ import type { Session } from '../../producer/sessions/session.ts';
 import type { DedupeMode, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { isDelayed } from '../../shared/calls/start-time.ts';
 import { parseToolName } from '../../shared/connectors/declared-tool.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
 import type { ToolReference } from '../../shared/model-tools/names.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -57,13 +56,8 @@ export async function runCall(context: CliContext, toolName: string, options: Ca
     const session = await openSession(context, pawl, options.session);
     const callOptions: CallOptions = {
       namespace: tool.namespace,
-      ...(options.key !== undefined && { idempotencyKey: options.key }),
-      ...defined({
-        dedupeMode: options.dedupe,
-        turnId: options.turn,
-        requestTags: options.tag,
-        callbackUrl: options.callback,
-      }),
+      ...defined({ idempotencyKey: options.key, dedupeMode: options.dedupe, turnId: options.turn }),
+      ...defined({ requestTags: options.tag, callbackUrl: options.callback }),
       ...start,
       ...(options.timeout !== undefined
         ? { timeoutMs: options.timeout }
@@ -71,23 +65,16 @@ export async function runCall(context: CliContext, toolName: string, options: Ca
           ? {}
           : { deadlineAtMs: pawl.backend.clock.now() + NO_WORKER_MS }),
     };
+    const submit = () => session.submit(tool.name, params, callOptions);
     if (isLater) {
-      const result = await submitLater(context, pawl, session, { tool: tool.name, params, options: callOptions });
+      const result = await submitLater(context, pawl, session, submit);
       return result === undefined ? EXIT_CODES.success.code : showResult(context, result);
     }
     if (context.err.isTTY) showProgress(context, session);
     const stopPolling = reportWorkerLoss(context, pawl, tool);
-    const result = await submitAndWait(context, pawl, session, () =>
-      session.submit(tool.name, params, callOptions),
-    ).finally(stopPolling);
-    if (result === 'detached') return EXIT_CODES.failed.code;
-    return showResult(context, result);
+    const result = await submitAndWait(context, pawl, session, submit).finally(stopPolling);
+    return result === 'detached' ? EXIT_CODES.failed.code : showResult(context, result);
   });
-}
-
-function showResult(context: CliContext, result: ToolResultEnvelope): number {
-  show(context, result);
-  return exitCodeOfResult(result);
 }
 
 /** Explains how to start a worker if none runs the tool. */
@@ -98,13 +85,11 @@ async function checkForWorker(
   { timeout }: CallCommandOptions,
 ): Promise<boolean> {
   const { isPublished, tier, workers } = await findPublishers(pawl, tool);
+  const limit = duration(timeout ?? NO_WORKER_MS);
   if (isPublished) return true;
-  if (tier !== undefined) {
-    const limit = duration(timeout ?? NO_WORKER_MS);
+  if (tier !== undefined)
     say(context, `no worker that has ${tool.name} is running: ${startHint(tier)}; waiting for one, at most ${limit}`);
-    return false;
-  }
-  if (workers.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
+  else if (workers.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
   return false;
 }
 
@@ -141,23 +126,10 @@ function startHint(tier: Tier): string {
  * The session of `--session`, opened if there is none. Without the option, calls from this folder share a session, so that a
  * `--key` means the same call next time.
  */
-async function openSession(context: CliContext, pawl: Pawl, requestedKey: string | undefined): Promise<Session> {
+function openSession(context: CliContext, pawl: Pawl, requestedKey: string | undefined): Promise<Session> {
   const sessionKey = requestedKey ?? sessionOfFolder(context.cwd);
-  try {
-    return await pawl.session(sessionKey);
-  } catch (error) {
-    if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_SESSION') throw error;
-  }
   const workspaceRoot = pawl.settings.workspaceRoot ?? context.cwd;
-  try {
-    return await pawl.openSession({ kind: 'main', sessionKey, actorId: actorId(), workspaceRoot, channel: CONSOLE });
-  } catch (error) {
-    // Another process has just opened the session.
-    if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
-    return pawl.session(sessionKey).catch(() => {
-      throw error;
-    });
-  }
+  return pawl.sessions.findOrOpen({ sessionKey, actorId: actorId(), workspaceRoot, channel: CONSOLE });
 }
 
 function sessionOfFolder(folder: string): string {
@@ -173,12 +145,10 @@ function actorId(): string {
 function showProgress(context: CliContext, session: Session): void {
   const { events } = session;
   events.on('queued', ({ callId }) => say(context, `queued as ${callId}`));
-  events.on('progress', ({ progress, total, message }) =>
-    say(
-      context,
-      `${progress}${total === undefined ? '' : ` of ${total}`}${message === undefined ? '' : `: ${message}`}`,
-    ),
-  );
+  events.on('progress', ({ progress, total, message }) => {
+    const of = total === undefined ? '' : ` of ${total}`;
+    say(context, `${progress}${of}${message === undefined ? '' : `: ${message}`}`);
+  });
   events.on('pending', ({ expiresAtMs }) =>
     say(context, `waits for an outside system, until ${moment(expiresAtMs)} at most`),
   );
@@ -200,7 +170,7 @@ async function submitAndWait(
   const cancel = async () => {
     const callId = await queuedCallId.promise;
     say(context, `cancelling ${callId}; once more leaves it`);
-    reportSettlement(context, await session.cancel(callId));
+    say(context, SETTLEMENT_SENTENCES[(await session.cancel(callId)).settlement]);
   };
   // Interrupts are counted here, because the prompt reports Ctrl-C itself and not as a signal.
   let interrupts = 0;
@@ -228,10 +198,6 @@ async function submitAndWait(
   }
 }
 
-function reportSettlement(context: CliContext, { settlement }: Cancellation): void {
-  say(context, SETTLEMENT_SENTENCES[settlement]);
-}
-
 export const SETTLEMENT_SENTENCES = {
   'cancelled-before-start': 'cancelled before it started: nothing has happened',
   cancelled: 'cancelled',
@@ -239,15 +205,16 @@ export const SETTLEMENT_SENTENCES = {
   'too-late': 'too late: the call had ended already',
 } as const satisfies Record<Cancellation['settlement'], string>;
 
-function show(context: CliContext, result: ToolResultEnvelope): void {
+function showResult(context: CliContext, result: ToolResultEnvelope): number {
   if (context.json) print(context, prettyJson(result));
   else if (result.status === 'success') context.out.write(`${readable(context, result.output)}\n`);
-  if (result.status === 'success') {
-    if (result.cache !== undefined && context.err.isTTY)
-      say(context, `the result of call ${result.callId} from ${duration(result.cache.ageMs)} ago`);
-    return;
-  }
-  if (context.json) return;
+  if (result.status === 'success' && result.cache !== undefined && context.err.isTTY)
+    say(context, `the result of call ${result.callId} from ${duration(result.cache.ageMs)} ago`);
+  if (result.status !== 'success' && !context.json) explain(context, result);
+  return exitCodeOfResult(result);
+}
+
+function explain(context: CliContext, result: Exclude<ToolResultEnvelope, { readonly status: 'success' }>): void {
   const { callId } = result;
   const { code, message, issues = [], retryAfterMs } = result.error;
   say(context, `${result.toolName}: ${code}: ${message}`);

@@ -5,18 +5,14 @@ import { nearest } from '../../shared/schema/schema-issues.ts';
 import { type CliContext, pawlCommand, printList, usageError } from '../context.ts';
 import { type Column, moment } from '../print.ts';
 
-const COLUMNS: readonly Column<EnforcedCircuit>[] = [
+const COLUMNS: readonly Column<ReturnType<typeof circuitView>>[] = [
   { title: 'CIRCUIT', text: ({ key }) => key },
-  { title: 'TIER', text: ({ partition }) => partition.tier },
-  { title: 'STATE', text: ({ circuit }) => circuit.state },
+  { title: 'TIER', text: ({ tier }) => tier },
+  { title: 'STATE', text: ({ state }) => state },
   { title: 'ENFORCEMENT', text: ({ enforcement }) => enforcement },
   { title: 'FAILURES', align: 'right', text: ({ failures }) => String(failures) },
-  {
-    title: 'SINCE',
-    text: ({ circuit }) =>
-      'openedAtMs' in circuit && circuit.openedAtMs !== undefined ? moment(circuit.openedAtMs) : '',
-  },
-  { title: 'WHY', text: ({ circuit }) => ('reason' in circuit ? circuit.reason : '') },
+  { title: 'SINCE', text: ({ openedAtMs }) => (openedAtMs === undefined ? '' : moment(openedAtMs)) },
+  { title: 'WHY', text: ({ reason = '' }) => reason },
 ];
 
 export const listCircuits = pawlCommand(async (context, pawl) => {
@@ -27,9 +23,10 @@ export const setCircuit = pawlCommand(
   async (context, pawl, action: 'force_open' | 'reset', key: string, options: { reason?: string }) => {
     const changed = await pawl.circuits.set(action, isCircuitKey(key) ? { key } : { tool: key }, options.reason);
     if (changed.length === 0) {
+      const known = await pawl.circuits.list();
       const near = nearest(
         key,
-        (await pawl.circuits.list()).map((circuit) => circuit.key),
+        known.map((circuit) => circuit.key),
       );
       const hint = near.length > 0 ? ` Did you mean ${near.join(' or ')}?` : ` 'pawl circuits ls' lists them.`;
       throw usageError(`There is no circuit ${JSON.stringify(key)} that ever opened.${hint}`);
@@ -43,7 +40,8 @@ function isCircuitKey(text: string): boolean {
   return /^(?:tool:|dependency:|global(?:@|$))/.test(text);
 }
 
-function show(context: CliContext, rows: readonly EnforcedCircuit[]): void {
+function show(context: CliContext, circuits: readonly EnforcedCircuit[]): void {
   const none = 'no circuit has ever opened: all calls pass';
-  printList(context, { circuits: rows.map(circuitView) }, { rows, columns: COLUMNS, none });
+  const rows = circuits.map(circuitView);
+  printList(context, { circuits: rows }, { rows, columns: COLUMNS, none });
 }

@@ -15,14 +15,7 @@ import { type Column, moment, plural } from '../print.ts';
 const POLL_MS = 1_000;
 const MAX_LISTED_SKIPPED = 20;
 
-export interface FilterOptions {
-  readonly tool?: string;
-  readonly code?: string;
-  readonly session?: string;
-  readonly circuit?: string;
-  readonly since?: string;
-  readonly until?: string;
-}
+type FilterOptions = Readonly<Partial<Record<'tool' | 'code' | 'session' | 'circuit' | 'since' | 'until', string>>>;
 
 export interface BulkOptions extends FilterOptions {
   readonly all?: boolean;
@@ -87,10 +80,10 @@ export async function redrive(context: CliContext, ids: readonly string[], optio
 }
 
 export async function discard(context: CliContext, ids: readonly string[], options: BulkOptions): Promise<number> {
-  const selection = selectionOf(ids, options);
+  const { dryRun, reason } = options;
+  const selection = { ...selectionOf(ids, options), dryRun, reason };
   return withPawl(context, async (pawl) => {
-    const { dryRun, reason } = options;
-    const result = await pawl.deadLetters.discard({ ...selection, dryRun, reason });
+    const result = await pawl.deadLetters.discard(selection);
     report(context, result, dryRun === true ? 'would be discarded' : 'discarded', options);
   });
 }
@@ -163,14 +156,8 @@ function selectionOf(ids: readonly string[], options: BulkOptions) {
 }
 
 function filterOf({ tool, code, session, circuit, since, until }: FilterOptions): DeadLetterFilter {
-  return defined({
-    tool,
-    code,
-    session,
-    circuit,
-    sinceMs: parseTime('--since', since),
-    untilMs: parseTime('--until', until),
-  });
+  const [sinceMs, untilMs] = [parseTime('--since', since), parseTime('--until', until)];
+  return defined({ tool, code, session, circuit, sinceMs, untilMs });
 }
 
 function parseTime(option: string, text: string | undefined): number | undefined {

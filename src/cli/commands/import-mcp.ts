@@ -40,24 +40,10 @@ export interface McpImportRequest {
   readonly accept: boolean;
 }
 
-export interface ImportOutcome {
-  readonly server: string;
-  /** `drifted`: the server differs from what was accepted, and nothing was changed. */
-  readonly state: 'declared' | 'drifted';
-  readonly tools: readonly {
-    readonly tool: string;
-    readonly tier: Tier;
-    readonly effects: string;
-    readonly change: string;
-    readonly differs: readonly string[];
-  }[];
-  readonly gone: readonly string[];
-  readonly refused: ImportPlan['refused'];
-  readonly resources: boolean;
-}
+export type ImportOutcome = Awaited<ReturnType<typeof importServer>>;
 
 /** Reads a server's tools and declares them. If declared tools differ, `accept` is required. */
-export async function importServer(request: McpImportRequest): Promise<ImportOutcome> {
+export async function importServer(request: McpImportRequest) {
   const { registry, connections, server, policy } = request;
   const existing = (await registry.list()).filter(
     (record): record is DeclaredToolOf<'mcp'> =>
@@ -70,15 +56,7 @@ export async function importServer(request: McpImportRequest): Promise<ImportOut
   const definitions = await connected.definitions(AbortSignal.timeout(LIST_TIMEOUT_MS));
   const resources = await connected.hasResources();
   const version = await connected.version();
-  const plan = await planImport({
-    server,
-    version,
-    connection,
-    definitions,
-    policy,
-    existing,
-    invalidReason,
-  });
+  const plan = await planImport({ server, version, connection, definitions, policy, existing, invalidReason });
   const drifted = plan.drifted && !request.accept;
   const refused = [...plan.refused];
   if (!drifted) {
@@ -86,22 +64,14 @@ export async function importServer(request: McpImportRequest): Promise<ImportOut
     await declareResources(registry, server, resources ? connection : undefined);
   }
   const refusedTools = new Set(refused.map(({ tool }) => tool));
-  return {
-    server,
-    state: drifted ? 'drifted' : 'declared',
-    tools: plan.tools
-      .filter(({ tool }) => !refusedTools.has(tool))
-      .map(({ tool, spec, change, differs }) => ({
-        tool,
-        tier: spec.tier ?? 'system',
-        effects: spec.effects ?? 'once',
-        change,
-        differs,
-      })),
-    gone: plan.gone,
-    refused,
-    resources,
-  };
+  const tools = plan.tools
+    .filter(({ tool }) => !refusedTools.has(tool))
+    .map(({ tool, spec: { tier = 'system', effects = 'once' }, change, differs }) => ({
+      ...{ tool, tier, effects, change, differs },
+    }));
+  /** `drifted`: the server differs from what was accepted, and nothing was changed. */
+  const state: 'declared' | 'drifted' = drifted ? 'drifted' : 'declared';
+  return { server, state, tools, gone: plan.gone, refused, resources };
 }
 
 function connectionOf(declared: readonly DeclaredToolOf<'mcp'>[]): McpConnectionOptions | undefined {
@@ -202,10 +172,8 @@ export async function importMcp(
       printResult(context, outcome, summaryOf(outcome));
       for (const { tool, why } of outcome.refused) say(context, `${tool} was left out: ${why}`);
       if (outcome.state === 'declared') return EXIT_CODES.success.code;
-      say(
-        context,
-        `${server} differs from what was accepted: nothing was changed. To accept it: pawl tools import-mcp ${server} --accept`,
-      );
+      const advice = `To accept it: pawl tools import-mcp ${server} --accept`;
+      say(context, `${server} differs from what was accepted: nothing was changed. ${advice}`);
       return EXIT_CODES.failed.code;
     } finally {
       await connections.close();
@@ -217,10 +185,8 @@ export async function importMcp(
 function warnAboutRelativePath(context: CliContext, command: readonly string[]): void {
   const relative = command.find((argument) => !isAbsolute(argument) && existsSync(resolve(context.cwd, argument)));
   if (relative === undefined) return;
-  say(
-    context,
-    `${relative} leads from this folder, and MCP servers are started in one of their own: write ${resolve(context.cwd, relative)}.`,
-  );
+  const advice = `write ${resolve(context.cwd, relative)}`;
+  say(context, `${relative} leads from this folder, and MCP servers are started in one of their own: ${advice}.`);
 }
 
 function connectionFrom(
@@ -234,22 +200,15 @@ function connectionFrom(
     );
   if (url !== undefined && command.length > 0) throw usageError('Give --url or a command, not both.');
   if (url === undefined && command.length === 0) return undefined;
+  const environment = Object.fromEntries(env.map(variable));
   const entries =
     url === undefined
-      ? {
-          transport: 'stdio',
-          command,
-          environment: Object.fromEntries(env.map(variable)),
-          network: network ?? false,
-          ...defined({ folder }),
-        }
+      ? { transport: 'stdio', command, environment, network: network ?? false, ...defined({ folder }) }
       : { transport: 'http', url, headers: Object.fromEntries(header.map(headerFrom)) };
   const parsed = mcpConnectionSchema.safeParse(entries);
-  if (!parsed.success)
-    throw usageError(
-      `The server cannot be reached like this: ${parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ')}.`,
-    );
-  return parsed.data;
+  if (parsed.success) return parsed.data;
+  const faults = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
+  throw usageError(`The server cannot be reached like this: ${faults.join('; ')}.`);
 }
 
 /** `NAME=VALUE`, or `NAME` alone for the worker's own variable of that name. */

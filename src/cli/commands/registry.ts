@@ -9,10 +9,10 @@ import { reasonOf } from '../../shared/errors/failure.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { type CliContext, operatorName, print, printResult, say, usageError, withPawl } from '../context.ts';
+import { type CliContext, operatorName, printOrSay, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys, signingCommand } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, plural, prettyJson, table } from '../print.ts';
+import { type Column, plural, table } from '../print.ts';
 
 const changeOptions = () => ({ by: operatorName() });
 
@@ -58,14 +58,12 @@ function declarationOf(
 
 export const removeTool = signingCommand(async (context, pawl, name: string) => {
   await pawl.registry.remove(name, changeOptions());
-  if (context.json) print(context, prettyJson({ removed: name }));
-  else say(context, `${name} was removed`);
+  printOrSay(context, { removed: name }, `${name} was removed`);
 });
 
 export const switchTool = signingCommand(async (context, pawl, enabled: boolean, name: string) => {
   const record = await pawl.registry.patch(name, { enabled }, changeOptions());
-  if (context.json) print(context, prettyJson(record));
-  else say(context, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
+  printOrSay(context, record, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
 });
 
 export interface ImportOpenApiOptions {
@@ -136,9 +134,7 @@ async function readDocument(context: CliContext, file: string): Promise<unknown>
   try {
     return /^\s*[{[]/.test(text) ? JSON.parse(text) : parseYaml(text, { merge: true });
   } catch (error) {
-    throw usageError(
-      `${file} is neither JSON nor YAML: ${error instanceof Error ? error.message.split('\n')[0] : String(error)}`,
-    );
+    throw usageError(`${file} is neither JSON nor YAML: ${reasonOf(error).split('\n')[0]}`);
   }
 }
 

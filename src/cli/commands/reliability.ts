@@ -25,9 +25,7 @@ export async function listReliability(context: CliContext): Promise<number> {
 
 export const setReliability = pawlCommand(
   async (context, pawl, enabled: boolean, { tool, reason }: { tool?: string; reason?: string }) => {
-    await pawl.reliability.set(enabled, {
-      ...defined({ tool, reason }),
-    });
+    await pawl.reliability.set(enabled, defined({ tool, reason }));
     return show(context, pawl);
   },
 );
@@ -43,16 +41,12 @@ export async function flushCalls(
   if (call !== undefined && (session !== undefined || tool !== undefined))
     throw usageError('--call goes without --session and --tool.');
   return withPawl(context, async (pawl) => {
-    const flushed = await pawl.calls.flush({
-      ...defined({ callId: call, sessionKey: session, tool }),
-    });
+    const flushed = await pawl.calls.flush(defined({ callId: call, sessionKey: session, tool }));
     printResult(context, flushed, `forgot ${plural(flushed.flushed, 'call')}`);
     if (flushed.inflight > 0) say(context, `${plural(flushed.inflight, 'call')} in flight stayed`);
-    if (flushed.unresolved > 0)
-      say(
-        context,
-        `${plural(flushed.unresolved, 'call')} with an unknown outcome stayed: 'pawl calls resolve' settles them; one that was cancelled is forgotten with --call`,
-      );
+    const unknown = `${plural(flushed.unresolved, 'call')} with an unknown outcome stayed`;
+    const advice = `'pawl calls resolve' settles them; one that was cancelled is forgotten with --call`;
+    if (flushed.unresolved > 0) say(context, `${unknown}: ${advice}`);
   });
 }
 
@@ -67,11 +61,10 @@ async function show(context: CliContext, pawl: Pawl): Promise<number> {
   print(context, table(state.tools, COLUMNS));
   const { all, tools } = state.words;
   const switches = Object.entries({ ...(all !== undefined && { 'all tools': all }), ...tools });
-  for (const [subject, { enabled, atMs, reason }] of switches)
-    say(
-      context,
-      `${subject}: ${enabled ? 'enabled' : 'disabled'} by an operator at ${moment(atMs)}${reason === undefined ? '' : ` (${reason})`}`,
-    );
+  for (const [subject, { enabled, atMs, reason }] of switches) {
+    const because = reason === undefined ? '' : ` (${reason})`;
+    say(context, `${subject}: ${enabled ? 'enabled' : 'disabled'} by an operator at ${moment(atMs)}${because}`);
+  }
   for (const { kind, tool, count } of state.shadow)
     say(context, `shadow: ${tool} would have been ${kind} ${count} ${count === 1 ? 'time' : 'times'}`);
   return EXIT_CODES.success.code;

@@ -16,9 +16,7 @@ export interface ServeCommandOptions {
 
 export async function runServe(context: CliContext, options: ServeCommandOptions): Promise<number> {
   const { port, host } = options;
-  const settings = await loadSettings({
-    ...defined({ httpPort: port, httpHost: host }),
-  });
+  const settings = await loadSettings(defined({ httpPort: port, httpHost: host }));
   const stopRequested = Promise.withResolvers<void>();
   const stopListening = context.onInterrupt(
     (times) => {

@@ -30,11 +30,8 @@ export async function setShards(context: CliContext, tierName: string, count: st
   if (!shards.success) throw usageError(`A tier has 1 to ${MAX_SHARDS} shards; got ${JSON.stringify(count)}.`);
   return withPawl(context, async (pawl) => {
     await pawl.shards.set(tier, shards.data);
-    const listed = await pawl.shards.list();
-    show(
-      context,
-      listed.filter((shard) => shard.tier === tier),
-    );
+    const listed = (await pawl.shards.list()).filter((shard) => shard.tier === tier);
+    show(context, listed);
     say(context, 'this applies to new sessions; every other session stays in its shard');
   });
 }

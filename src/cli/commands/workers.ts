@@ -29,10 +29,8 @@ export const listWorkers = pawlCommand(async (context, pawl) => {
 export const drainWorker = pawlCommand(async (context, pawl, id: string) => {
   const { workers } = await pawl.backend.catalogue.read();
   if (!workers.some((worker) => worker.id === id)) {
-    const near = nearest(
-      id,
-      workers.map((worker) => worker.id),
-    );
+    const ids = workers.map((worker) => worker.id);
+    const near = nearest(id, ids);
     const hint = near.length > 0 ? `Did you mean ${near.join(' or ')}?` : `'pawl workers' lists them.`;
     throw usageError(`There is no worker ${JSON.stringify(id)}. ${hint}`);
   }

@@ -116,6 +116,20 @@ export class SessionService {
     return this.#objectFor(record);
   }
 
+  /** The session of this key, opened when there is none. Throws `CONTRACT_INVALID` for an invalid request. */
+  async findOrOpen(request: OpenSession & { readonly sessionKey: string }): Promise<Session> {
+    const { sessionKey } = request;
+    const known = await this.#deps.cache.find(sessionKey);
+    if (known !== undefined) return this.#objectFor(known);
+    return this.open(request).catch(async (error: unknown) => {
+      if (!(error instanceof PawlError && error.code === 'CONTRACT_INVALID')) throw error;
+      // Either another process opened it in between, or the request is invalid.
+      const opened = await this.#deps.cache.find(sessionKey);
+      if (opened === undefined) throw error;
+      return this.#objectFor(opened);
+    });
+  }
+
   /** The records of all sessions, or of one tenant's, the newest first. */
   list(limit = 100, tenantId?: string): Promise<SessionRecord[]> {
     return this.#deps.backend.sessions.list(limit, tenantId);

@@ -1,8 +1,8 @@
 /** `pawl callbacks`: lists callbacks, sends one again, and prints their secrets. */
 import type { CallbackView } from '../../../producer/callbacks/callback-service.ts';
 import type { CallbackState } from '../../../shared/callbacks/callback-state.ts';
-import { operatorName, pawlCommand, print, printList, printResult, say } from '../../context.ts';
-import { type Column, moment, prettyJson } from '../../print.ts';
+import { operatorName, pawlCommand, printList, printOrSay, printResult } from '../../context.ts';
+import { type Column, moment } from '../../print.ts';
 
 const COLUMNS: readonly Column<CallbackView>[] = [
   { title: 'ID', text: ({ id }) => id },
@@ -26,8 +26,7 @@ export const listCallbacks = pawlCommand(async (context, pawl, options: { limit:
 
 export const replayCallback = pawlCommand(async (context, pawl, id: string) => {
   const replayed = await pawl.callbacks.replay(id, { by: operatorName() });
-  if (context.json) print(context, prettyJson(replayed));
-  else say(context, `${id} is sent again, to ${replayed.url}`);
+  printOrSay(context, replayed, `${id} is sent again, to ${replayed.url}`);
 });
 
 export const showCallbackSecret = pawlCommand(async (context, pawl, options: { tenant?: string }) => {

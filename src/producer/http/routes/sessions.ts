@@ -136,8 +136,11 @@ function workspaceRootFor(
 
 /** A session that this caller may use. Throws `UNKNOWN_SESSION`, and `PERMISSION_DENIED` for another tenant's. */
 export async function sessionFor(pawl: Pawl, caller: Caller, sessionKey: string): Promise<Session> {
-  const session = await pawl.session(sessionKey);
-  checkTenant(caller, session.record.tenantId, `The session ${JSON.stringify(sessionKey)}`);
+  return requireTenant(caller, await pawl.session(sessionKey));
+}
+
+function requireTenant(caller: Caller, session: Session): Session {
+  checkTenant(caller, session.record.tenantId, `The session ${JSON.stringify(session.key)}`);
   return session;
 }
 
@@ -157,21 +160,6 @@ export async function findOrOpenSession(
   },
 ): Promise<Session> {
   const { sessionKey, actorId, agentId, channel } = target;
-  try {
-    return await sessionFor(pawl, caller, sessionKey);
-  } catch (error) {
-    if (!(error instanceof PawlError && error.code === 'UNKNOWN_SESSION')) throw error;
-  }
-  try {
-    return await pawl.openSession({
-      sessionKey,
-      ...defined({ actorId, agentId, channel, tenantId: caller.tenantId }),
-    });
-  } catch (error) {
-    if (!(error instanceof PawlError && error.code === 'CONTRACT_INVALID')) throw error;
-    // Either another request opened it in between, or the key is invalid.
-    return sessionFor(pawl, caller, sessionKey).catch((lookupError: PawlError) => {
-      throw lookupError.code === 'UNKNOWN_SESSION' ? error : lookupError;
-    });
-  }
+  const options = defined({ actorId, agentId, channel, tenantId: caller.tenantId });
+  return requireTenant(caller, await pawl.sessions.findOrOpen({ sessionKey, ...options }));
 }
