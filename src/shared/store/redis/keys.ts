@@ -73,97 +73,44 @@ export class PartitionKeys extends Keys {
   readonly sizes = `${this.base}${PARTITION_NAMES.SIZES}`;
   /** The base of the indices of each session's calls, by time. */
   readonly sessions = `${this.base}${PARTITION_NAMES.SESSIONS}`;
+  readonly record = (callId: string) => `${this.records}${callId}`;
+  readonly inbox = (id: string) => `${this.inboxes}${id}`;
+  readonly sessionCalls = (sessionKey: string) => `${this.sessions}${sessionKey}`;
+  readonly delayedSessionCalls = (sessionKey: string) => `${this.calls}:delayed:${sessionKey}`;
+  /** Workers that were lost while they ran calls, by the time of detection. `:stopped:ID` marks one that was stopped. */
+  readonly lostWorkers = `${this.base}${PARTITION_NAMES.LOST_WORKERS}`;
+  readonly stoppedWorker = (workerId: string) => `${this.lostWorkers}:stopped:${workerId}`;
+  /**
+   * The segments of moved calls. Further keys: `:last` the newest number, `:mover` a lease, `:walked` a mark of the last full scan, `:calls`
+   * a count, `:lost` the segments that were found lost.
+   */
+  readonly segments = `${this.base}${PARTITION_NAMES.SEGMENTS}`;
+  /** A segment in Redis, or the mark of one in another store. */
+  readonly segment = (number: string) => `${this.base}${PARTITION_NAMES.SEGMENT}${number}`;
+  /** Prefix of approvals: `:ID` for each, `s` for the index of all, `s:pending` for that of pending ones. */
+  readonly approvals = `${this.base}${PARTITION_NAMES.APPROVALS}`;
+  /** Failed calls of mutating tools, by their end; with a tenant, only its calls. */
+  readonly deadLetters = (tenantId?: string) =>
+    tenantId === undefined
+      ? `${this.base}${DEAD_LETTER_NAMES.DEAD_LETTERS}`
+      : `${this.base}${DEAD_LETTER_NAMES.DEAD_LETTERS_OF}${tenantId}`;
+  readonly deadLetterFacts = `${this.base}${DEAD_LETTER_NAMES.DEAD_LETTER_FACTS}`;
+  /** The history of circuits, the newest change first. */
+  readonly circuitHistory = `${this.base}:circuit-history`;
+  readonly window = (circuit: string) => `${this.base}${PARTITION_NAMES.WINDOWS}${circuit}`;
+  readonly retries = (bucket: string) => `${this.base}${PARTITION_NAMES.RETRIES}${bucket}`;
+  /** An outcome too large for its record: one of those that attempts wrote for a call. */
+  readonly outcome = (callId: string, textId: string) => `${this.base}:outcome:${callId}:${textId}`;
+  /** Parameters too large for their request: one of those that producers wrote for a call. */
+  readonly params = (callId: string, textId: string) => `${this.base}:params:${callId}:${textId}`;
+  readonly progress = (callId: string) => `${this.base}:progress:${callId}`;
+  readonly job = (jobId: string) => `${this.base}:${this.queue}:${jobId}`;
 
   constructor(prefix: string, partition: Partition) {
     const queue = partition.shard === 0 ? partition.tier : `${partition.tier}.${partition.shard}`;
     super(`${prefix}:{${queue}}`);
     this.partition = partition;
     this.queue = queue;
-  }
-
-  record(callId: string): string {
-    return `${this.records}${callId}`;
-  }
-
-  inbox(id: string): string {
-    return `${this.inboxes}${id}`;
-  }
-
-  sessionCalls(sessionKey: string): string {
-    return `${this.sessions}${sessionKey}`;
-  }
-
-  delayedSessionCalls(sessionKey: string): string {
-    return `${this.calls}:delayed:${sessionKey}`;
-  }
-
-  /** Workers that were lost while they ran calls, by the time of detection. `:stopped:ID` marks one that was stopped. */
-  get lostWorkers(): string {
-    return `${this.base}${PARTITION_NAMES.LOST_WORKERS}`;
-  }
-
-  stoppedWorker(workerId: string): string {
-    return `${this.lostWorkers}:stopped:${workerId}`;
-  }
-
-  /**
-   * The segments of moved calls. Further keys: `:last` the newest number, `:mover` a lease, `:walked` a mark of the last full scan, `:calls`
-   * a count, `:lost` the segments that were found lost.
-   */
-  get segments(): string {
-    return `${this.base}${PARTITION_NAMES.SEGMENTS}`;
-  }
-
-  /** A segment in Redis, or the mark of one in another store. */
-  segment(number: string): string {
-    return `${this.base}${PARTITION_NAMES.SEGMENT}${number}`;
-  }
-
-  /** Prefix of approvals: `:ID` for each, `s` for the index of all, `s:pending` for that of pending ones. */
-  get approvals(): string {
-    return `${this.base}${PARTITION_NAMES.APPROVALS}`;
-  }
-
-  /** Failed calls of mutating tools, by their end; with a tenant, only its calls. */
-  deadLetters(tenantId?: string): string {
-    return tenantId === undefined
-      ? `${this.base}${DEAD_LETTER_NAMES.DEAD_LETTERS}`
-      : `${this.base}${DEAD_LETTER_NAMES.DEAD_LETTERS_OF}${tenantId}`;
-  }
-
-  get deadLetterFacts(): string {
-    return `${this.base}${DEAD_LETTER_NAMES.DEAD_LETTER_FACTS}`;
-  }
-
-  /** The history of circuits, the newest change first. */
-  get circuitHistory(): string {
-    return `${this.base}:circuit-history`;
-  }
-
-  window(circuit: string): string {
-    return `${this.base}${PARTITION_NAMES.WINDOWS}${circuit}`;
-  }
-
-  retries(bucket: string): string {
-    return `${this.base}${PARTITION_NAMES.RETRIES}${bucket}`;
-  }
-
-  /** An outcome too large for its record: one of those that attempts wrote for a call. */
-  outcome(callId: string, textId: string): string {
-    return `${this.base}:outcome:${callId}:${textId}`;
-  }
-
-  /** Parameters too large for their request: one of those that producers wrote for a call. */
-  params(callId: string, textId: string): string {
-    return `${this.base}:params:${callId}:${textId}`;
-  }
-
-  progress(callId: string): string {
-    return `${this.base}:progress:${callId}`;
-  }
-
-  job(jobId: string): string {
-    return `${this.base}:${this.queue}:${jobId}`;
   }
 }
 
