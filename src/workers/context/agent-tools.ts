@@ -13,14 +13,12 @@ import { compareVersions } from '../../shared/tools/versions.ts';
 export async function toolsForAgent(
   { state: _, ...session }: SessionRecord,
   catalogue: readonly PublishedTool[],
-  {
-    settings,
-    toolPolicyFor,
-  }: {
+  policies: {
     readonly settings: Settings;
     toolPolicyFor(tool: PublishedTool): ToolPolicyRecord | undefined | Promise<ToolPolicyRecord | undefined>;
   },
 ): Promise<readonly AgentTool[]> {
+  const { settings, toolPolicyFor } = policies;
   const newest = new Map<string, PublishedTool>();
   for (const published of catalogue) {
     const previous = newest.get(qualifiedName(published));

@@ -19,10 +19,8 @@ export function checkpointsOf(
   const write = async (text: string) => {
     const answer = await writes.retry(running, () => ledger.checkpoint(callId, started.fence, text));
     if (answer === 'written') return;
-    const lost = new PawlError(
-      'LEASE_LOST',
-      'Another attempt holds the call, or it has ended: no checkpoint was written.',
-    );
+    const message = 'Another attempt holds the call, or it has ended: no checkpoint was written.';
+    const lost = new PawlError('LEASE_LOST', message);
     running.abort(lost);
     throw lost;
   };

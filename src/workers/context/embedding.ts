@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { openNetwork } from './network.ts';
 
 export type Embedder = (text: string) => Promise<readonly number[]>;
@@ -14,19 +15,14 @@ export function openEmbedder({ url, model, apiKey }: NonNullable<Settings['memor
   const endpoint = new URL('embeddings', url.endsWith('/') ? url : `${url}/`);
   return async (text) => {
     const fetch = openNetwork({ signal: AbortSignal.timeout(TIMEOUT_MS), allowedHosts: [endpoint.host] });
-    const response = await fetch(endpoint, {
-      method: 'POST',
-      headers: {
-        'content-type': 'application/json',
-        ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
-      },
-      body: JSON.stringify({ model, input: [text], encoding_format: 'float' }),
-    });
-    if (!response.ok)
-      throw Object.assign(new Error(`The embedding endpoint answered ${response.status}`), {
-        status: response.status,
-        headers: response.headers,
-      });
+    const authorization = apiKey && `Bearer ${apiKey}`;
+    const headers = { 'content-type': 'application/json', ...defined({ authorization }) };
+    const body = JSON.stringify({ model, input: [text], encoding_format: 'float' });
+    const response = await fetch(endpoint, { method: 'POST', headers, body });
+    if (!response.ok) {
+      const error = new Error(`The embedding endpoint answered ${response.status}`);
+      throw Object.assign(error, { status: response.status, headers: response.headers });
+    }
     const answer = answerSchema.safeParse(await response.json().catch(() => undefined));
     const vector = answer.data?.data[0]?.embedding;
     if (vector === undefined)

@@ -39,6 +39,8 @@ function makeArguments() {
   const program = { argv: z.array(text).min(1), cwd: text.optional(), env: texts };
   const option = z.strictObject({ value: text, label: text, description: text.optional() });
   const message = z.strictObject({ text, format: z.enum(['text', 'markdown']).optional() });
+  const storeOptions = { metadata: texts, ttlMs: ms, source: text, tainted: flag, id: text };
+  const question = { text, options: z.array(option).optional(), freeText: flag, timeoutMs: ms.optional() };
   return {
     ...workspaceArguments(),
     'processes.run': {
@@ -47,31 +49,13 @@ function makeArguments() {
     'terminals.start': { request: z.strictObject({ ...program, tty: flag, timeoutMs: ms, waitMs: ms }) },
     'terminals.write': { terminalId: text, chars: text, waitMs: ms },
     'memory.search': { query: text, options: z.strictObject({ limit: count, metadata: texts }).optional() },
-    'memory.store': {
-      text,
-      options: z
-        .strictObject({
-          metadata: texts,
-          ttlMs: ms.optional(),
-          source: text.optional(),
-          tainted: flag,
-          id: text.optional(),
-        })
-        .optional(),
-    },
+    'memory.store': { text, options: z.strictObject(storeOptions).partial().optional() },
     'memory.get': { id: text },
     'memory.forget': { id: text },
     'channel.send': {
       message: z.preprocess((value) => (typeof value === 'string' ? { text: value } : value), message),
     },
-    'channel.ask': {
-      question: z.strictObject({
-        text,
-        options: z.array(option).optional(),
-        freeText: flag,
-        timeoutMs: ms.optional(),
-      }),
-    },
+    'channel.ask': { question: z.strictObject(question) },
     'agents.spawn': { message: text, agentType: text.optional() },
     'agents.send': { agentId: text, message: text, interrupt: flag },
     'agents.resume': { agentId: text },

@@ -16,6 +16,7 @@ import type {
   MemoryStore,
   MemoryStoreOptions,
 } from '../../shared/tools/capabilities.ts';
+import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import type { Embedder } from './embedding.ts';
 import {
   DEFAULT_LIMIT,
@@ -97,26 +98,21 @@ export class LanceMemory implements MemoryStore {
       .toArray()) as Row[];
     const textHits = wordHits.length > 0 ? wordHits : await this.#searchSubstrings(table, query, filter, maxHits);
     const vector = await this.#embed?.(query);
-    const vectorHits =
-      vector === undefined
-        ? []
-        : ((await table
-            .query()
-            .nearestTo([...vector])
-            .distanceType('cosine')
-            .where(filter)
-            .limit(maxHits * 2)
-            .toArray()) as Row[]);
+    const nearest =
+      vector &&
+      table
+        .query()
+        .nearestTo([...vector])
+        .distanceType('cosine')
+        .where(filter);
+    const vectorHits = ((await nearest?.limit(maxHits * 2).toArray()) ?? []) as Row[];
     return fuseRankings([textHits, vectorHits]).slice(0, maxHits);
   }
 
   async #get({ tenantId }: CapabilityOwner, id: string): Promise<MemoryRecord | undefined> {
     const table = await this.#table(tenantId);
-    const [row] = (await table
-      .query()
-      .where(`\`id\` = ${quote(id)} AND ${this.#notExpired()}`)
-      .limit(1)
-      .toArray()) as Row[];
+    const query = table.query().where(`\`id\` = ${quote(id)} AND ${this.#notExpired()}`);
+    const [row] = (await query.limit(1).toArray()) as Row[];
     return row && recordOf(row);
   }
 
@@ -137,11 +133,8 @@ export class LanceMemory implements MemoryStore {
     const parts = substringsOf(query);
     if (parts.length === 0) return [];
     const contains = parts.map((part) => `strpos(lower(text), ${quote(part)}) > 0`);
-    return (await table
-      .query()
-      .where([filter, ...contains].join(' AND '))
-      .limit(limit)
-      .toArray()) as Row[];
+    const matching = table.query().where([filter, ...contains].join(' AND '));
+    return (await matching.limit(limit).toArray()) as Row[];
   }
 
   async #store(owner: CapabilityOwner, text: string, options: MemoryStoreOptions): Promise<{ readonly id: string }> {
@@ -152,13 +145,8 @@ export class LanceMemory implements MemoryStore {
     const { id } = row;
     const table = await this.#table(owner.tenantId);
     await this.#freeCapacity(table, id, this.#settings.maxRecords, nowMs);
-    await retryOnConflict(() =>
-      table
-        .mergeInsert('id')
-        .whenMatchedUpdateAll()
-        .whenNotMatchedInsertAll()
-        .execute([{ ...row }]),
-    );
+    const insert = () => table.mergeInsert('id').whenMatchedUpdateAll().whenNotMatchedInsertAll();
+    await retryOnConflict(() => insert().execute([{ ...row }]));
     this.#stored += 1;
     // Another process may be optimizing already.
     if (this.#stored % OPTIMIZE_EVERY === 0) await table.optimize().catch(() => undefined);
@@ -177,12 +165,11 @@ export class LanceMemory implements MemoryStore {
   #table(tenantId: string | undefined): Promise<Table> {
     // One table per tenant keeps its records out of every other tenant's queries.
     const name = memoryNameOf(tenantId, this.#settings);
-    const cached = this.#tables.get(name);
-    if (cached !== undefined) return cached;
-    const opened = this.#openTable(name);
-    this.#tables.set(name, opened);
-    opened.catch(() => this.#tables.delete(name));
-    return opened;
+    return getOrInsert(this.#tables, name, () => {
+      const opened = this.#openTable(name);
+      opened.catch(() => this.#tables.delete(name));
+      return opened;
+    });
   }
 
   async #openTable(name: string): Promise<Table> {

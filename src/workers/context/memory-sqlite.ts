@@ -147,11 +147,8 @@ export class SqliteMemory implements MemoryStore {
   }
 
   #get({ tenantId }: CapabilityOwner, id: string): MemoryRecord | undefined {
-    const [row] = rowsOf(
-      this.#database(tenantId)
-        .prepare('SELECT * FROM records WHERE id = ? AND (expiresAtMs = 0 OR expiresAtMs > ?)')
-        .all(id, this.#now()),
-    );
+    const select = 'SELECT * FROM records WHERE id = ? AND (expiresAtMs = 0 OR expiresAtMs > ?)';
+    const [row] = rowsOf(this.#database(tenantId).prepare(select).all(id, this.#now()));
     return row && recordOf(row);
   }
 
@@ -171,9 +168,8 @@ export class SqliteMemory implements MemoryStore {
     const database = new Database(join(this.#folder, `${name}.sqlite`));
     try {
       // A write-ahead log survives a crash at any point, and does not block readers.
-      database.exec(
-        `PRAGMA busy_timeout = ${LOCK_TIMEOUT_MS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;`,
-      );
+      const pragmas = [`busy_timeout = ${LOCK_TIMEOUT_MS}`, 'journal_mode = WAL', 'synchronous = NORMAL'];
+      database.exec(pragmas.map((pragma) => `PRAGMA ${pragma};`).join(' '));
       inTransaction(database, () => database.exec(SCHEMA));
     } catch (error) {
       database.close();

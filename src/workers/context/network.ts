@@ -70,12 +70,9 @@ function createSender(options: NetworkOptions): (request: Request) => Promise<Re
   return async (request) => {
     const signal = AbortSignal.any([options.signal, request.signal]);
     signal.throwIfAborted();
-    let hop: Hop = {
-      url: new URL(request.url),
-      method: request.method,
-      headers: request.headers,
-      body: await bodyOf(request),
-    };
+    const { method, headers } = request;
+    const body = request.body === null ? undefined : Buffer.from(await request.arrayBuffer());
+    let hop: Hop = { url: new URL(request.url), method, headers, body };
     for (let redirects = 0; ; redirects += 1) {
       const incoming = await send(hop, signal, options).catch((error: unknown) => {
         throw redirects === 0 || signal.aborted ? error : redirectedError(error, request);
@@ -121,10 +118,6 @@ function newRequest(input: string | URL, init: RequestInit | undefined): Request
   } catch (error) {
     throw new PawlError('INVALID_PARAMS', `This is not a usable request: ${reasonOf(error)}`, { cause: error });
   }
-}
-
-async function bodyOf(request: Request): Promise<Buffer | undefined> {
-  return request.body === null ? undefined : Buffer.from(await request.arrayBuffer());
 }
 
 /** Resolves with the head of the response. */
@@ -179,9 +172,8 @@ function headersOf({ method, headers, body }: Hop): Record<string, string> {
 /** Ends a request that cannot connect in time, or whose server is silent for too long. */
 function limitTimeouts(outgoing: ClientRequest, url: URL, idleTimeoutMs: number): void {
   const connectTimer = setTimeout(() => {
-    outgoing.destroy(
-      new PawlError('CONNECT_TIMEOUT', `${url.host} did not accept a connection within ${CONNECT_TIMEOUT_MS} ms.`),
-    );
+    const message = `${url.host} did not accept a connection within ${CONNECT_TIMEOUT_MS} ms.`;
+    outgoing.destroy(new PawlError('CONNECT_TIMEOUT', message));
   }, CONNECT_TIMEOUT_MS);
   outgoing.on('socket', (socket) => {
     socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => clearTimeout(connectTimer));
@@ -323,22 +315,17 @@ function decodeBody(incoming: IncomingMessage, url: URL, maxBytes: number): Read
     .split(',')
     .map((each) => each.trim().toLowerCase())
     .filter((each) => each !== '' && each !== 'identity');
-  if (encodings.length > MAX_ENCODINGS) {
+  const refuse = (fault: string) => {
     incoming.destroy();
-    throw new PawlError(
-      'RESULT_INVALID',
-      `${url.href} answers with ${encodings.length} layers of compression; at most ${MAX_ENCODINGS} are undone.`,
-    );
-  }
+    return new PawlError('RESULT_INVALID', `${url.href} answers with ${fault}.`);
+  };
+  if (encodings.length > MAX_ENCODINGS)
+    throw refuse(`${encodings.length} layers of compression; at most ${MAX_ENCODINGS} are undone`);
   const decoders = encodings.reverse().map((encoding) => {
     if (encoding === 'gzip' || encoding === 'x-gzip') return createGunzip();
     if (encoding === 'br') return createBrotliDecompress();
     if (encoding === 'deflate') return createInflate();
-    incoming.destroy();
-    throw new PawlError(
-      'RESULT_INVALID',
-      `${url.href} answers with the unknown content encoding ${JSON.stringify(encoding)}.`,
-    );
+    throw refuse(`the unknown content encoding ${JSON.stringify(encoding)}`);
   });
   const counter = byteLimit(maxBytes, url);
   pipeline([incoming, ...decoders, counter], () => undefined); // an error reaches the reader through the last stream
@@ -347,16 +334,11 @@ function decodeBody(incoming: IncomingMessage, url: URL, maxBytes: number): Read
 
 function byteLimit(maxBytes: number, url: URL): Transform {
   let bytes = 0;
+  const message = `The answer of ${url.href} is larger than ${maxBytes} bytes when decompressed.`;
   return new Transform({
     transform(chunk: Buffer, _encoding, callback) {
       bytes += chunk.length;
-      if (bytes > maxBytes)
-        callback(
-          new PawlError(
-            'RESULT_TOO_LARGE',
-            `The answer of ${url.href} is larger than ${maxBytes} bytes when decompressed.`,
-          ),
-        );
+      if (bytes > maxBytes) callback(new PawlError('RESULT_TOO_LARGE', message));
       else callback(null, chunk);
     },
   });

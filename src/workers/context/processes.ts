@@ -73,17 +73,10 @@ export interface PreparedProgram {
 
 /** Resolves the program, its folder and its confinement. Starts nothing. */
 export async function prepareProgram(
-  {
-    root,
-    isTrustedRoot,
-    callId,
-    env,
-    sandbox: mode = 'auto',
-    network = false,
-    programs = [],
-  }: Omit<ProcessesOptions, 'signal'>,
+  options: Omit<ProcessesOptions, 'signal'>,
   request: Pick<ProcessRequest, 'argv' | 'cwd' | 'env'>,
 ): Promise<PreparedProgram> {
+  const { root, isTrustedRoot, callId, env, sandbox: mode = 'auto', network = false, programs = [] } = options;
   checkArguments(request);
   const environment = programEnvironment(env, request.env);
   const realRoot = await (isTrustedRoot === true ? realRootOf(root) : resolveFolder(root, '.'));
@@ -98,14 +91,9 @@ export async function prepareProgram(
   if (sandbox.isolation !== 'bubblewrap') return { sandbox, launch, environment };
   const { absent, renamedLater, replaceable, ...boundary } = await findBoundary(realRoot);
   if (replaceable.length > 0) throw linkedCodeError(replaceable);
-  const placeholders = await makePlaceholders(absent, renamedLater);
-  const confine = {
-    network,
-    ...boundary,
-    unusable: placeholders.paths,
-    programs: programFolders(environment.PATH, programs),
-  };
-  return { sandbox, launch: { ...launch, confine, release: placeholders.remove }, environment };
+  const { paths: unusable, remove: release } = await makePlaceholders(absent, renamedLater);
+  const confine = { network, ...boundary, unusable, programs: programFolders(environment.PATH, programs) };
+  return { sandbox, launch: { ...launch, confine, release }, environment };
 }
 
 function linkedCodeError(links: readonly string[]): PawlError {
@@ -117,38 +105,24 @@ function linkedCodeError(links: readonly string[]): PawlError {
 
 /** Whether policy `preferred` asks for a sandbox and none works here. */
 export async function isSandboxMissing(policy: SandboxPolicy): Promise<boolean> {
-  if (policy !== 'preferred') return false;
-  return sandboxFor(policy).then(
-    () => false,
-    () => true,
-  );
+  return policy === 'preferred' && (await sandboxFor(policy).catch(() => undefined)) === undefined;
 }
 
 /** Throws `PERMISSION_DENIED` where policy demands a sandbox and none works here. Only `off` allows running without one. */
-export async function sandboxFor(mode: SandboxPolicy | 'auto' | Isolation): Promise<Sandbox> {
-  switch (mode) {
-    case 'required':
-      return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
-        throw new PawlError(
-          'PERMISSION_DENIED',
-          'Policy demands a sandbox for programs (sandbox: required), and bubblewrap does not work on this machine; nothing was started. Run `pawl doctor` for the reason.',
-          { cause: error },
-        );
-      });
-    case 'preferred':
-      return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
-        throw new PawlError(
-          'PERMISSION_DENIED',
-          'No sandbox works on this machine, and no person has approved running this program without one: call the tool with sandbox_permissions "require_escalated", or ask the operator to set PAWL_SANDBOX=off. Run `pawl doctor` for the reason.',
-          { cause: error },
-        );
-      });
-    case 'off':
-      return chooseSandbox('unconfined', trial);
-    default:
-      return chooseSandbox(mode, trial);
-  }
+async function sandboxFor(mode: SandboxPolicy | 'auto' | Isolation): Promise<Sandbox> {
+  if (mode === 'off') return chooseSandbox('unconfined', trial);
+  if (mode !== 'required' && mode !== 'preferred') return chooseSandbox(mode, trial);
+  return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
+    throw new PawlError('PERMISSION_DENIED', NO_SANDBOX[mode], { cause: error });
+  });
 }
+
+const NO_SANDBOX: Readonly<Record<'required' | 'preferred', string>> = {
+  required:
+    'Policy demands a sandbox for programs (sandbox: required), and bubblewrap does not work on this machine; nothing was started. Run `pawl doctor` for the reason.',
+  preferred:
+    'No sandbox works on this machine, and no person has approved running this program without one: call the tool with sandbox_permissions "require_escalated", or ask the operator to set PAWL_SANDBOX=off. Run `pawl doctor` for the reason.',
+};
 
 /**
  * Lists the folders of programs that are installed below /tmp, which the sandbox replaces: those on the PATH, that of

@@ -65,13 +65,7 @@ function lastFourBytes(ipv6: string): string {
   const groupsOf = (text: string): string[] => text.split(':').filter(Boolean);
   const headGroups = groupsOf(head);
   const tailGroups = tail === undefined ? [] : groupsOf(tail);
-  const groups = [
-    ...headGroups,
-    ...Array<string>(8 - headGroups.length - tailGroups.length).fill('0'),
-    ...tailGroups,
-  ].map((group) => Number.parseInt(group, 16));
-  return groups
-    .slice(6)
-    .flatMap((group) => [group >> 8, group & 0xff])
-    .join('.');
+  const zeros = Array<string>(8 - headGroups.length - tailGroups.length).fill('0');
+  const lastGroups = [...headGroups, ...zeros, ...tailGroups].slice(6).map((group) => Number.parseInt(group, 16));
+  return lastGroups.flatMap((group) => [group >> 8, group & 0xff]).join('.');
 }

@@ -122,11 +122,10 @@ export class TerminalLink {
       const withdraw = await withUnknownEffect(this.#mailbox.send(owner.workerId, message), request.terminalId);
       const earlyAnswer = await withinMs(reply.promise, ACCEPT_LIMIT_MS);
       const undelivered = earlyAnswer === undefined && (await withUnknownEffect(withdraw(), request.terminalId));
-      const answer =
-        earlyAnswer ??
-        (undelivered ? 'undelivered' : await withinMs(reply.promise, request.waitMs + ANSWER_GRACE_MS)) ??
-        'silent';
-      return reportOf(answer, request.terminalId);
+      if (undelivered) throw unreachable(request.terminalId, DEAD, { nothingHappened: true });
+      const answer = earlyAnswer ?? (await withinMs(reply.promise, request.waitMs + ANSWER_GRACE_MS));
+      if (answer === undefined) throw unreachable(request.terminalId, SILENT);
+      return reportOf(answer);
     } finally {
       this.#pendingReplies.delete(id);
       stopListening();
@@ -155,25 +154,20 @@ async function withUnknownEffect<T>(step: Promise<T>, terminalId: string): Promi
   try {
     return await step;
   } catch (error) {
-    const reason = reasonOf(error);
-    throw new ToolError(
-      `Sending to the worker that holds the terminal ${terminalId} failed (${reason}); the input may or may not have been typed.`,
-      { code: 'TERMINAL_UNREACHABLE', cause: error },
-    );
+    const fault = `could not be reached (${reasonOf(error)}); the input may or may not have been typed`;
+    throw unreachable(terminalId, fault, { cause: error });
   }
 }
 
-function reportOf(answer: Message | 'undelivered' | 'silent', terminalId: string): TerminalReport {
-  if (answer === 'undelivered')
-    throw new ToolError(
-      `The worker that holds the terminal ${terminalId} does not answer and has probably stopped; nothing was typed.`,
-      { code: 'TERMINAL_UNREACHABLE', nothingHappened: true },
-    );
-  if (answer === 'silent')
-    throw new ToolError(
-      `The worker that holds the terminal ${terminalId} stopped answering; the input may or may not have been typed.`,
-      { code: 'TERMINAL_UNREACHABLE' },
-    );
+const DEAD = 'does not answer and has probably stopped; nothing was typed';
+const SILENT = 'stopped answering; the input may or may not have been typed';
+
+function unreachable(terminalId: string, fault: string, more: { nothingHappened?: true; cause?: unknown } = {}) {
+  const message = `The worker that holds the terminal ${terminalId} ${fault}.`;
+  return new ToolError(message, { code: 'TERMINAL_UNREACHABLE', ...more });
+}
+
+function reportOf(answer: Message): TerminalReport {
   switch (answer.kind) {
     case 'report':
       return answer.report;

@@ -62,10 +62,8 @@ export class WorkerAgents {
       // A retry of the call may find free capacity.
       await sessions.takeBack(child);
       const open = await this.#openAgentIds(sessionKey);
-      throw new ToolError(`This session has ${MAX_AGENTS} agents already: ${open}. Close one of them first.`, {
-        code: 'TOO_MANY_AGENTS',
-        nothingHappened: true,
-      });
+      const message = `This session has ${MAX_AGENTS} agents already: ${open}. Close one of them first.`;
+      throw new ToolError(message, { code: 'TOO_MANY_AGENTS', nothingHappened: true });
     }
     return this.#report(session, agentId);
   }
@@ -83,9 +81,8 @@ export class WorkerAgents {
     const { agents } = this.#backend;
     const agentIds = await agents.list(sessionKey);
     const reports = await Promise.all(agentIds.map((agentId) => agents.read(agentId, sessionKey)));
-    return reports
-      .flatMap((report) => (report === undefined || report.state === 'closed' ? [] : report.agentId))
-      .join(', ');
+    const open = reports.filter((report) => report !== undefined && report.state !== 'closed');
+    return open.map((report) => report?.agentId).join(', ');
   }
 
   async #send({ callId, session }: AgentCaller, agentId: string, message: AgentMessage): Promise<AgentReport> {
