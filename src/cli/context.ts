@@ -6,7 +6,7 @@ import { userInfo } from 'node:os';
 import type { Pawl } from '../producer/client.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { EMBEDDED_REDIS_STEP, type Logger } from '../shared/telemetry/log.ts';
-import { escapeInvisible, escapeLine } from '../shared/util/text/visible-text.ts';
+import { escapeInvisible, escapeLines } from '../shared/util/text/visible-text.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, prettyJson, table } from './print.ts';
 
@@ -76,9 +76,9 @@ export function printList<Row>(
   else say(context, none);
 }
 
-/** Prints a message on standard error, as one line. */
-export function say(context: CliContext, line: string): void {
-  context.err.write(`pawl: ${escapeLine(line)}\n`);
+/** Prints a message on standard error. */
+export function say(context: CliContext, message: string): void {
+  context.err.write(`pawl: ${escapeLines(message)}\n`);
 }
 
 /** A start that takes longer than this is explained. */

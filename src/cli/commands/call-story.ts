@@ -8,7 +8,7 @@ import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { isCompatibleVersion } from '../../shared/tools/versions.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { escapeInvisible, escapeLine } from '../../shared/util/text/visible-text.ts';
+import { escapeInvisible, escapeLine, escapeLines } from '../../shared/util/text/visible-text.ts';
 import { duration, moment, prettyJson } from '../print.ts';
 
 const MAX_PARAMS_LENGTH = 400;
@@ -158,7 +158,7 @@ function settlementText({ settlement }: Outcome): string {
 
 function outcomeLines({ error, output }: Outcome, callId: string): string[] {
   if (error !== undefined) {
-    const lines = [`  ${error.code}: ${escapeLine(error.message)}`];
+    const lines = [`  ${error.code}: ${escapeLines(error.message)}`];
     for (const issue of error.issues ?? []) lines.push(`    ${escapeLine(`${issue.path}: ${issue.message}`)}`);
     return [...lines, ...resolutionSteps(error, callId).map((line) => `  ${line}`)];
   }

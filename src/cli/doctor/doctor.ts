@@ -20,7 +20,7 @@ import { type EmbeddedRedis, startEmbeddedRedis } from '../../shared/store/redis
 import { FleetKeys } from '../../shared/store/redis/keys.ts';
 import { NoRedisServerError } from '../../shared/store/redis/redis-binary.ts';
 import { checkRights, startError } from '../../shared/store/redis/start-check.ts';
-import { escapeLine } from '../../shared/util/text/visible-text.ts';
+import { escapeLine, escapeLines } from '../../shared/util/text/visible-text.ts';
 import { detectIsolation } from '../../workers/context/processes.ts';
 import { baseTools } from '../../workers/tools/index.ts';
 import { type CliContext, print, withoutPassword } from '../context.ts';
@@ -58,7 +58,7 @@ export async function runDoctor(context: CliContext): Promise<number> {
 }
 
 function lineOf({ check, state, message, fix }: Finding): string {
-  const line = `${MARKS[state]}  ${check.padEnd(13)} ${escapeLine(message)}`;
+  const line = `${MARKS[state]}  ${check.padEnd(13)} ${escapeLines(message)}`;
   return fix === undefined ? line : `${line}\n${''.padEnd(20)}→ ${escapeLine(fix)}`;
 }
 

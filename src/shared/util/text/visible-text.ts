@@ -21,6 +21,11 @@ export function escapeLine(text: string): string {
   return text.replace(DECEPTIVE_IN_LINE, escapeCharacter);
 }
 
+/** Escapes a text of several lines. A mark begins each further line, so that none looks like a line of the program. */
+export function escapeLines(text: string): string {
+  return text.trimEnd().split(/\r?\n/).map(escapeLine).join('\n  | ');
+}
+
 /** A JSON value, indented, with every deceptive character escaped, in names as well as in values. */
 export function formatForDisplay(value: unknown): string {
   return escapeInvisible(JSON.stringify(value, null, 2) ?? 'null');

@@ -1,12 +1,14 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, watch } from 'node:fs';
 import { chmod, cp, mkdir, mkdtemp, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { DataFolderInUseError, EmbeddedRedisError } from '../../../../src/shared/store/redis/embedded/data-folder.ts';
+import { readState } from '../../../../src/shared/store/redis/embedded/server-state.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from '../../../../src/shared/store/redis/embedded-redis.ts';
 import { startScript, type TestProcess } from '../../../helpers/process.ts';
 import { eventually, isGone, signal } from '../../../helpers/signal.ts';
@@ -343,6 +345,17 @@ describe('a server that ends again and again', () => {
     await gone(supervisor);
     expect(existsSync(runDirOf(redis))).toBe(false);
   });
+});
+
+test.each([
+  ['+PONG', 'ready'],
+  ['-MISCONF Errors writing to the AOF file: No space left on device', 'ready'],
+  ['-LOADING Redis is loading the dataset in memory', 'loading'],
+])('a server that answers PING with %s is %s', async (answer, kind) => {
+  const server = createServer((client) => client.end(`${answer}\r\n$24\r\nredis_version:7.0.15\r\n\r\n+OK\r\n`));
+  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void server.close());
+  expect(await readState(`redis://127.0.0.1:${(server.address() as AddressInfo).port}`)).toMatchObject({ kind });
 });
 
 describe('a server that reads its data for long', () => {

@@ -46,9 +46,10 @@ type ServerState =
 
 export async function readState(url: string): Promise<ServerState> {
   const answer = (await sendInline(url, 'PING', 'INFO server')) ?? '';
+  // Only PING says that the server loads its data. A server whose disk is full refuses PING as well, and answers all the same.
   if (answer.includes('-LOADING')) return { kind: 'loading' };
   const version = /redis_version:(?<version>[\w.]+)/.exec(answer)?.groups?.['version'];
-  return version !== undefined && answer.includes('+PONG') ? { kind: 'ready', version } : { kind: 'silent' };
+  return version === undefined ? { kind: 'silent' } : { kind: 'ready', version };
 }
 
 /**
