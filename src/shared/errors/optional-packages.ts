@@ -52,13 +52,13 @@ export async function loadOptional<Loaded>(name: OptionalFeatureName, load: () =
   }
 }
 
-/** The `CONFIGURATION` error of a feature whose packages are missing or cannot be loaded here. */
-export function missingPackages(name: OptionalFeatureName, cause: unknown): PawlError {
+/** The `CONFIGURATION` error of a feature whose packages are missing or cannot be loaded here. `instead` is what a caller can do without. */
+export function missingPackages(name: OptionalFeatureName, cause: unknown, instead?: string): PawlError {
   const { purpose, packages } = OPTIONAL_FEATURES[name];
   const [reason = ''] = (cause instanceof Error ? cause.message : String(cause)).split('\n');
   return new PawlError(
     'CONFIGURATION',
-    `${purpose} needs ${new Intl.ListFormat('en').format(packages)}, which cannot be loaded: ${installCommand(packages)}. (${reason})`,
+    `${purpose} needs ${new Intl.ListFormat('en').format(packages)}, which cannot be loaded: ${installCommand(packages)}${instead === undefined ? '' : `; or ${instead}`}. (${reason})`,
     { cause },
   );
 }

@@ -73,6 +73,6 @@ function binding(): Binding {
     };
     return requireBinary('pty.node');
   } catch (error) {
-    throw missingPackages('terminals', error);
+    throw missingPackages('terminals', error, 'use tty: false');
   }
 }

@@ -145,11 +145,15 @@ describe('Redis out of reach is one typed error', () => {
     expect(backendError(new Error(message))).toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
   });
 
-  test('the error of a lost connection says so, and names no option of ioredis', () => {
+  test('the error of a lost connection says so, and names no option of ioredis, nor a script', () => {
     const cause = new Error(
       'Reached the max retries per request limit (which is 1). Refer to "maxRetriesPerRequest" option for details.',
     );
     expect(backendError(cause)).toMatchObject({ message: 'Redis cannot be used: the connection was lost.', cause });
+    const full = `MISCONF No space left on device script: ${'3d'.repeat(20)}, on @user_script:1053.`;
+    expect(backendError(new Error(full))).toMatchObject({
+      message: 'Redis cannot be used: MISCONF No space left on device.',
+    });
   });
 
   test('the error of a connection that this process closed says so, and blames no Redis', async () => {
