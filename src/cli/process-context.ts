@@ -95,10 +95,16 @@ export async function outputFlushed({ out, err }: CliContext): Promise<void> {
   await Promise.all([flushed(out), flushed(err)]);
 }
 
+/** How long a command whose reader has ended may take to end with its own exit code. Some would go on until Ctrl-C. */
+const CLOSED_OUTPUT_MS = 500;
+
 /** `pawl calls ls | head -1` closes our output early, which is no error; a full disk is one. */
 export function endOnClosedOutput(context: CliContext): void {
   context.out.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(EXIT_CODES.success.code);
+    if (error.code === 'EPIPE') {
+      setTimeout(() => process.exit(process.exitCode ?? EXIT_CODES.success.code), CLOSED_OUTPUT_MS);
+      return;
+    }
     tryToPrint(`The output cannot be written: ${error.message}.`);
     process.exit(EXIT_CODES.failed.code);
   });

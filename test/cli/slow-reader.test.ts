@@ -73,3 +73,13 @@ test('a command does not wait for a reader that has ended', async () => {
   child.stdout.destroy();
   expect(await once(child, 'exit')).toEqual([0, null]);
 });
+
+test('a command whose reader has ended keeps its exit code', async () => {
+  const child = spawn(process.execPath, [LAUNCHER, 'doctor', '--json'], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+    env: { ...process.env, REDIS_URL: 'redis://127.0.0.1:1' },
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  child.stdout.destroy();
+  expect(await once(child, 'exit')).toEqual([7, null]);
+});
