@@ -6,10 +6,10 @@
  * it finds in a value.
  *
  * Linear costs: Ajv compares each item of a list with each other, writes the names of a `dependentRequired` once for each of them, and an
- * alternative once for each of its tags.
+ * alternative once for each of its tags. It copies its code for all evaluated properties once for each of them.
  */
 import { createRequire } from 'node:module';
-import type { Ajv2020, FuncKeywordDefinition } from 'ajv/dist/2020.js';
+import type { Ajv2020, CodeKeywordDefinition, FuncKeywordDefinition } from 'ajv/dist/2020.js';
 import { isObject } from '../util/json/json-types.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { canonicalJson } from './canonical-json.ts';
@@ -54,7 +54,24 @@ export function replaceKeywords(ajv: Ajv2020, hasTags: boolean): void {
   addEqualityKeywords(ajv);
   for (const keyword of [UNIQUE_ITEMS, DEPENDENT_REQUIRED])
     ajv.removeKeyword(keyword.keyword as string).addKeyword(keyword);
+  lookUpEvaluated(ajv);
   if (hasTags) addDiscriminator(ajv);
+}
+
+/** Replaces the comparison of each property with all evaluated ones, as long as their names are known, by a look-up. */
+function lookUpEvaluated(ajv: Ajv2020): void {
+  const { Name } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js');
+  const original = ajv.getKeyword('unevaluatedProperties') as CodeKeywordDefinition;
+  ajv.removeKeyword('unevaluatedProperties').addKeyword({
+    ...original,
+    code: (context) => {
+      const { gen, it } = context;
+      const { props } = it;
+      if (typeof props === 'object' && !(props instanceof Name))
+        it.props = gen.scopeValue('obj', { ref: Object.assign(Object.create(null), props) });
+      original.code(context);
+    },
+  });
 }
 
 /** Replaces the keywords of Ajv that compare values. */

@@ -105,6 +105,8 @@ function issueOf(error: ErrorObject): Issue {
       const allowed = Object.keys((error.parentSchema?.['properties'] as object | undefined) ?? {});
       const hint = nearest(unknown, allowed)[0];
       const end = hint === undefined ? '.' : `; did you mean ${hint}?`;
+      // Schemas beside this one may allow further properties, such as those that a reference leads to.
+      if (error.keyword === 'unevaluatedProperties') return issue(`is unknown${end}`, unknown);
       return issue(`is unknown${end} Allowed: ${allowed.join(', ') || 'none'}`, unknown);
     }
     case 'discriminator': {

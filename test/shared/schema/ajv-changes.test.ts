@@ -58,3 +58,17 @@ describe('names that objects inherit', () => {
     ]);
   });
 });
+
+test('thousands of properties that references evaluate are allowed, and no others', () => {
+  const names = Array.from({ length: 100 }, (_, index) => `D${index}`);
+  const properties = (name: string) =>
+    Object.fromEntries(Array.from({ length: 40 }, (_, index) => [name + index, true]));
+  const validate = compileSchema({
+    type: 'object',
+    allOf: names.map((name) => ({ $ref: `#/$defs/${name}` })),
+    unevaluatedProperties: false,
+    $defs: Object.fromEntries(names.map((name) => [name, { type: 'object', properties: properties(name) }])),
+  });
+  expect(validate(Object.fromEntries(names.map((name) => [`${name}39`, 1])))).toEqual([]);
+  expect(validate({ D039: 1, x: 1 })).toEqual([{ path: 'x', message: 'is unknown.' }]);
+});
