@@ -80,18 +80,14 @@ export class FleetView {
   }
 
   async #readInTime(): Promise<void> {
-    const read = this.#read().then(
+    this.#reading ??= this.#readNow().finally(() => {
+      this.#reading = undefined;
+    });
+    const read = this.#reading.then(
       () => true,
       () => false,
     );
     if ((await withinMs(read, READ_LIMIT_MS)) !== true) this.#up = false;
-  }
-
-  #read(): Promise<void> {
-    this.#reading ??= this.#readNow().finally(() => {
-      this.#reading = undefined;
-    });
-    return this.#reading;
   }
 
   async #readNow(): Promise<void> {
@@ -156,10 +152,9 @@ export class FleetView {
     const slots = serving.reduce((sum, { concurrency }) => sum + concurrency, 0);
     const { waiting, running, oldestWaitMs } = state;
     const load = { waiting, running, oldestWaitMs, workers: serving.length, slots };
-    set.set(METRICS.depth, { tier, state: 'waiting' }, waiting);
-    set.set(METRICS.depth, { tier, state: 'delayed' }, state.delayed);
-    set.set(METRICS.depth, { tier, state: 'starts-later' }, state.starting);
-    set.set(METRICS.depth, { tier, state: 'awaiting-approval' }, state.awaitingApproval);
+    const { delayed, starting, awaitingApproval } = state;
+    const depths = { waiting, delayed, 'starts-later': starting, 'awaiting-approval': awaitingApproval };
+    for (const [name, depth] of Object.entries(depths)) set.set(METRICS.depth, { tier, state: name }, depth);
     set.set(METRICS.oldestWait, { tier }, oldestWaitMs / 1_000);
     set.set(METRICS.attemptsInFlight, { tier }, running);
     set.set(METRICS.stale, { tier }, state.stale);
@@ -205,9 +200,8 @@ export class FleetView {
     for (const published of catalogue) {
       const tool = metrics.tools.labelFor(published.namespace, published.name);
       const ttls = ttlsOf(settings, published);
-      set.set(METRICS.ttl, { tool, state: 'done' }, ttls.doneMs / 1_000);
-      set.set(METRICS.ttl, { tool, state: 'failed' }, ttls.failedMs / 1_000);
-      set.set(METRICS.ttl, { tool, state: 'cancelled' }, ttls.cancelledMs / 1_000);
+      for (const state of ['done', 'failed', 'cancelled'] as const)
+        set.set(METRICS.ttl, { tool, state }, ttls[`${state}Ms`] / 1_000);
       set.set(METRICS.tools, { tool, tier: published.tier }, 1);
       // The ledger counts all versions of a tool together.
       const name = `${published.namespace}.${published.name}`;

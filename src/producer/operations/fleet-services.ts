@@ -11,19 +11,7 @@ import { homePartition, PartitionKeys } from '../../shared/store/redis/keys.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 
-export interface ShardView {
-  readonly tier: Tier;
-  readonly shard: number;
-  /** Whether new sessions are assigned to this shard. Existing sessions stay in any case. */
-  readonly takesSessions: boolean;
-  readonly waiting: number;
-  readonly running: number;
-  /** The number of call records in Redis, including calls in flight. */
-  readonly kept: number;
-  /** In a Redis Cluster: the hash slot of its keys, and the node that serves it (`host:port`). */
-  readonly slot?: number;
-  readonly node?: string;
-}
+export type ShardView = Awaited<ReturnType<ShardService['list']>>[number];
 
 export class ShardService {
   readonly #backend: Pick<Backend, 'redis' | 'prefix' | 'ledger' | 'shards' | 'breakers'>;
@@ -34,7 +22,7 @@ export class ShardService {
     this.#recordOverride = recordOverride;
   }
 
-  async list(): Promise<ShardView[]> {
+  async list() {
     const { redis, prefix, ledger, shards } = this.#backend;
     const layout = await shards.reload();
     return Promise.all(
@@ -43,9 +31,17 @@ export class ShardService {
           readShardState(redis, prefix, partition),
           ledger.index.counts(partition),
         ]);
-        const location = slotOf(redis, new PartitionKeys(prefix, partition).calls);
-        const takesSessions = partition.shard < layout[partition.tier].current;
-        return { ...partition, takesSessions, waiting, running, kept: calls, ...location };
+        return {
+          ...partition,
+          /** Whether new sessions are assigned to this shard. Existing sessions stay in any case. */
+          takesSessions: partition.shard < layout[partition.tier].current,
+          waiting,
+          running,
+          /** The number of call records in Redis, including calls in flight. */
+          kept: calls,
+          /** In a Redis Cluster: the hash slot of its keys, and the node that serves it (`host:port`). */
+          ...slotOf(redis, new PartitionKeys(prefix, partition).calls),
+        };
       }),
     );
   }

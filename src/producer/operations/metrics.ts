@@ -79,16 +79,11 @@ export class ProducerMetrics {
   #ended({ published, result }: Extract<DispatchEvent, { readonly type: 'ended' }>): void {
     const counts = this.#endsOf(published, result.status);
     counts.calls.value += 1;
+    const label = () => this.tools.labelFor(published.namespace, published.name);
     if (result.cache?.matchedOn === 'completed')
-      this.#set.count(METRICS.hits, {
-        tool: this.tools.labelFor(published.namespace, published.name),
-        state: endState(result),
-      });
+      this.#set.count(METRICS.hits, { tool: label(), state: endState(result) });
     if (result.fromCache || result.attempts === 0) return;
-    counts.duration ??= this.#set.histogram(METRICS.duration, {
-      tool: this.tools.labelFor(published.namespace, published.name),
-      status: result.status,
-    });
+    counts.duration ??= this.#set.histogram(METRICS.duration, { tool: label(), status: result.status });
     counts.duration.observe(result.durationMs);
   }
 

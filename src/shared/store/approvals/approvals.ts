@@ -19,6 +19,7 @@ import type { Settings } from '../../config/config.ts';
 import { ttlsOf } from '../../config/tool-settings.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
+import { defined } from '../../util/json/omit-undefined.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { type CallRecord, withParams } from '../calls/call-record.ts';
@@ -132,12 +133,8 @@ export class Approvals {
       if (record !== undefined) this.#cache(name, briefOf(record));
       return this.#briefs.get(name);
     }
-    return {
-      ...cached,
-      state: state as ApprovalState,
-      announced: announced === '1',
-      ...(typeof decidedAtMs === 'string' ? { decidedAtMs: Number(decidedAtMs) } : {}),
-    };
+    const decided = typeof decidedAtMs === 'string' ? { decidedAtMs: Number(decidedAtMs) } : {};
+    return { ...cached, state: state as ApprovalState, announced: announced === '1', ...decided };
   }
 
   #cache(name: string, brief: BriefApproval): void {
@@ -147,24 +144,19 @@ export class Approvals {
   }
 
   #recordOf(id: string, fields: Readonly<Record<string, string>>): ApprovalRecord | undefined {
-    if (fields['state'] === undefined || fields['request'] === undefined) return undefined;
-    const request = parseJson(fields['request']) as ApprovalRequest | undefined;
-    if (request?.id !== id || !verifyApproval(this.#signatures, request, fields['request'], fields['signature'] ?? ''))
-      return undefined;
-    const { preview, decision } = fields;
-    const isPreviewValid =
-      preview !== undefined && this.#signatures.verify('preview', id, preview, fields['previewSignature'] ?? '');
-    const verified =
-      decision !== undefined && this.#signatures.verify('decision', id, decision, fields['decisionSignature'] ?? '')
-        ? (JSON.parse(decision) as Decision)
-        : undefined;
+    const { state, request: text, signature = '', preview, decision, decidedAtMs, announced } = fields;
+    if (state === undefined || text === undefined) return undefined;
+    const request = parseJson(text) as ApprovalRequest | undefined;
+    if (request?.id !== id || !verifyApproval(this.#signatures, request, text, signature)) return undefined;
+    const isSigned = (kind: 'preview' | 'decision', part: string | undefined): part is string =>
+      part !== undefined && this.#signatures.verify(kind, id, part, fields[`${kind}Signature`] ?? '');
     return {
-      state: fields['state'] as ApprovalState,
+      state: state as ApprovalState,
       request,
-      ...(isPreviewValid ? { preview: parseJson(preview) as Preview } : {}),
-      ...(verified !== undefined && { decision: verified }),
-      ...(fields['decidedAtMs'] !== undefined && { decidedAtMs: Number(fields['decidedAtMs']) }),
-      announced: fields['announced'] === '1',
+      ...(isSigned('preview', preview) ? { preview: parseJson(preview) as Preview } : {}),
+      ...(isSigned('decision', decision) ? { decision: JSON.parse(decision) as Decision } : {}),
+      ...(decidedAtMs !== undefined && { decidedAtMs: Number(decidedAtMs) }),
+      announced: announced === '1',
     };
   }
 
@@ -222,10 +214,8 @@ export class Approvals {
     const keys = this.#keysOf(id);
     if (keys === undefined) return;
     const text = JSON.stringify(preview);
-    await this.#redis.hset(`${keys.approvals}:${id}`, {
-      preview: text,
-      previewSignature: this.#signatures.sign('preview', id, text),
-    });
+    const signed = { preview: text, previewSignature: this.#signatures.sign('preview', id, text) };
+    await this.#redis.hset(`${keys.approvals}:${id}`, signed);
   }
 
   async markAnnounced(id: string): Promise<void> {
@@ -319,24 +309,16 @@ export class Approvals {
 }
 
 function parseDecideAnswer([code, , detail]: readonly unknown[]): DecideAnswer {
-  switch (code) {
-    case 'already':
-      return { kind: 'already', state: detail as ApprovalState };
-    case 'early':
-      return { kind: 'early', remainingMs: Number(detail) };
-    default:
-      return { kind: code as 'decided' | 'late' | 'gone' };
-  }
+  if (code === 'already') return { kind: 'already', state: detail as ApprovalState };
+  if (code === 'early') return { kind: 'early', remainingMs: Number(detail) };
+  return { kind: code as 'decided' | 'late' | 'gone' };
 }
 
 function briefOf(record: ApprovalRecord): BriefApproval {
   const { request, preview, decision } = record;
   const paramsJson = JSON.stringify(request.params);
-  const brief = {
-    request: briefRequest(request, paramsJson),
-    ...(preview !== undefined && { preview: briefPreview(preview) }),
-    ...(decision !== undefined && { decision: briefDecision(decision) }),
-  };
+  const parts = { preview: preview && briefPreview(preview), decision: decision && briefDecision(decision) };
+  const brief = { request: briefRequest(request, paramsJson), ...defined(parts) };
   const shortened = brief.request !== request || brief.preview !== preview || brief.decision !== decision;
   return { ...record, ...brief, shortened, paramsBytes: Buffer.byteLength(paramsJson) };
 }

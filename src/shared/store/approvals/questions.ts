@@ -53,13 +53,9 @@ export class Questions extends FleetRecords {
   }
 
   async ask(id: string, request: QuestionRequest, timeoutMs: number): Promise<Standing> {
-    const signed = signedText(this.signatures, 'question', id, request);
-    const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.redis, this.#questionKeys(id), [
-      id,
-      signed,
-      timeoutMs,
-      ENDED_TTL_MS,
-    ]);
+    const args = [id, signedText(this.signatures, 'question', id, request), timeoutMs, ENDED_TTL_MS];
+    const answered = await askScript.run(this.redis, this.#questionKeys(id), args);
+    const [state, nowMs, expiresAtMs, answer, signature] = answered;
     if (state === 'pending') return { state: 'waits', leftMs: Math.max(0, Number(expiresAtMs) - Number(nowMs)) };
     return this.#verified(id, String(answer), String(signature));
   }
@@ -86,15 +82,8 @@ export class Questions extends FleetRecords {
   #end(id: string, state: string, answer = ''): Promise<unknown[]> {
     const signature = answer === '' ? '' : this.signatures.sign('answer', id, answer);
     const broadcast = JSON.stringify({ type: 'question', id });
-    return endScript.run(this.redis, this.#questionKeys(id), [
-      id,
-      state,
-      answer,
-      signature,
-      this.channel,
-      broadcast,
-      uuidv7(),
-    ]);
+    const args = [id, state, answer, signature, this.channel, broadcast, uuidv7()];
+    return endScript.run(this.redis, this.#questionKeys(id), args);
   }
 
   /** An answer that no key of this fleet signed counts as none. */

@@ -163,25 +163,25 @@ export class CallbackRecords extends FleetRecords {
   }
 
   #record(id: string, fields: Readonly<Record<string, string>>): CallbackRecord {
-    const callId = fields['callId'] ?? '';
-    const callback = fields['target'] ?? '';
-    const end = callback.indexOf('\n');
-    const text = callback.slice(end + 1);
-    const isSigned = this.signatures.verify('callback', callId, text, callback.slice(0, end));
+    const { callId = '', target: stored = '', callState = '', outcome = '', signature = '' } = fields;
+    const { state, settledAtMs, sinceMs, attempts = 0, dueAtMs, last, lastAtMs } = fields;
+    const end = stored.indexOf('\n');
+    const text = stored.slice(end + 1);
+    const isSigned = this.signatures.verify('callback', callId, text, stored.slice(0, end));
     return {
       id,
       callId,
       target: isSigned ? (JSON.parse(text) as CallbackTarget) : undefined,
-      state: fields['state'] as CallbackState,
-      callState: fields['callState'] ?? '',
-      outcome: fields['outcome'] ?? '',
-      signature: fields['signature'] ?? '',
-      settledAtMs: Number(fields['settledAtMs']),
-      sinceMs: Number(fields['sinceMs']),
-      attempts: Number(fields['attempts'] ?? 0),
-      ...(fields['dueAtMs'] !== undefined && { dueAtMs: Number(fields['dueAtMs']) }),
-      ...(fields['last'] !== undefined && { last: JSON.parse(fields['last']) as SentCallback }),
-      ...(fields['lastAtMs'] !== undefined && { lastAtMs: Number(fields['lastAtMs']) }),
+      state: state as CallbackState,
+      callState,
+      outcome,
+      signature,
+      settledAtMs: Number(settledAtMs),
+      sinceMs: Number(sinceMs),
+      attempts: Number(attempts),
+      ...(dueAtMs !== undefined && { dueAtMs: Number(dueAtMs) }),
+      ...(lastAtMs !== undefined && { lastAtMs: Number(lastAtMs) }),
+      ...(last !== undefined && { last: JSON.parse(last) as SentCallback }),
     };
   }
 }

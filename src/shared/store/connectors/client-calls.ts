@@ -51,16 +51,10 @@ export class ClientCalls extends FleetRecords {
    * Offers a call to clients. `adoptFailure`: the failure of an earlier attempt counts for this one; otherwise the call is offered again.
    */
   async published(call: ClientCall, adoptFailure: boolean): Promise<'offered' | 'adopted' | 'no-client'> {
-    const signed = signedMessage(this.signatures, `call ${call.callId} ${call.fence}`, call);
-    const [code] = await offerScript.run(this.redis, this.#callKeys(call), [
-      call.callId,
-      call.fence,
-      call.tool,
-      signed,
-      adoptFailure ? '1' : '',
-      RECORD_TTL_MS,
-      this.channel,
-    ]);
+    const { callId, fence, tool } = call;
+    const signed = signedMessage(this.signatures, `call ${callId} ${fence}`, call);
+    const args = [callId, fence, tool, signed, adoptFailure ? '1' : '', RECORD_TTL_MS, this.channel];
+    const [code] = await offerScript.run(this.redis, this.#callKeys(call), args);
     return code as 'offered' | 'adopted' | 'no-client';
   }
 
@@ -104,14 +98,8 @@ export class ClientCalls extends FleetRecords {
     poll?: { readonly id: string; readonly first: boolean },
   ): Promise<RenewResult> {
     for (;;) {
-      const args = [
-        clientId,
-        this.keys.clients,
-        poll?.id ?? '',
-        poll?.first === true ? '1' : '',
-        RECORD_TTL_MS,
-        ...running,
-      ];
+      const polled = [poll?.id ?? '', poll?.first === true ? '1' : ''];
+      const args = [clientId, this.keys.clients, ...polled, RECORD_TTL_MS, ...running];
       const keys = [this.#client(clientId), this.#takenKey(clientId)];
       const [kind, leaseMs, cancelled, callId, fence, signed] = await nextScript.run(this.redis, keys, args);
       if (kind !== 'renewed') return { kind: kind as 'gone' | 'superseded' };
@@ -124,21 +112,11 @@ export class ClientCalls extends FleetRecords {
     }
   }
 
-  async reportProgress(
-    clientId: string,
-    callId: string,
-    fence: number,
-    progress: object,
-  ): Promise<'stored' | 'again' | 'late'> {
+  reportProgress(clientId: string, callId: string, fence: number, progress: object) {
     return this.#send(clientId, callId, [fence, 'progress', JSON.stringify(progress), '']);
   }
 
-  async answer(
-    clientId: string,
-    callId: string,
-    fence: number,
-    answer: ClientAnswer,
-  ): Promise<'stored' | 'again' | 'late'> {
+  answer(clientId: string, callId: string, fence: number, answer: ClientAnswer) {
     const signed = signedMessage(this.signatures, `answer ${callId} ${fence}`, answer);
     return this.#send(clientId, callId, [fence, 'answer', signed, answer.kind === 'result' ? '1' : '0']);
   }
