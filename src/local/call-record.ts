@@ -10,8 +10,14 @@ export function recordFor(claim: Claim, nowMs: number, retentionMs: number): Ded
   const { toolNamespace, toolName, requestId, toolCallId, target } = envelope;
   const { sessionKey, actorId } = target;
   return {
-    ...{ key: claim.callId, tool: `${toolNamespace}.${toolName}`, idempotencyKey, state: 'inflight' },
-    ...{ createdAtMs: nowMs, updatedAtMs: nowMs, expiresAtMs: nowMs + retentionMs, ttlMs: retentionMs },
+    key: claim.callId,
+    tool: `${toolNamespace}.${toolName}`,
+    idempotencyKey,
+    state: 'inflight',
+    createdAtMs: nowMs,
+    updatedAtMs: nowMs,
+    expiresAtMs: nowMs + retentionMs,
+    ttlMs: retentionMs,
     request: { sessionKey, actorId, requestId, ...defined({ toolCallId }), paramsDigest: claim.paramsDigest },
     lockUntilMs: nowMs + DEDUPE_DEFAULTS.lockMs,
     version: 1,

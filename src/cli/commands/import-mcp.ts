@@ -67,7 +67,11 @@ export async function importServer(request: McpImportRequest) {
   const tools = plan.tools
     .filter(({ tool }) => !refusedTools.has(tool))
     .map(({ tool, spec: { tier = 'system', effects = 'once' }, change, differs }) => ({
-      ...{ tool, tier, effects, change, differs },
+      tool,
+      tier,
+      effects,
+      change,
+      differs,
     }));
   /** `drifted`: the server differs from what was accepted, and nothing was changed. */
   const state: 'declared' | 'drifted' = drifted ? 'drifted' : 'declared';

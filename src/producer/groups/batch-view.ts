@@ -38,7 +38,9 @@ export function batchView({ head, definition, state, calls, endedAtMs }: Batch) 
   const counts: Record<string, number> = { total: views.length };
   for (const view of views) counts[view.state] = (counts[view.state] ?? 0) + 1;
   return {
-    ...{ batchId: head.id, state, counts },
+    batchId: head.id,
+    state,
+    counts,
     ...defined({ concurrency: definition.concurrency }),
     createdAtMs: head.createdAtMs,
     ...defined({ endedAtMs }),

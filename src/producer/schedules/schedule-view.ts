@@ -20,14 +20,27 @@ export function scheduleView(record: ScheduleRecord, progress: ScheduleProgress,
   const isOver = next.length === 0 && waiting.length === 0 && starting === undefined;
   const last = recent.find(({ result }) => result !== 'skipped' && result !== 'missed');
   return defined({
-    ...{ id, revision, tool: tool.name, namespace: tool.namespace },
+    id,
+    revision,
+    tool: tool.name,
+    namespace: tool.namespace,
     /** Without secrets. */
     params: redactFields(params, secretsIn(params)),
-    ...{ session: sessionKey, tenantId, every, cron, timezone, from: iso(fromMs), until: iso(untilMs) },
-    ...{ limit, overlap, missed },
+    session: sessionKey,
+    tenantId,
+    every,
+    cron,
+    timezone,
+    from: iso(fromMs),
+    until: iso(untilMs),
+    limit,
+    overlap,
+    missed,
     /** `ended`: it does not occur again. */
     state: paused !== undefined ? 'paused' : isOver ? 'ended' : 'active',
-    ...{ pausedAtMs: paused?.atMs, pausedBy: paused?.by, pauseReason: paused?.reason },
+    pausedAtMs: paused?.atMs,
+    pausedBy: paused?.by,
+    pauseReason: paused?.reason,
     /** The next five times; none while it is paused. */
     next: next.map((atMs) => new Date(atMs).toISOString()),
     /** The newest occurrence with a call or a refusal: started, run by hand, refused or unknown. */
@@ -37,7 +50,9 @@ export function scheduleView(record: ScheduleRecord, progress: ScheduleProgress,
     /** Occurrences that wait for the end of the call before them. */
     waiting: waiting.length,
     counts,
-    ...{ createdAtMs: record.createdAtMs, updatedAtMs: record.updatedAtMs, updatedBy: record.updatedBy },
+    createdAtMs: record.createdAtMs,
+    updatedAtMs: record.updatedAtMs,
+    updatedBy: record.updatedBy,
   });
 }
 

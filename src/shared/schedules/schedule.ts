@@ -211,11 +211,20 @@ export function scheduleRecord(
   const revision = (before?.revision ?? 0) + 1;
   const isSameCall = before !== undefined && callOf(before) === callOf({ tool, params: rest.params, sessionKey });
   return defined({
-    ...{ ...rest, sessionKey, fromMs, untilMs, tool, tenantId, submittedBy, revision },
+    ...rest,
+    sessionKey,
+    fromMs,
+    untilMs,
+    tool,
+    tenantId,
+    submittedBy,
+    revision,
     callRevision: isSameCall ? before.callRevision : revision,
     // A schedule that paused itself had no session to call in; this one has.
     paused: before?.paused?.itself === true ? undefined : before?.paused,
-    ...{ createdAtMs: before?.createdAtMs ?? nowMs, updatedAtMs: nowMs, updatedBy: by },
+    createdAtMs: before?.createdAtMs ?? nowMs,
+    updatedAtMs: nowMs,
+    updatedBy: by,
   });
 }
 
