@@ -54,7 +54,7 @@ export class Terminal {
     const tty = request.tty ?? true;
     const env = { ...(tty ? PLAIN_OUTPUT_ENV : {}), ...request.env };
     const { sandbox, launch, environment } = await prepareProgram(options, { ...request, env });
-    const terminal = new Terminal({ id, sessionKey, cmd: request.argv.join(' '), tty }, (signal) => {
+    const begin = (signal: AbortSignal) => {
       const common = { environment, name: request.argv[0], timeoutMs: request.timeoutMs, signal };
       if (!tty) {
         const streams = { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' } as const;
@@ -73,7 +73,15 @@ export class Terminal {
       } finally {
         releaseProgramEnd();
       }
-    });
+    };
+    let terminal: Terminal;
+    try {
+      terminal = new Terminal({ id, sessionKey, cmd: request.argv.join(' '), tty }, begin);
+    } catch (error) {
+      // Without a tree nothing else takes away what the sandbox put into the workspace.
+      await launch.release?.();
+      throw error;
+    }
     await terminal.#armed;
     return terminal;
   }

@@ -1,6 +1,7 @@
 /** Programs that outlive their call (C16), in one worker. */
 import { randomInt } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
@@ -230,6 +231,17 @@ test('a program whose terminal Redis does not record never starts', async () => 
   await expect(start(terminals, 'touch began; sleep 1000')).rejects.toBe(refused);
   expect(existsSync(join(root, 'began'))).toBe(false);
   expect(unregister).toHaveBeenCalledOnce();
+});
+
+test('a worker that cannot open terminals leaves nothing in the workspace', async () => {
+  const binary = createRequire(import.meta.url)('@lydell/node-pty/requireBinary.js') as { requireBinary(): unknown };
+  const missing = vi.spyOn(binary, 'requireBinary').mockImplementation(() => {
+    throw new Error('no such binary');
+  });
+  onTestFinished(() => missing.mockRestore());
+  const { root, terminals } = hostWith();
+  await expect(start(terminals, 'exit 0')).rejects.toMatchObject({ code: 'CONFIGURATION' });
+  expect(readdirSync(root)).toEqual([]);
 });
 
 test('a program that is absent, and one outside of the workspace, are refused', async () => {
