@@ -165,9 +165,9 @@ interface SchemaLinks {
 
 /** One schema with all schemas in it, up to the references. */
 function readSchema(schema: unknown, state: ReadState, place = '', steps = 0): SchemaLinks {
-  if (typeof schema !== 'object' || schema === null) return { links: [], checks: 0 };
   state.schemas += 1;
   if (state.schemas > MAX_SCHEMAS) throw tooCostly(`it holds more than ${MAX_SCHEMAS} schemas`);
+  if (typeof schema !== 'object' || schema === null) return { links: [], checks: 0 };
   const parts = schema as JsonSchema;
   const targets = state.named.targetsOf(parts).map((target) => (target === state.tagged ? state.root : target));
   const links = targets.map((target) => ({ target, place, steps }));

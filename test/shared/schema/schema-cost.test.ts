@@ -282,3 +282,16 @@ describe('references by name count like those by place', () => {
     expect(validate({ children: [{ daat: 1 }] })).toMatchObject([{ path: 'children.0.daat' }]);
   });
 });
+
+test.each([[true], [false], [{}]])(
+  'more than 5,000 schemas are refused by their number, also those that are %j',
+  (part) => {
+    const definitions = Array.from({ length: 100 }, (_, index) => [
+      `D${index}`,
+      { properties: Object.fromEntries(Array.from({ length: 50 }, (__, name) => [`p${index}_${name}`, part])) },
+    ]);
+    const allOf = definitions.map(([name]) => ({ $ref: `#/$defs/${name}` }));
+    const schema = { type: 'object', allOf, unevaluatedProperties: false, $defs: Object.fromEntries(definitions) };
+    expect(() => compileSchema(schema)).toThrow('it holds more than 5000 schemas');
+  },
+);
