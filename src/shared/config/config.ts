@@ -10,7 +10,7 @@ import { SANDBOX_POLICIES } from '../policy/sandbox-policy.ts';
 import { shardCountSchema } from '../queues/shards.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
 import { TIERS } from '../tools/tool.ts';
-import { durability, keptMs, mode, onOff, waitMs } from './setting-types.ts';
+import { durability, hostWithPort, keptMs, mode, onOff, waitMs } from './setting-types.ts';
 import { toolPolicySchema } from './tool-settings.ts';
 
 /** An IPv6 address may have brackets, as in a URL; `listen` takes it without them. */
@@ -154,7 +154,7 @@ export const settingsSchema = z.strictObject({
   toolWaitMs: waitMs.default(5 * 60_000),
   workspaceRoot: z.string().min(1).optional(),
   /** Hosts (`host` or `host:port`) that `ctx.fetch` may reach although their address is private. */
-  allowedHosts: z.array(z.string().min(1)).default([]),
+  allowedHosts: z.array(hostWithPort).default([]),
   /** Folders with skills: `NAME/SKILL.md` below them, or a `SKILL.md` in them. */
   skillFolders: z.array(z.string().min(1)).default([]),
   /** The webhook addresses with which the API's agents may open sessions. Other roles may use any. */

@@ -10,6 +10,7 @@ import { type LookupAddress, lookup as systemLookup } from 'node:dns';
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { isIP, isIPv6, type LookupFunction } from 'node:net';
 import { pipeline, Readable, Transform } from 'node:stream';
+import { domainToASCII } from 'node:url';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
 import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
@@ -194,7 +195,7 @@ function isAllowed(url: URL, allowedHosts: readonly string[]): boolean {
 function hostInUrl(allowed: string): string {
   const [, host = '', port = ''] = /^(\[.*\]|[^:]*)(:\d+)?$/.exec(isIPv6(allowed) ? `[${allowed}]` : allowed) ?? [];
   const isAddress = host.startsWith('[') && isIPv6(host.slice(1, -1));
-  return `${isAddress ? new URL(`http://${host}`).hostname : host.toLowerCase()}${port}`;
+  return `${isAddress ? new URL(`http://${host}`).hostname : domainToASCII(host)}${port}`;
 }
 
 /** One private address refuses the whole name, because any of the addresses could be the one that is connected. */

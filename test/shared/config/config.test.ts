@@ -72,13 +72,13 @@ describe('R35: where a setting comes from', () => {
 
   test('lists are separated by commas', () => {
     const environment = {
-      PAWL_ALLOWED_HOSTS: 'crm.local:8080, billing ,',
+      PAWL_ALLOWED_HOSTS: 'crm.local:8080, billing ,[::1]:80,::1',
       PAWL_API_TOKENS: 'sesame-1:agent,sesame-2:admin:acme,sesame-3:agent:acme:eu',
       PAWL_SIGNING_KEYS: 'new:sixteen-letters-x,old:sixteen:letters:y',
       PAWL_WORKER_KEYS: 'system=new:sixteen=letters:x,read-only=ro:sixteen-letters-y,system=old:sixteen-letters-z',
     };
     expect(resolveSettings({ environment })).toMatchObject({
-      allowedHosts: ['crm.local:8080', 'billing'],
+      allowedHosts: ['crm.local:8080', 'billing', '[::1]:80', '::1'],
       apiTokens: [
         { token: 'sesame-1', role: 'agent' },
         { token: 'sesame-2', role: 'admin', tenantId: 'acme' },
@@ -111,6 +111,13 @@ describe('a wrong value is named with its variable, its path, what came and what
     ['PAWL_METRICS_PREFIX', 'metricsPrefix', '9x', '"9x"', 'Prometheus'],
     ['LOG_LEVEL', 'logLevel', 'loud', '"loud"', '"debug"'],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', 'otlpEndpoint', 'collector:4318', '"collector:4318"', 'http or https URL'],
+    ...['http://crm.local', 'crm.local/api', 'u@crm.local', '*.local', 'crm local', 'crm:port'].map((host) => [
+      'PAWL_ALLOWED_HOSTS',
+      'allowedHosts.0',
+      host,
+      JSON.stringify(host),
+      'host or host:port',
+    ]),
     ['PAWL_LOCK_DURATION_MS', 'lockDurationMs', '10', '10', '200'],
     ['PAWL_DRAIN_MS', 'drainMs', '-1', '-1', '0'],
   ])('%s (%s)', (variable, path, text, came, allowed) => {

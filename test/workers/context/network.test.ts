@@ -98,9 +98,10 @@ describe('names', () => {
     const { host } = await serve((_request, response) => response.end('here'));
     const [, port = ''] = host.split(':');
     const { asked, resolve } = naming('127.0.0.1');
-    const fetch = openNetwork({ signal, resolve, allowedHosts: [`Rebound.test:${port}`] });
+    const fetch = openNetwork({ signal, resolve, allowedHosts: [`Rebound.test:${port}`, 'Über.test'] });
     expect(await (await fetch(`http://rebound.test:${port}/`)).text()).toBe('here');
-    expect(asked).toEqual(['rebound.test']);
+    expect(await (await fetch(`http://über.test:${port}/`)).text()).toBe('here');
+    expect(asked).toEqual(['rebound.test', 'xn--ber-goa.test']);
   });
 
   test('a name that does not exist fails with Node’s error', async () => {

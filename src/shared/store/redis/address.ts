@@ -12,6 +12,11 @@ const NEXT_NODE = /(?<!\?.*),(?=\s*rediss?:\/\/|[^@]*$)|,(?=\s*rediss?:\/\/)/;
 /** The port of an address, not digits of a password, which are before an @. */
 const PORT = /^rediss?:\/\/(?:[^/?#]*@)?(?:\[[^\]]*\]|[^@/?#:[\]]*):(\d+)(?:[/?#]|$)/;
 const BARE_IPV6 = /^rediss?:\/\/(?:[^/?#]*@)?[\da-f.]*:[\da-f.]*:[\da-f:.]*(?:%[^/?#]*)?(?:[/?#]|$)/i;
+/** Several nodes with a user each, or a password that holds an @ and a comma. */
+const SEVERAL_USERS = /^\s*[\w+]+:\/\/[^/?#@]*@[^/?#]*[,;][^/?#]*@/;
+const NO_HOST = /^rediss?:\/\/(?:[^/?#]*@)?(?:[:/?#]|$)/;
+/** Letters, digits and signs of names and addresses, as the network knows them. */
+const HOST = /^[\w.:-]*$/;
 /** The zone of an IPv6 address, as in `[fe80::1%eth0]`, which `URL` does not accept; RFC 6874 writes the % as %25. */
 const ZONE = /(?<=\[[\da-f:.]+)%(?:25)?([^\]/?#@]+)(?=\])/i;
 const SOCKET = /^(?:redis\+)?unix:(?:\/\/(?:([^/@]*)@)?([^/]*))?(\/[^?#]*)(?:\?([^#]*))?(#.*)?$/;
@@ -61,6 +66,8 @@ export function clusterAddressOf(url: string): {
 
 function nodesWithOptions(url: string, read: (node: string) => RedisOptions) {
   const urls = nodesOf(url);
+  if (urls.length > 1 && urls.some((node) => NO_HOST.test(node)))
+    throw invalidUrl('REDIS_URL has a comma with no node in front of it: leave it out.');
   if (new Set(urls.map((node) => /^\w*/.exec(node)?.[0])).size > 1)
     throw invalidUrl('REDIS_URL names some nodes with TLS (rediss://) and some without: all must be alike.');
   const common: Record<string, unknown> = {};
@@ -142,6 +149,13 @@ export function addressOf(url: string): RedisOptions {
 }
 
 function readAddress(url: string, parts: typeof QUERY_PARTS, defaultPort: number): RedisOptions {
+  // `URL` leaves such characters out.
+  if (/[\t\n\r]/.test(url.trim()))
+    throw invalidUrl('REDIS_URL has a line break or a tab in it: leave it out, or write %0A or %09 in a password.');
+  if (SEVERAL_USERS.test(url))
+    throw invalidUrl(
+      'REDIS_URL has a user in front of several nodes: leave it at the first one, where it holds for all. In a password, write @ as %40.',
+    );
   if (BARE_IPV6.test(url))
     throw invalidUrl('An IPv6 address in REDIS_URL must stand in brackets, as in redis://[::1]:6379.');
   const port = PORT.exec(url)?.[1];
@@ -179,9 +193,12 @@ function tlsOf({ protocol, search }: URL, { tls = protocol === 'rediss:' ? {} : 
 
 /** URLs of this kind keep the bytes of a name with other letters; the network has a form of its own for it. */
 function hostOf(hostname: string): string {
-  if (!hostname.includes('%')) return hostname.replace(/^\[(.*)\]$/, '$1');
-  const host = domainToASCII(decodePart(hostname, 'host'));
-  if (host === '') throw invalidUrl('The host in REDIS_URL is no name of a host.');
+  if (!hostname.includes('%') && HOST.test(hostname)) return hostname;
+  if (/^\[.*\]$/.test(hostname)) return hostname.slice(1, -1);
+  const decoded = decodePart(hostname, 'host');
+  const host = domainToASCII(decoded);
+  if (host === '' || !HOST.test(host) || /[/?#\\]/.test(decoded))
+    throw invalidUrl('The host in REDIS_URL is no name of a host.');
   return host;
 }
 

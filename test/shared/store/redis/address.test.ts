@@ -116,6 +116,15 @@ test.each([
   ['redis://u:hunter2@one,redis://u:hunter3@two', 'password'],
   ['redis://one,rediss://two', 'alike'],
   ['redis+sentinel://one:26379', 'name last'],
+  ['redis://u:hunter2@one,v:hunter3@two', '%40'],
+  ['redis+cluster://u:hunter2@one,v:hunter3@two', '%40'],
+  ['redis+sentinel://u:hunter2@one,v:hunter3@two/main', '%40'],
+  ['redis://u:hunter2@one;u:hunter2@two', '%40'],
+  ['redis://one;two', 'no name of a host'],
+  ['redis://one%2Ctwo', 'no name of a host'],
+  ['redis://one%2Fhunter2', 'no name of a host'],
+  ['redis://,one', 'comma'],
+  ['redis://one\ntwo', 'line break'],
 ])('%s is refused: %s', (url, word) => {
   const refuse = () => redisOptions({ url, name: 'n', mode: 'patient' });
   expect(refuse).toThrow(PawlError);
