@@ -16,7 +16,7 @@ import { PawlError } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';
 import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
 import { tenantsFolder } from './shared/policy/workspace-root.ts';
-import { nearest, quoteValue } from './shared/schema/schema-issues.ts';
+import { quoteValue } from './shared/schema/schema-issues.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
 import { guardedLogger } from './shared/telemetry/listeners.ts';
@@ -25,6 +25,7 @@ import { openTracing } from './shared/telemetry/tracing.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tools/tool.ts';
 import { resolveToolsets, type Toolset } from './shared/tools/toolset.ts';
 import { defined } from './shared/util/json/omit-undefined.ts';
+import { didYouMean } from './shared/util/text/nearest.ts';
 import { escapeJson } from './shared/util/text/visible-text.ts';
 import type { ToolWorker } from './workers/worker.ts';
 import { boundYoungGeneration } from './young-generation.ts';
@@ -346,9 +347,8 @@ function checkOptions(
   const unknown = Object.keys(given).find(
     (option) => !OPTIONS[name].includes(option) && !Object.hasOwn(settingsSchema.shape, option),
   );
-  const near = unknown === undefined ? [] : nearest(unknown, OPTIONS[name]);
-  if (near.length > 0)
-    throw new PawlError('CONFIGURATION', `${name} has no option ${unknown}; did you mean ${near.join(' or ')}?`);
+  const hint = unknown === undefined ? '' : didYouMean(unknown, OPTIONS[name]);
+  if (hint !== '') throw new PawlError('CONFIGURATION', `${name} has no option ${unknown}; ${hint}`);
   const { log, hooks = [] } = given;
   checkHooks(hooks);
   if (

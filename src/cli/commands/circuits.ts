@@ -1,7 +1,7 @@
 /** `pawl circuits`: the fleet's circuit breakers. */
 import type { EnforcedCircuit } from '../../producer/circuits/circuit-effects.ts';
 import { circuitView } from '../../producer/http/core/views.ts';
-import { nearest } from '../../shared/schema/schema-issues.ts';
+import { capitalized, didYouMean } from '../../shared/util/text/nearest.ts';
 import { type CliContext, pawlCommand, printList, usageError } from '../context.ts';
 import { type Column, moment } from '../print.ts';
 
@@ -23,13 +23,9 @@ export const setCircuit = pawlCommand(
   async (context, pawl, action: 'force_open' | 'reset', key: string, options: { reason?: string }) => {
     const changed = await pawl.circuits.set(action, isCircuitKey(key) ? { key } : { tool: key }, options.reason);
     if (changed.length === 0) {
-      const known = await pawl.circuits.list();
-      const near = nearest(
-        key,
-        known.map((circuit) => circuit.key),
-      );
-      const hint = near.length > 0 ? ` Did you mean ${near.join(' or ')}?` : ` 'pawl circuits ls' lists them.`;
-      throw usageError(`There is no circuit ${JSON.stringify(key)} that ever opened.${hint}`);
+      const keys = (await pawl.circuits.list()).map((circuit) => circuit.key);
+      const hint = capitalized(didYouMean(key, keys)) || `'pawl circuits ls' lists them.`;
+      throw usageError(`There is no circuit ${JSON.stringify(key)} that ever opened. ${hint}`);
     }
     show(context, changed);
   },

@@ -2,8 +2,8 @@
 import { switchedToolView } from '../../producer/http/core/views.ts';
 import { type SwitchedTool, switchedTools } from '../../producer/tools/switched-tools.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { nearest } from '../../shared/schema/schema-issues.ts';
 import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
+import { capitalized, didYouMean } from '../../shared/util/text/nearest.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { pawlCommand, printList, printResult } from '../context.ts';
 import { block, type Column, prettyJson } from '../print.ts';
@@ -51,13 +51,12 @@ export const showTool = pawlCommand(async (context, pawl, name: string) => {
 });
 
 function unknownTool(name: string, tools: readonly SwitchedTool[]): PawlError {
-  const near = nearest(name, tools.map(shortName));
-  const hint =
-    near.length > 0
-      ? `Did you mean ${near.join(' or ')}?`
-      : tools.length === 0
-        ? `No worker has published a tool: start one with 'pawl up' or 'pawl worker'.`
-        : `Known tools: ${tools.map(shortName).toSorted().join(', ')}.`;
+  const names = tools.map(shortName);
+  const listed =
+    names.length === 0
+      ? `No worker has published a tool: start one with 'pawl up' or 'pawl worker'.`
+      : `Known tools: ${names.toSorted().join(', ')}.`;
+  const hint = capitalized(didYouMean(name, names)) || listed;
   return new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}. ${hint}`);
 }
 

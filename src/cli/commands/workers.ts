@@ -1,6 +1,7 @@
 /** `pawl workers`: lists the worker processes of the fleet, and asks one of them to end. */
-import { nearest } from '../../shared/schema/schema-issues.ts';
+
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
+import { capitalized, didYouMean } from '../../shared/util/text/nearest.ts';
 import { pawlCommand, printList, printResult, usageError } from '../context.ts';
 import { type Column, duration, moment } from '../print.ts';
 
@@ -30,8 +31,7 @@ export const drainWorker = pawlCommand(async (context, pawl, id: string) => {
   const { workers } = await pawl.backend.catalogue.read();
   if (!workers.some((worker) => worker.id === id)) {
     const ids = workers.map((worker) => worker.id);
-    const near = nearest(id, ids);
-    const hint = near.length > 0 ? `Did you mean ${near.join(' or ')}?` : `'pawl workers' lists them.`;
+    const hint = capitalized(didYouMean(id, ids)) || `'pawl workers' lists them.`;
     throw usageError(`There is no worker ${JSON.stringify(id)}. ${hint}`);
   }
   await pawl.workers.drain(id);

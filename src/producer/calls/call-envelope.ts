@@ -12,9 +12,9 @@ import {
 } from '../../shared/calls/envelope.ts';
 import { type StartOptions, startTimeOf } from '../../shared/calls/start-time.ts';
 import { checkObject } from '../../shared/schema/known-members.ts';
-import { nearest } from '../../shared/schema/schema-issues.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { type AnyTool, DEFAULT_NAMESPACE } from '../../shared/tools/tool.ts';
+import { didYouMean } from '../../shared/util/text/nearest.ts';
 import { type Clock, uuidv7 } from '../../shared/util/time.ts';
 import { jsonParams } from './params.ts';
 
@@ -223,9 +223,8 @@ const OPTIONS: Readonly<Record<keyof CallOptions, true>> = {
 function checkNames(options: CallOptions): void {
   const unknown = Object.keys(options).find((name) => !Object.hasOwn(OPTIONS, name));
   if (unknown === undefined) return;
-  const suggestions = nearest(unknown, Object.keys(OPTIONS));
-  const hint = suggestions.length === 0 ? '' : ` (did you mean ${suggestions.join(' or ')}?)`;
-  throw contractInvalid([{ path: `options.${unknown}`, message: `is not an option of a call${hint}` }]);
+  const hint = didYouMean(unknown, Object.keys(OPTIONS));
+  throw contractInvalid([{ path: `options.${unknown}`, message: `is not an option of a call${hint && ` (${hint})`}` }]);
 }
 
 /** Whether no option except the key becomes part of the envelope. */

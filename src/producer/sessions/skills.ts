@@ -3,7 +3,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
-import { nearest, quoteValue } from '../../shared/schema/schema-issues.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import {
   byPriority,
   invalidSkillFile,
@@ -16,6 +16,7 @@ import {
 } from '../../shared/sessions/skill.ts';
 import { matchesTool } from '../../shared/sessions/skill-rule.ts';
 import type { SkillRecords } from '../../shared/store/sessions/skills.ts';
+import { didYouMean } from '../../shared/util/text/nearest.ts';
 
 export interface SkillsDeps {
   readonly records: SkillRecords;
@@ -100,9 +101,9 @@ function enabledSkill(name: string, index: number, skills: readonly SkillRecord[
   const skill = skills.find((each) => each.name === name);
   if (skill?.enabled === true) return skill;
   const enabledNames = skills.filter(({ enabled }) => enabled).map((each) => each.name);
-  const suggestions = nearest(name, enabledNames);
-  const hint = suggestions.length > 0 ? `; did you mean ${suggestions.join(' or ')}?` : '';
-  const message = skill === undefined ? `is no skill: ${JSON.stringify(name)}${hint}` : `is disabled: ${name}`;
+  const hint = didYouMean(name, enabledNames);
+  const message =
+    skill === undefined ? `is no skill: ${JSON.stringify(name)}${hint && `; ${hint}`}` : `is disabled: ${name}`;
   throw new PawlError('CONTRACT_INVALID', `The session cannot be opened: skills.${index} ${message}.`, {
     issues: [{ path: `skills.${index}`, message }],
   });

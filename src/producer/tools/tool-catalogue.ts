@@ -7,7 +7,6 @@ import { type DeclaredToolRecord, isDeclaredTool, type RegistryRecord } from '..
 import { PawlError } from '../../shared/errors/failure.ts';
 import { primaryName } from '../../shared/model-tools/names.ts';
 import type { ToolPolicyRecord } from '../../shared/policy/policy-file.ts';
-import { nearest } from '../../shared/schema/schema-issues.ts';
 import { lazyValidator, type Validator } from '../../shared/schema/validator.ts';
 import { declaredToolAsPublished, workersFor } from '../../shared/store/connectors/declared-offer.ts';
 import { DeclaredToolCopy, type DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';
@@ -20,6 +19,7 @@ import {
 } from '../../shared/store/fleet/catalogue.ts';
 import { qualifiedName, toolNamed } from '../../shared/tools/tool.ts';
 import { compareVersions } from '../../shared/tools/versions.ts';
+import { capitalized, didYouMean, nearest } from '../../shared/util/text/nearest.ts';
 
 const REFRESH_MS = 5_000;
 /** An unknown name reads the catalogue again, but not more often than this. */
@@ -185,21 +185,18 @@ export function unknownTool(
   const names = catalogue.map((published) =>
     published.namespace === namespace ? published.name : qualifiedName(published),
   );
-  const suggestions = nearest(name, names);
   const exactMatch = catalogue.find((published) => qualifiedName(published) === name);
+  const known =
+    names.length === 0 ? 'No worker has published a tool yet: is one running?' : `Known tools: ${listed(names)}.`;
   const hint =
     // Repeating the requested name would be no help.
     exactMatch !== undefined
       ? `Call ${JSON.stringify(exactMatch.name)} in namespace ${JSON.stringify(exactMatch.namespace)}.`
-      : suggestions.length > 0
-        ? `Did you mean ${suggestions.join(' or ')}?`
-        : catalogue.length === 0
-          ? 'No worker has published a tool yet: is one running?'
-          : `Known tools: ${listed(names)}.`;
+      : capitalized(didYouMean(name, names)) || known;
   return new PawlError(
     'UNKNOWN_TOOL',
     `There is no tool ${JSON.stringify(name)} in namespace ${JSON.stringify(namespace)}. ${hint}`,
-    { details: { suggestions } },
+    { details: { suggestions: nearest(name, names) } },
   );
 }
 

@@ -3,7 +3,7 @@
  * followed, references out of it are not.
  */
 import { PawlError } from '../errors/failure.ts';
-import { nearest } from '../schema/schema-issues.ts';
+import { didYouMean } from '../util/text/nearest.ts';
 import { type CheckedDeclaredTool, type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
 import { type OperationOptions, operationTool, schemesOf } from './openapi-operation.ts';
 import {
@@ -111,10 +111,8 @@ function tagsOf({ tags }: Json): string[] {
 function checkRequested(kind: string, requested: readonly string[] = [], found: ReadonlySet<string>): void {
   const unknown = requested.find((name) => !found.has(name));
   if (unknown === undefined) return;
-  const suggestions = nearest(unknown, [...found]);
-  throw invalidDocument(
-    `has no ${kind} ${JSON.stringify(unknown)}${suggestions.length === 0 ? '' : `; did you mean ${suggestions.join(' or ')}?`}`,
-  );
+  const hint = didYouMean(unknown, [...found]);
+  throw invalidDocument(`has no ${kind} ${JSON.stringify(unknown)}${hint && `; ${hint}`}`);
 }
 
 function describeVersion(document: Json | undefined): string {

@@ -1,10 +1,10 @@
 /** Decodes a model's call into the call of an exported tool. */
 import { PawlError } from '../errors/failure.ts';
-import { nearest } from '../schema/schema-issues.ts';
 import { withoutNulls } from '../schema/without-nulls.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 import { readExactJson } from '../util/json/exact-json.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { capitalized, didYouMean } from '../util/text/nearest.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { ExportableTool, ToolExport } from './export-types.ts';
 import { primaryName, type ToolReference } from './names.ts';
@@ -88,7 +88,7 @@ function shellParams(
 }
 
 function invalid(message: string): PawlError {
-  return new PawlError('INVALID_PARAMS', `${message[0]?.toUpperCase()}${message.slice(1)}.`, {
+  return new PawlError('INVALID_PARAMS', `${capitalized(message)}.`, {
     issues: [{ path: '', message }],
   });
 }
@@ -97,7 +97,5 @@ function invalid(message: string): PawlError {
 function unknownTool({ names }: ToolExport, call: ProviderCall): string {
   const name = String('name' in call ? call.name : call.kind);
   if (Object.hasOwn(names, name)) return `The tool ${JSON.stringify(name)} is not offered any more.`;
-  const suggestions = nearest(name, Object.keys(names));
-  const hint = suggestions.length === 0 ? '' : ` Did you mean ${suggestions.join(' or ')}?`;
-  return `No tool ${JSON.stringify(name)} was exported.${hint}`;
+  return `No tool ${JSON.stringify(name)} was exported. ${capitalized(didYouMean(name, Object.keys(names)))}`.trimEnd();
 }

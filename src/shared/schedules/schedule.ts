@@ -3,10 +3,11 @@ import { z } from 'zod';
 import { identifierSchema, laterParamsSchema } from '../calls/envelope.ts';
 import { type Issue, invalidInput, type PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
-import { nearest, quoteValue } from '../schema/schema-issues.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { splitName } from '../tools/tool.ts';
 import { defined } from '../util/json/omit-undefined.ts';
+import { didYouMean } from '../util/text/nearest.ts';
 import { isoMoment } from '../util/time.ts';
 import { intervalMs, MAX_INTERVAL_MS, MIN_INTERVAL_MS, occurrencesOf, type Timing } from './occurrences.ts';
 import { MISSED_RULES, type MissedRule, OVERLAPS, type Overlap } from './schedule-rules.ts';
@@ -74,11 +75,10 @@ function cronFault(cron: string): string | undefined {
 
 const timezoneSchema = z.string().superRefine((zone, context) => {
   if (isTimeZone(zone)) return;
-  const suggestions = nearest(zone, Intl.supportedValuesOf('timeZone'));
-  const hint = suggestions.length > 0 ? ` (did you mean ${suggestions.join(' or ')}?)` : '';
+  const hint = didYouMean(zone, Intl.supportedValuesOf('timeZone'));
   context.addIssue({
     code: 'custom',
-    message: `must be a time zone such as "Europe/Berlin" or "UTC"; got ${JSON.stringify(zone)}${hint}`,
+    message: `must be a time zone such as "Europe/Berlin" or "UTC"; got ${JSON.stringify(zone)}${hint && ` (${hint})`}`,
   });
 });
 

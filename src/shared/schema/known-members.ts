@@ -1,18 +1,18 @@
 /** Refuses unknown members: without types, a misspelt option or filter would silently have no effect. */
 import { PawlError } from '../errors/failure.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { didYouMean } from '../util/text/nearest.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import { nearest, quoteValue } from './schema-issues.ts';
+import { quoteValue } from './schema-issues.ts';
 
 const MAX_NAME_LENGTH = 128;
 
 /** Names the unknown members of an object, with similar known ones, or all known ones. */
 export function describeUnknown(unknown: readonly string[], known: readonly string[]): string {
   const names = unknown.map((name) => JSON.stringify(startOf(name, MAX_NAME_LENGTH))).join(', ');
-  const suggestions = unknown.length === 1 ? nearest(unknown[0] ?? '', known) : [];
-  const hint =
-    suggestions.length > 0 ? ` (did you mean ${suggestions.join(' or ')}?)` : `; these are known: ${known.join(', ')}`;
-  return `has no member ${names}${known.length === 0 ? '' : hint}`;
+  if (known.length === 0) return `has no member ${names}`;
+  const hint = unknown.length === 1 ? didYouMean(unknown[0] ?? '', known) : '';
+  return `has no member ${names}${hint === '' ? `; these are known: ${known.join(', ')}` : ` (${hint})`}`;
 }
 
 /** Rewords the fault for settings and definitions, whose members have another name: `is not a setting`. */

@@ -1,6 +1,7 @@
 /** Turns Ajv's errors into texts with which the sender can correct the value: the expected, the received and the allowed values. */
 import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Issue } from '../errors/failure.ts';
+import { nearest } from '../util/text/nearest.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { unescapeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
@@ -10,7 +11,7 @@ const MAX_ISSUES = 10;
 /** Only so many errors are read. Every item of a long list can be wrong, and the first errors are enough. */
 const MAX_ERRORS = 500;
 const MAX_MESSAGE_LENGTH = 300;
-/** Longer names are quoted and compared by their beginning. */
+/** Longer names are quoted by their beginning. */
 const MAX_WORD_LENGTH = 128;
 
 /** At most ten issues, without duplicates. "No alternative matches" comes last, because the fault of the intended alternative is more useful. */
@@ -146,35 +147,4 @@ function jsonOf(value: unknown): string {
   } catch {
     return `a deeply nested ${typeof value}`;
   }
-}
-
-/** Up to three candidates that resemble the word most, the best first; none when all are far off. */
-export function nearest(word: string, candidates: readonly string[]): string[] {
-  const lowerWord = startOf(word, MAX_WORD_LENGTH).toLowerCase();
-  return candidates
-    .map((candidate) => ({
-      candidate,
-      distance: editDistance(lowerWord, candidate.toLowerCase()),
-      within: candidate.toLowerCase().includes(lowerWord) || lowerWord.includes(candidate.toLowerCase()),
-    }))
-    .filter(
-      ({ candidate, distance, within }) =>
-        within || distance <= Math.max(2, Math.floor(Math.max(lowerWord.length, candidate.length) / 3)),
-    )
-    .sort((a, b) => a.distance - b.distance)
-    .slice(0, 3)
-    .map(({ candidate }) => candidate);
-}
-
-function editDistance(a: string, b: string): number {
-  let previous = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let row = 1; row <= a.length; row += 1) {
-    const current = [row];
-    for (let column = 1; column <= b.length; column += 1) {
-      const substitution = (previous[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
-      current.push(Math.min(substitution, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
-    }
-    previous = current;
-  }
-  return previous[b.length] ?? 0;
 }

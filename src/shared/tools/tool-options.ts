@@ -4,8 +4,9 @@ import { circuitOverridesSchema } from '../circuits/circuit-policy.ts';
 import { PawlError } from '../errors/failure.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
 import { rephraseUnknown } from '../schema/known-members.ts';
-import { nearest, quoteValue } from '../schema/schema-issues.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
 import { WITHOUT_RECEIVED } from '../schema/zod-issues.ts';
+import { didYouMean } from '../util/text/nearest.ts';
 import { operationCostsSchema } from './operation-cost.ts';
 import type { ToolOptions } from './tool.ts';
 
@@ -101,8 +102,7 @@ function unknownOption({ path, keys, message }: z.core.$ZodIssueUnrecognizedKeys
   const [unknown = ''] = keys;
   if (path.length > 0)
     return `${[...path, unknown].map(String).join('.')} ${rephraseUnknown(message, 'is not an option')}`;
-  const suggestions = nearest(unknown, names);
-  return `${unknown} is not an option; ${suggestions.length === 0 ? `these are: ${names.join(', ')}.` : `did you mean ${suggestions.join(' or ')}?`}`;
+  return `${unknown} is not an option; ${didYouMean(unknown, names) || `these are: ${names.join(', ')}.`}`;
 }
 
 function describeIssue({ path, message }: z.core.$ZodIssue, spec: object): string {

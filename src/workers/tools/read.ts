@@ -1,10 +1,10 @@
 import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { nearest } from '../../shared/schema/schema-issues.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import { utf16Of } from '../../shared/util/text/charset.ts';
+import { capitalized, didYouMean } from '../../shared/util/text/nearest.ts';
 import { counted } from './lib/phrases.ts';
 import { hashOf, imageTypeOf, isBinary } from './lib/text-file.ts';
 import { readsFiles } from './lib/tool-presets.ts';
@@ -135,13 +135,10 @@ async function explainPathError(error: unknown, path: string, ctx: ToolContext):
   const entries = await ctx.workspace.list(folder).catch(() => undefined);
   if (entries === undefined) throw error;
   const names = entries.map((entry) => `${entry.path.split('/').at(-1)}${entry.kind === 'directory' ? '/' : ''}`);
-  const similar = error.code === 'NOT_FOUND' ? nearest(path.split('/').at(-1) ?? '', names) : [];
+  const similar = error.code === 'NOT_FOUND' ? didYouMean(path.split('/').at(-1) ?? '', names) : '';
   const listed =
     names.slice(0, MAX_LISTED_NAMES).join(', ') +
     (names.length > MAX_LISTED_NAMES ? ` and ${names.length - MAX_LISTED_NAMES} more` : '');
-  const hint =
-    similar.length > 0
-      ? `Did you mean ${similar.join(' or ')}?`
-      : `${JSON.stringify(folder)} holds: ${listed || 'nothing'}.`;
+  const hint = capitalized(similar) || `${JSON.stringify(folder)} holds: ${listed || 'nothing'}.`;
   throw new PawlError(error.code, `${error.message} ${hint}`, { cause: error });
 }

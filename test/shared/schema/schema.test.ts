@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { z as z3 } from 'zod/v3';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { compileSchema, inputJsonSchema, outputJsonSchema } from '../../../src/shared/schema/schema.ts';
-import { nearest } from '../../../src/shared/schema/schema-issues.ts';
 import { validatorOf } from '../../../src/shared/schema/validator.ts';
 
 const weather = z.object({
@@ -256,24 +255,6 @@ describe('JSON Schema 2020-12 from zod', () => {
     const validate = compileSchema(inputJsonSchema(z.object({ to: z.email() })));
     expect(validate({ to: 'ada@example.org' })).toEqual([]);
     expect(validate({ to: 'ada' })[0]?.path).toBe('to');
-  });
-});
-
-describe('the nearest names', () => {
-  const names = ['read', 'write', 'edit', 'shell', 'web_search', 'web_fetch', 'memory_search'];
-  test.each([
-    ['raed', ['read']],
-    ['READ', ['read']],
-    ['search', ['web_search', 'memory_search']],
-    ['read_file', ['read']],
-    ['web_serch', ['web_search', 'web_fetch']],
-    ['quux_frobnicate', []],
-  ])('%s: %j', (word, expected) => {
-    expect(nearest(word, names)).toEqual(expected);
-  });
-
-  test('at most three', () => {
-    expect(nearest('a', ['ab', 'ac', 'ad', 'ae'])).toHaveLength(3);
   });
 });
 

@@ -1,0 +1,28 @@
+import { describe, expect, test } from 'vitest';
+import { didYouMean, nearest } from '../../../../src/shared/util/text/nearest.ts';
+
+describe('the nearest names', () => {
+  const names = ['read', 'write', 'edit', 'shell', 'web_search', 'web_fetch', 'memory_search'];
+  test.each([
+    ['raed', ['read']],
+    ['READ', ['read']],
+    ['search', ['web_search', 'memory_search']],
+    ['read_file', ['read']],
+    ['web_serch', ['web_search', 'web_fetch']],
+    ['quux_frobnicate', []],
+  ])('%s: %j', (word, expected) => {
+    expect(nearest(word, names)).toEqual(expected);
+  });
+
+  test('at most three', () => {
+    expect(nearest('a', ['ab', 'ac', 'ad', 'ae'])).toHaveLength(3);
+  });
+});
+
+test.each([
+  ['raed', 'did you mean read?'],
+  ['web', 'did you mean web_fetch or web_search?'],
+  ['quux_frobnicate', ''],
+])('%s as a question: %j', (word, expected) => {
+  expect(didYouMean(word, ['read', 'web_search', 'web_fetch'])).toBe(expected);
+});
