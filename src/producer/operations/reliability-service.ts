@@ -36,14 +36,15 @@ export class ReliabilityService {
     this.#deps = deps;
   }
 
-  /** The switches, the modes of each tool here, and what shadow mode would have done. */
+  /** The switches, the modes of each tool here, once for all of its versions, and what shadow mode would have done. */
   async read(): Promise<Reliability> {
     const { catalogue, records, switches } = this.#deps;
     const [{ tools }, shadow] = await Promise.all([catalogue.all(), records.shadows(), this.catchUp()]);
+    const modes = new Map(tools.map((tool) => [qualifiedName(tool), switches.modes(tool)]));
     return {
       enabled: switches.enabled,
       words: switches.switches,
-      tools: tools.map((tool) => ({ tool: qualifiedName(tool), modes: switches.modes(tool) })),
+      tools: [...modes].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([tool, each]) => ({ tool, modes: each })),
       shadow,
     };
   }

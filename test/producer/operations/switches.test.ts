@@ -115,7 +115,7 @@ test('open mode off: circuits observe and say so, close again by themselves, and
 test('staged enabling: what works is said for each tier (R34)', async () => {
   const reads = flaky('look', 'read-only');
   const writes = flaky('change');
-  const { session, pawl } = await startFleet({
+  const { session, pawl, startWorker } = await startFleet({
     tools: [reads.tool, writes.tool],
     settings: reliability({ tiers: { workspace: { dedupe: 'shadow', retry: 'off' } } }),
   });
@@ -125,7 +125,10 @@ test('staged enabling: what works is said for each tier (R34)', async () => {
   expect(await session.call(writes.tool, {}, key)).toMatchObject({ status: 'retriable_error', attempts: 1 });
   expect((await session.call(reads.tool, {}, key)).fromCache).toBe(true);
   expect((await session.call(writes.tool, {}, key)).fromCache).toBe(false);
+  await startWorker({ tools: [{ ...writes.tool, version: '0.9.0' }] });
+  await eventually(async () => (await pawl.catalogue()).tools.length === 3, { what: 'the other version' });
   const { tools } = await pawl.reliability.read();
+  expect(tools.map(({ tool }) => tool)).toEqual([...new Set(tools.map(({ tool }) => tool))].toSorted());
   expect(tools.find(({ tool }) => tool === 'tools.change')?.modes).toEqual({
     enabled: true,
     dedupe: 'shadow',
