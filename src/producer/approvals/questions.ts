@@ -1,6 +1,6 @@
 /** Questions of tools to people. The producer lists and answers them; the worker waits. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { invalidPart, PawlError } from '../../shared/errors/failure.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Given, QuestionRecord, Questions } from '../../shared/store/approvals/questions.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -52,6 +52,6 @@ export class QuestionService {
 
 function checkedAnswer({ options = [], freeText }: QuestionRecord, answer: string): string {
   if (freeText || options.some(({ value }) => value === answer)) return answer;
-  const message = `must be one of ${options.map(({ value }) => JSON.stringify(value)).join(', ')}; got ${JSON.stringify(startOf(answer, 80))}`;
-  throw new PawlError('CONTRACT_INVALID', `The answer ${message}.`, { issues: [{ path: 'answer', message }] });
+  const allowed = options.map(({ value }) => JSON.stringify(value)).join(', ');
+  throw invalidPart('The answer', 'answer', `must be one of ${allowed}; got ${JSON.stringify(startOf(answer, 80))}`);
 }

@@ -5,7 +5,7 @@ import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
 import { envelopeOf, isUnresolved } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { invalidPart, PawlError } from '../../shared/errors/failure.ts';
 import { checkMembers } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
@@ -221,8 +221,7 @@ export class CallService {
 }
 
 function unknownState(state: unknown): PawlError {
-  const message = `must be one of ${SEARCHABLE_STATES.join(', ')}; got ${quoteValue(state)}`;
-  return new PawlError('CONTRACT_INVALID', `The state ${message}.`, { issues: [{ path: 'state', message }] });
+  return invalidPart('The state', 'state', `must be one of ${SEARCHABLE_STATES.join(', ')}; got ${quoteValue(state)}`);
 }
 
 function unknownCall(callId: string): PawlError {

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { CLIENT_LEASE, type ClientCall, clientAnswer, type PostedAnswer } from '../../shared/connectors/client-tool.ts';
 import { parseToolName } from '../../shared/connectors/declared-tool.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { invalidPart, PawlError } from '../../shared/errors/failure.ts';
 import type { ClientCalls } from '../../shared/store/connectors/client-calls.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { Progress } from '../../shared/tools/tool-context.ts';
@@ -150,11 +150,9 @@ function pollSuperseded(): PawlError {
 function checkLease(leaseMs: number): void {
   const { minMs, maxMs } = CLIENT_LEASE;
   if (Number.isInteger(leaseMs) && leaseMs >= minMs && leaseMs <= maxMs) return;
-  const message = `must be ${minMs} to ${maxMs} milliseconds; got ${leaseMs}`;
-  throw new PawlError('CONTRACT_INVALID', `The lease ${message}.`, { issues: [{ path: 'leaseMs', message }] });
+  throw invalidPart('The lease', 'leaseMs', `must be ${minMs} to ${maxMs} milliseconds; got ${leaseMs}`);
 }
 
 function notDynamic(tool: string, kind: string): PawlError {
-  const message = `must be a tool of the kind dynamic; ${tool} is of the kind ${kind}`;
-  return new PawlError('CONTRACT_INVALID', `The tool ${message}.`, { issues: [{ path: 'tools', message }] });
+  return invalidPart('The tool', 'tools', `must be a tool of the kind dynamic; ${tool} is of the kind ${kind}`);
 }

@@ -1,5 +1,5 @@
 /** Converts schemas of an OpenAPI document (3.0 and 3.1) to JSON Schema 2020-12, and follows the document's references. */
-import { PawlError } from '../errors/failure.ts';
+import { invalidPart, type PawlError } from '../errors/failure.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { atPointer } from '../schema/reference-places.ts';
@@ -14,7 +14,7 @@ export class NotImportable extends Error {}
 
 /** A `CONTRACT_INVALID` error: nothing of the document is imported. */
 export function invalidDocument(message: string): PawlError {
-  return new PawlError('CONTRACT_INVALID', `The document ${message}.`, { issues: [{ path: '', message }] });
+  return invalidPart('The document', '', message);
 }
 
 const MAX_DEPTH = 32;

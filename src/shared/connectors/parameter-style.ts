@@ -1,6 +1,6 @@
 /** The ways to write lists and objects into a query or a form, in OpenAPI's terms where it has them. Pure functions. */
 import { z } from 'zod';
-import { PawlError } from '../errors/failure.ts';
+import { invalidPart, type PawlError } from '../errors/failure.ts';
 import { startOf } from '../util/text/text-cut.ts';
 
 /**
@@ -62,9 +62,7 @@ export function plainText(param: string, value: unknown): string {
 }
 
 export function invalidParameter(param: string, message: string): PawlError {
-  return new PawlError('INVALID_PARAMS', `${param === '' ? 'The parameters' : param} ${message}.`, {
-    issues: [{ path: param, message }],
-  });
+  return invalidPart(param || 'The parameters', param, message, 'INVALID_PARAMS');
 }
 
 function deepPairs(param: string, name: string, value: unknown): readonly Pair[] {

@@ -40,6 +40,16 @@ export function invalidInput(problem: string, issues: readonly Issue[], whole: s
   return new PawlError('CONTRACT_INVALID', `${problem}: ${listed}.`, { issues });
 }
 
+/** The error for one part of the input: `The lease must be 1 to 9 milliseconds`. */
+export function invalidPart(
+  subject: string,
+  path: string,
+  message: string,
+  code: FailureCode = 'CONTRACT_INVALID',
+): PawlError {
+  return new PawlError(code, `${subject} ${message}.`, { issues: [{ path, message }] });
+}
+
 /** The error for tools that say more than an `Error` can: a code of their own, and whether another try could help. */
 export class ToolError extends Error {
   override readonly name = 'ToolError';

@@ -1,7 +1,7 @@
 /** Canonical JSON (RFC 8785): equal values give equal text. */
 // A named import would fail on a Node that lacks the function, before the required version can be printed.
 import crypto from 'node:crypto';
-import { PawlError, reasonOf } from '../errors/failure.ts';
+import { invalidPart, PawlError, reasonOf } from '../errors/failure.ts';
 import { findUnserializable, isInvalidDate, unsupportedKind } from '../util/json/json-support.ts';
 
 /** Deeper nesting is refused: no tool needs it, and recursion must end. */
@@ -101,7 +101,7 @@ function sortInPlace(names: string[]): string[] {
 function notJson(value: unknown, kind: string): PawlError {
   const path = pathOfUnserializable(value).replace(/^\./, '');
   const message = `holds ${kind}${path === '' ? '' : ` in ${path}`}, which is not JSON-serializable`;
-  return new PawlError('CONTRACT_INVALID', `The call ${message}.`, { issues: [{ path: 'payload.params', message }] });
+  return invalidPart('The call', 'payload.params', message);
 }
 
 function pathOfUnserializable(value: unknown): string {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { invalidPart, PawlError } from '../../shared/errors/failure.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { boundaryAt } from '../../shared/util/text/text-cut.ts';
 import { findAll } from '../../shared/util/text/text-search.ts';
@@ -139,8 +139,7 @@ function editsOf(params: {
   readonly edits?: readonly Edit[] | undefined;
 }): readonly Edit[] {
   const { old_string: oldText, new_string: newText, edits } = params;
-  const invalid = (path: string, message: string): PawlError =>
-    new PawlError('INVALID_PARAMS', `${path} ${message}.`, { issues: [{ path, message }] });
+  const invalid = (path: string, message: string) => invalidPart(path, path, message, 'INVALID_PARAMS');
   if (edits !== undefined && (oldText !== undefined || newText !== undefined))
     throw invalid('edits', 'cannot be given together with old_string and new_string');
   if (edits === undefined && oldText === undefined) throw invalid('old_string', 'is required, unless edits is given');

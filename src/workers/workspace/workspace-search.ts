@@ -278,9 +278,7 @@ function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
   if (matchesLineEnd(pattern, literal)) {
     const reason =
       'each line is matched by itself, so none holds a line end; search for one of its lines, with context for those around it';
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} matches no line: ${reason}.`, {
-      issues: [{ path: 'pattern', message: reason }],
-    });
+    throw invalidPattern(pattern, 'matches no line', reason);
   }
   if (!ignoreCase && (literal || re2().quote(pattern) === pattern))
     return { matches: (line) => line.includes(pattern), steps: 1, maxLength: Number.POSITIVE_INFINITY };
@@ -288,9 +286,7 @@ function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
   const steps = compiled.programSize();
   if (steps > MAX_INSTRUCTIONS) {
     const reason = `it compiles to ${steps} instructions, and at most ${MAX_INSTRUCTIONS} are allowed; use smaller counts in {…}`;
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} is too complex a pattern: ${reason}.`, {
-      issues: [{ path: 'pattern', message: reason }],
-    });
+    throw invalidPattern(pattern, 'is too complex a pattern', reason);
   }
   if (steps <= SMALL_PROGRAM)
     return { matches: (line) => compiled.test(line), steps, maxLength: Number.POSITIVE_INFINITY };
@@ -332,14 +328,9 @@ function compile(pattern: string, { ignoreCase, literal }: WorkspaceSearch): RE2
     return RE2JS.compile(literal ? RE2JS.quote(pattern) : pattern, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
-    throw new PawlError(
-      'INVALID_PARAMS',
-      `${JSON.stringify(pattern)} is not a pattern of RE2 (no look-around, no back-references): ${message}.`,
-      {
-        issues: [{ path: 'pattern', message }],
-        cause: error,
-      },
-    );
+    throw invalidPattern(pattern, 'is not a pattern of RE2 (no look-around, no back-references)', message, {
+      cause: error,
+    });
   }
 }
 
@@ -347,4 +338,9 @@ function clipped(line: string): string {
   return line.length <= MAX_LINE_LENGTH
     ? line
     : `${startOf(line, MAX_LINE_LENGTH)}… [${line.length - MAX_LINE_LENGTH} more characters]`;
+}
+
+function invalidPattern(pattern: string, fault: string, reason: string, options: ErrorOptions = {}): PawlError {
+  const issues = [{ path: 'pattern', message: reason }];
+  return new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} ${fault}: ${reason}.`, { issues, ...options });
 }

@@ -5,7 +5,7 @@ import {
   declaredToolSchema,
   type RegistryRecord,
 } from '../../../shared/connectors/declared-tool.ts';
-import { PawlError } from '../../../shared/errors/failure.ts';
+import { invalidPart, PawlError } from '../../../shared/errors/failure.ts';
 import { toolNamed } from '../../../shared/tools/tool.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
@@ -135,8 +135,7 @@ function changeOptions({ 'if-match': match, 'if-none-match': noneMatch }: Condit
 }
 
 function invalidCondition(header: string, expected: string, actual: string): PawlError {
-  const message = `must be ${expected}; got ${startOf(actual, 100)}`;
-  return new PawlError('CONTRACT_INVALID', `The header ${header} ${message}.`, { issues: [{ path: header, message }] });
+  return invalidPart(`The header ${header}`, header, `must be ${expected}; got ${startOf(actual, 100)}`);
 }
 
 /** A client may write back a body that it got from `GET`. Its revision is ignored: `If-Match` names the expected one. */
@@ -156,7 +155,6 @@ function checkName(requestedName: string, name: unknown, namespace: unknown): vo
   const differs =
     (name !== undefined && name !== requestedName && name !== requestedName.slice(dot + 1)) ||
     (namespace !== undefined && namespace !== (dot === -1 ? 'tools' : requestedName.slice(0, dot)));
-  if (!differs) return;
-  const message = `must be ${requestedName}, as in the path; got ${JSON.stringify([namespace, name])}`;
-  throw new PawlError('CONTRACT_INVALID', `The name ${message}.`, { issues: [{ path: 'name', message }] });
+  const got = JSON.stringify([namespace, name]);
+  if (differs) throw invalidPart('The name', 'name', `must be ${requestedName}, as in the path; got ${got}`);
 }
