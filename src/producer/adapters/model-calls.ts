@@ -5,7 +5,7 @@
  * These distinguish two responses, in this order: the object that holds the call, the turn, and the library's name of the response.
  * Without any of these, an ID that comes to the same adapter again belongs to a later response. An ID that comes to a new adapter may
  * belong to a response that another process began, so it names the newest call. After a response that failed as a whole, such as in an
- * outage, the caller has no answers and may run it again, so its names hold for the next response.
+ * outage, the caller has no answers and may run it again: a call of its names is the same if it ended after that response began.
  */
 import { identifierSchema, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
@@ -20,7 +20,12 @@ export interface ModelResponse {
   /** The adapter had another response before, so this one cannot be a response that a restart runs again. */
   readonly isLater: boolean;
   readonly names: CallNames;
+  readonly startedAtMs: number;
+  /** The response before, if it failed as a whole. This one may be the same, run again. */
+  readonly failed: FailedResponse | undefined;
 }
+
+type FailedResponse = Pick<ModelResponse, 'names' | 'startedAtMs'>;
 
 /** The names of calls, by their ID and parameters. */
 type CallNames = Map<string, Promise<string>>;
@@ -44,7 +49,7 @@ export class ModelCalls {
   /** Calls that ended here; the oldest are dropped. */
   readonly #seenKeys = new Set<string>();
   #responses = 0;
-  #failedNames: CallNames | undefined;
+  #failed: FailedResponse | undefined;
 
   constructor(session: Session) {
     this.#session = session;
@@ -52,14 +57,16 @@ export class ModelCalls {
 
   /** Runs the calls of one response. */
   async respond<Answer>(run: (response: ModelResponse) => Promise<Answer>): Promise<Answer> {
-    const names: CallNames = this.#failedNames ?? new Map();
-    this.#failedNames = undefined;
     const isLater = this.#responses > 0;
+    const failed = this.#failed;
+    const response: ModelResponse = { isLater, names: new Map(), startedAtMs: performance.now(), failed };
     this.#responses += 1;
+    this.#failed = undefined;
     try {
-      return await run({ isLater, names });
+      return await run(response);
     } catch (error) {
-      this.#failedNames = names;
+      const { startedAtMs } = failed ?? response;
+      this.#failed = { startedAtMs, names: new Map([...(failed?.names ?? []), ...response.names]) };
       throw error;
     }
   }
@@ -74,17 +81,34 @@ export class ModelCalls {
   ): AsyncGenerator<Notice, ToolResultEnvelope> {
     if (call.isNamed) return yield* run(call.toolCallId);
     const key = this.#keyOf(call);
-    const cachedName = this.#namesOf(call)
-      .find((names) => names.has(key))
-      ?.get(key);
-    const toolCallId = await (cachedName ?? this.#cacheName(key, call, this.#initialName(key, call)));
-    let result = yield* run(toolCallId);
-    if (cachedName === undefined && toolCallId === call.toolCallId && isReplay(result)) {
-      const newCallId = await this.#cacheName(key, call, this.#nameAfterReplay(key, call));
+    const cachedName = this.#cachedName(key, call);
+    const toolCallId = await this.#cacheName(key, call, cachedName ?? this.#initialName(key, call));
+    let result: ToolResultEnvelope;
+    try {
+      result = yield* run(toolCallId);
+    } catch (error) {
+      // Whether the name belongs to this response is still unknown.
+      if (cachedName === undefined && toolCallId === call.toolCallId) this.#forget(key, call);
+      throw error;
+    }
+    if (toolCallId === call.toolCallId && isReplay(result) && !isOfFailed(result, key, call)) {
+      if (cachedName === undefined) await this.#cacheName(key, call, this.#nameAfterReplay(key, call));
+      // The same call twice in one response: the other one may have got the new name.
+      const newCallId = (await this.#cachedName(key, call)) ?? toolCallId;
       if (newCallId !== toolCallId) result = yield* run(newCallId);
     }
     this.#markSeen(key);
     return result;
+  }
+
+  #forget(key: string, { callObject }: ModelCall): void {
+    if (callObject !== undefined) this.#namesByObject.get(callObject)?.delete(key);
+  }
+
+  #cachedName(key: string, call: ModelCall): Promise<string> | undefined {
+    return this.#namesOf(call)
+      .find((names) => names.has(key))
+      ?.get(key);
   }
 
   #namesOf({ callObject, response }: ModelCall): CallNames[] {
@@ -106,7 +130,8 @@ export class ModelCalls {
   }
 
   async #initialName(key: string, call: ModelCall): Promise<string> {
-    return this.#seenKeys.has(key) ? this.#newName(key, call) : call.toolCallId;
+    const failedName = call.response?.failed?.names.get(key);
+    return failedName ?? (this.#seenKeys.has(key) ? this.#newName(key, call) : call.toolCallId);
   }
 
   /** The name of a call whose ID belongs to a call that ended before. */
@@ -142,6 +167,13 @@ export function markedId(toolCallId: string, mark: string): string {
 /** The ID as an identifier. Some gateways write more into it than an identifier may hold, such as the signature of a thought. */
 export function identifierOf(toolCallId: string): string {
   return identifierSchema.safeParse(toolCallId).success ? toolCallId : digest(toolCallId);
+}
+
+/** Whether the replayed call ended after the failed response began, so that it is that one's. */
+function isOfFailed({ cache }: ToolResultEnvelope, key: string, { response }: ModelCall): boolean {
+  const failed = response?.failed;
+  if (failed === undefined || cache === undefined || !failed.names.has(key)) return false;
+  return cache.ageMs <= performance.now() - failed.startedAtMs;
 }
 
 function isReplay({ cache }: ToolResultEnvelope): boolean {

@@ -176,7 +176,9 @@ test('calls with one constant ID in one answer are as many as their arguments', 
   const tools = await chatTools(session);
   const call = (path: string) => ({ id: 'call', function: { name: 'read', arguments: JSON.stringify({ path }) } });
   for (const turn of [1, 2]) {
-    await tools.run([call('a'), call('b'), call('a')]);
+    const calls = [call('a'), call('b'), call('a')];
+    await tools.run(calls);
+    await tools.run(calls);
     expect(runs()).toBe(2 * turn);
   }
 });
@@ -223,6 +225,23 @@ test.each(TAKES_TURNS)('a response of %s that failed in an outage is the same wh
   expect(await loop.run(stored(answer))).toBe('run 2');
   expect(runs()).toBe(3);
 });
+
+test.each(TAKES_TURNS)(
+  'a response of %s that failed before it ran is given no result of an earlier process',
+  async (kind) => {
+    const { tool, runs } = counter();
+    const { session } = await startFleet({ tools: [tool] });
+    const [before, loop] = [await LOOPS[kind]?.(session), await LOOPS[kind]?.(session)];
+    if (before === undefined || loop === undefined) throw new Error('there is no such loop');
+    expect(await before.run(before.answer())).toBe('run 1');
+    await loop.run([]);
+    const answer = loop.answer();
+    vi.spyOn(session, 'submit').mockRejectedValueOnce(new PawlError('BACKEND_UNAVAILABLE', 'Redis is gone'));
+    await expect(loop.run(answer)).rejects.toThrow('Redis is gone');
+    for (const _time of [1, 2]) expect(await loop.run(answer)).toBe('run 2');
+    expect(runs()).toBe(2);
+  },
+);
 
 /** A model of the AI SDK that calls with one ID in each step. */
 function callingModel(calls: number): MockLanguageModelV4 {
