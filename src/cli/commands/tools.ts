@@ -2,7 +2,7 @@
 import { switchedToolView } from '../../producer/http/core/views.ts';
 import { type SwitchedTool, switchedTools } from '../../producer/tools/switched-tools.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
+import { DEFAULT_NAMESPACE, qualifiedName, toolNamed } from '../../shared/tools/tool.ts';
 import { capitalized, didYouMean } from '../../shared/util/text/nearest.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { pawlCommand, printList, printResult } from '../context.ts';
@@ -36,22 +36,21 @@ function firstSentence(text: string): string {
 
 export const listTools = pawlCommand(async (context, pawl, options: { session?: string }) => {
   const tools = await switchedTools(pawl, options.session);
-  const rows = [...tools].sort((a, b) => (qualifiedName(a) < qualifiedName(b) ? -1 : 1));
+  // Declared tools come after those of workers.
+  const rows = tools.toSorted((a, b) => qualifiedName(a).localeCompare(qualifiedName(b), 'en'));
   const none = `no worker has published a tool: start one with 'pawl up' or 'pawl worker'`;
   printList(context, { tools: rows.map(switchedToolView) }, { rows, columns: COLUMNS, none });
 });
 
 export const showTool = pawlCommand(async (context, pawl, name: string) => {
   const tools = await switchedTools(pawl);
-  const matches = tools.filter((tool) => tool.name === name || qualifiedName(tool) === name);
-  if (matches.length === 0) throw unknownTool(name, tools);
-  const [newest] = matches.sort((a, b) => b.workers - a.workers || b.seenAtMs - a.seenAtMs);
-  if (newest === undefined) throw unknownTool(name, tools);
-  printResult(context, switchedToolView(newest), describeTool(newest));
+  const tool = toolNamed(tools, name);
+  if (tool === undefined) throw unknownTool(name, tools);
+  printResult(context, switchedToolView(tool), describeTool(tool));
 });
 
 function unknownTool(name: string, tools: readonly SwitchedTool[]): PawlError {
-  const names = tools.map(shortName);
+  const names = [...new Set(tools.map(shortName))];
   const listed =
     names.length === 0
       ? `No worker has published a tool: start one with 'pawl up' or 'pawl worker'.`

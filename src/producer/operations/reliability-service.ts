@@ -40,7 +40,7 @@ export class ReliabilityService {
   async read(): Promise<Reliability> {
     const { catalogue, records, switches } = this.#deps;
     const [{ tools }, shadow] = await Promise.all([catalogue.all(), records.shadows(), this.catchUp()]);
-    const modes = new Map(tools.map((tool) => [qualifiedName(tool), switches.modes(tool)]));
+    const modes = new Map(tools.toReversed().map((tool) => [qualifiedName(tool), switches.modes(tool)]));
     return {
       enabled: switches.enabled,
       words: switches.switches,

@@ -77,16 +77,17 @@ export class ToolCatalogue {
     const [content] = await Promise.all([this.#catalogue.read(), this.specs.catchUp()]);
     const byName = new Map<string, ResolvedTool>();
     const validators = new Map<string, Validator>();
-    // The newest version that a living worker runs comes last and wins.
-    for (const published of [...content.tools].sort(byPreference)) {
+    const tools = content.tools.toSorted(byNameAndPreference);
+    for (const published of tools) {
       const validate = this.#validators.get(published.definition) ?? lazyValidator(published.inputSchema);
       validators.set(published.definition, validate);
       const unconfined = content.workers.some(
         (worker) => worker.unconfined?.includes(publishedToolId(published)) === true,
       );
-      byName.set(qualifiedName(published), { ...published, validate, unconfined });
+      const name = qualifiedName(published);
+      if (!byName.has(name)) byName.set(name, { ...published, validate, unconfined });
     }
-    this.#content = content;
+    this.#content = { ...content, tools };
     this.#byName = byName;
     this.#validators = validators;
     this.#readAtMs = performance.now();
@@ -132,7 +133,7 @@ export class ToolCatalogue {
       .map(({ spec, ...published }) => ({ ...published, workers: workersFor(spec, workers) }));
   }
 
-  /** Reads the catalogue. Tools that no worker has published for longer than `abandonedMs` are left out. */
+  /** Reads the catalogue, sorted by name and preference. Tools that no worker has published for longer than `abandonedMs` are left out. */
   async all(abandonedMs = Number.POSITIVE_INFINITY): Promise<CatalogueContent> {
     await this.#read();
     const { tools, workers } = this.#content;
@@ -205,10 +206,12 @@ function listed(names: readonly string[]): string {
   return `${names.toSorted().slice(0, MAX_LISTED).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`;
 }
 
-function byPreference(
+/** By name, and of one name the version first that calls go to: the newest that a living worker runs. */
+function byNameAndPreference(
   a: PublishedTool & { readonly workers: number },
   b: PublishedTool & { readonly workers: number },
 ): number {
-  const byLiveness = Number(a.workers > 0) - Number(b.workers > 0);
-  return byLiveness !== 0 ? byLiveness : compareVersions(a.version, b.version);
+  const [name, other] = [qualifiedName(a), qualifiedName(b)];
+  if (name !== other) return name < other ? -1 : 1;
+  return Number(b.workers > 0) - Number(a.workers > 0) || compareVersions(b.version, a.version);
 }

@@ -101,10 +101,12 @@ describe('tools as producers know them', () => {
     const { offers, publish, work } = await open();
     await publish(version('1.0.0'), version('2.0.0'));
     await work('one', version('1.0.0'));
+    expect((await offers.all()).tools.map((tool) => tool.version)).toEqual(['1.0.0', '2.0.0']);
     expect((await offers.find('tools', 'echo')).version).toBe('1.0.0');
     await work('two', version('2.0.0'));
-    await offers.all();
+    const { tools } = await offers.all();
     expect(offers.peek('tools', 'echo')?.version).toBe('2.0.0');
+    expect(tools.map((tool) => tool.version)).toEqual(['2.0.0', '1.0.0']);
   });
 
   test('a tool that its tier’s workers have not had for long, such as one that was renamed, is shown to no session', async () => {
