@@ -83,6 +83,7 @@ export class ModelCalls {
     const key = this.#keyOf(call);
     const cachedName = this.#cachedName(key, call);
     const toolCallId = await this.#cacheName(key, call, cachedName ?? this.#initialName(key, call));
+    const submittedAtMs = performance.now();
     let result: ToolResultEnvelope;
     try {
       result = yield* run(toolCallId);
@@ -91,7 +92,7 @@ export class ModelCalls {
       if (cachedName === undefined && toolCallId === call.toolCallId) this.#forget(key, call);
       throw error;
     }
-    if (toolCallId === call.toolCallId && isReplay(result) && !isOfFailed(result, key, call)) {
+    if (toolCallId === call.toolCallId && isReplay(result) && !isOfFailed(result, submittedAtMs, key, call)) {
       if (cachedName === undefined) await this.#cacheName(key, call, this.#nameAfterReplay(key, call));
       // The same call twice in one response: the other one may have got the new name.
       const newCallId = (await this.#cachedName(key, call)) ?? toolCallId;
@@ -170,10 +171,16 @@ export function identifierOf(toolCallId: string): string {
 }
 
 /** Whether the replayed call ended after the failed response began, so that it is that one's. */
-function isOfFailed({ cache }: ToolResultEnvelope, key: string, { response }: ModelCall): boolean {
+function isOfFailed(
+  { cache }: ToolResultEnvelope,
+  submittedAtMs: number,
+  key: string,
+  { response }: ModelCall,
+): boolean {
   const failed = response?.failed;
   if (failed === undefined || cache === undefined || !failed.names.has(key)) return false;
-  return cache.ageMs <= performance.now() - failed.startedAtMs;
+  // Its age is read after the submission: an earlier call is always older than this.
+  return cache.ageMs < submittedAtMs - failed.startedAtMs;
 }
 
 function isReplay({ cache }: ToolResultEnvelope): boolean {
