@@ -5,7 +5,7 @@ import type { Validator } from '../schema/validator.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { type AcceptedNode, conditionsOf, type PlanNode, type PlanNodes, RESERVED_NAMES } from './plan.ts';
 import { type FoundReference, parseReference, referencesIn, resolveReferences } from './references.ts';
-import { alternativesAt, mayMatch, typesOf } from './schema-paths.ts';
+import { alternativesAt, mayMatch, type PossibleSchemas, typesOf } from './schema-paths.ts';
 
 export interface PlanTool {
   readonly name: string;
@@ -165,6 +165,11 @@ function outputAt(nodes: PlanNodes, tools: ReadonlyMap<string, PlanTool>, node: 
   return /^\d{1,9}$/.test(index) ? alternativesAt(output, rest) : [];
 }
 
+function knownMembers(schemas: PossibleSchemas): string {
+  const names = schemas === 'any' ? [] : schemas.flatMap(({ properties }) => Object.keys((properties ?? {}) as object));
+  return names.length === 0 ? ': see the output schema of the tool' : `. Allowed: ${names.join(', ')}`;
+}
+
 function checkReference(
   nodes: PlanNodes,
   name: string,
@@ -177,15 +182,16 @@ function checkReference(
     return [{ path: issuePath, message: `refers to ${node}, and its node has no forEach` }];
   if (!isReserved(node)) checkNodeExists(node, issuePath);
   const list = forEach === undefined ? undefined : parseReference(forEach);
-  const actual =
+  const schemasAt = (below: readonly string[]) =>
     node === 'index'
       ? [{ type: 'integer' }]
       : node === 'item' && list !== undefined
-        ? outputAt(nodes, tools, list.node, [...list.path, '0', ...path])
-        : outputAt(nodes, tools, node, path);
+        ? outputAt(nodes, tools, list.node, [...list.path, '0', ...below])
+        : outputAt(nodes, tools, node, below);
+  const actual = schemasAt(path);
   const referenceText = [node, ...path].join('.');
   if (actual !== 'any' && actual.length === 0)
-    return [{ path: issuePath, message: `${referenceText} cannot exist: see the output schema of the tool` }];
+    return [{ path: issuePath, message: `${referenceText} cannot exist${knownMembers(schemasAt(path.slice(0, -1)))}` }];
   const expected = alternativesAt(tools.get(name)?.inputSchema, location);
   if (expected !== 'any' && expected.length === 0)
     return [{ path: issuePath, message: `the tool has no such parameter` }];

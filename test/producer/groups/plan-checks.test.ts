@@ -51,6 +51,8 @@ test('all faults of a plan are found before anything runs, each with its path, a
   await expect(session.plan({ nodes: { 'a b': { tool: 'cities' } } })).rejects.toThrow(
     'nodes.a b: must begin with a letter or "_"',
   );
+  const misspelt = { list: { tool: 'cities' }, a: { tool: 'book', params: { city: { $from: 'list.hom' } } } };
+  await expect(session.plan({ nodes: misspelt })).rejects.toThrow('list.hom cannot exist. Allowed: list, home');
   // Fields that would have no effect beside others are named, and those that go together are not.
   const ofList = { city: { $from: 'list.home' } };
   const pairs: Record<string, [object, ...string[]]> = {
