@@ -2,7 +2,7 @@
  * Batches of script runs: the round trip, and much of a script's work, cost the same for one call as for many.
  *
  * The items of one turn of the event loop share a batch, and further ones gather while a batch is in progress; a single item is sent at
- * once. A full batch does not wait. Neither does one behind a batch that takes too long: with a Redis that does not answer, waiting times
+ * once. A full batch does not wait for the end of the turn: Redis works on it while this process makes the next one. Neither does one behind a batch that takes too long: with a Redis that does not answer, waiting times
  * must not add up.
  */
 import { getOrInsert } from '../../util/get-or-insert.ts';
@@ -35,7 +35,8 @@ export class Batches<Item, Answer> {
   add(item: Item): Promise<Answer> {
     return new Promise<Answer>((resolve, reject) => {
       this.#waiting.push({ item, resolve, reject });
-      this.#scheduleSend();
+      if (this.#waiting.length >= this.maxItems) void this.#send(this.#waiting.splice(0, this.maxItems));
+      else this.#scheduleSend();
     });
   }
 
