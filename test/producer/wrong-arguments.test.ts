@@ -24,6 +24,10 @@ const LOOKUPS: Readonly<Record<string, Untyped>> = {
   'skills.show': (pawl, name) => pawl.skills.show(name),
   'workers.drain': (pawl, id) => pawl.workers.drain(id),
 };
+const LIMITS: Readonly<Record<string, Untyped>> = {
+  'circuits.history': (pawl, limit) => pawl.circuits.history(limit),
+  'plans.list': (pawl, limit) => pawl.plans.list({ limit }),
+};
 const served = { name: 'served', inputSchema: { type: 'object' }, run: () => ({ output: 1 }) } as never;
 const SELECTIONS: Readonly<Record<string, Untyped>> = {
   'calls.resolveMany': (pawl, resolution) => pawl.calls.resolveMany(resolution),
@@ -32,6 +36,10 @@ const SELECTIONS: Readonly<Record<string, Untyped>> = {
   'deadLetters.discard': (pawl, selection) => pawl.deadLetters.discard(selection),
   'a tool of serveTools': (pawl, tool) => pawl.serveTools([served, tool]),
   'schedules.put': (pawl, schedule) => pawl.schedules.put(schedule),
+  'batches.create': (pawl, batch) => pawl.batches.create(batch),
+  'plans.check': (pawl, plan) => pawl.plans.check(plan),
+  'plans.create': (pawl, plan) => pawl.plans.create(plan),
+  'reliability.set': (pawl, enabled) => pawl.reliability.set(enabled),
   'shards.set': (pawl, shards) => pawl.shards.set('read-only', shards),
 };
 
@@ -40,6 +48,7 @@ const WRONG = [undefined, null, 7.5, []];
 describe('an argument of a wrong type is refused with a code', () => {
   test.each([
     ...Object.entries(LOOKUPS).map(([name, call]) => ({ name, call, wrong: [...WRONG, {}] })),
+    ...Object.entries(LIMITS).map(([name, call]) => ({ name, call, wrong: [null, 7.5, -1, 'x', []] })),
     // An empty selection means something of its own.
     ...Object.entries(SELECTIONS).map(([name, call]) => ({ name, call, wrong: WRONG })),
   ])('$name', async ({ name, call, wrong }) => {

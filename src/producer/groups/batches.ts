@@ -20,6 +20,8 @@ import {
 } from '../../shared/groups/batch.ts';
 import { type CallExtras, decodeMembers, type GroupHead, MAX_MEMBERS, type Member } from '../../shared/groups/group.ts';
 import { identifyGroup } from '../../shared/groups/group-key.ts';
+import { checkObject } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
 import type { GroupStore } from '../../shared/store/ports.ts';
@@ -201,10 +203,13 @@ function refusedEntry({ code, ...error }: BatchEntryError): ToolResultEnvelope {
   return refusal({ code: code as PawlError['code'], ...error }, { requestId: uuidv7(), toolName: '' });
 }
 
-function checkSize({ entries, concurrency, idempotencyKey }: NewBatch): void {
+function checkSize(batch: NewBatch): void {
+  checkObject('batch', batch);
+  const { entries, concurrency, idempotencyKey } = batch;
   const issues: Issue[] = [];
   const refuse = (path: string, message: string) => void issues.push({ path, message: `must be ${message}` });
-  if (entries.length < 1 || entries.length > MAX_MEMBERS)
+  if (!Array.isArray(entries)) refuse('calls', `a list of calls; got ${quoteValue(entries)}`);
+  else if (entries.length < 1 || entries.length > MAX_MEMBERS)
     refuse('calls', `a list of 1 to ${MAX_MEMBERS} calls; got ${entries.length}`);
   if (concurrency !== undefined && !(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= MAX_MEMBERS))
     refuse('concurrency', `a whole number from 1 to ${MAX_MEMBERS}; got ${String(concurrency)}`);

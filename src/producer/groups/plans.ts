@@ -16,7 +16,7 @@ import {
   planSchema,
   withToolNames,
 } from '../../shared/groups/plan.ts';
-import { checkLimit } from '../../shared/schema/known-members.ts';
+import { checkLimit, checkObject } from '../../shared/schema/known-members.ts';
 import { WITH_RECEIVED, zodIssues } from '../../shared/schema/zod-issues.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -98,6 +98,7 @@ export class PlanService {
 
   /** Checks a plan, and runs nothing: the order of its nodes. Throws `PLAN_INVALID` with all issues, each with its path. */
   async check(submitted: SubmitPlan): Promise<PlanOrder> {
+    checkObject('submitted', submitted);
     return planOrder(await this.#check(submitted, parsePlan(submitted.plan)));
   }
 
@@ -169,6 +170,7 @@ export class PlanService {
    * key that was used with other nodes, and `PERMISSION_DENIED` or `HOOK_FAILED` from a hook.
    */
   async create(submitted: SubmitPlan): Promise<AcceptedPlan> {
+    checkObject('submitted', submitted);
     const parsed = parsePlan(submitted.plan);
     const { session, submittedBy } = submitted;
     const { tenantId, sessionKey, actorId } = session;

@@ -1,6 +1,7 @@
 /** `pawl.circuits`: lists the fleet's circuits, forces them open and resets them. */
 import type { Settings } from '../../shared/config/config.ts';
 import type { SwitchCache } from '../../shared/config/switches.ts';
+import { checkLimit } from '../../shared/schema/known-members.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CircuitChange } from '../../shared/store/circuits/circuits.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
@@ -40,6 +41,7 @@ export class CircuitService {
 
   /** The changes of circuits, the newest first. */
   async history(limit = 100): Promise<CircuitChange[]> {
+    checkLimit(limit);
     const { breakers } = this.#deps.backend;
     const changes = await Promise.all(TIERS.map((tier) => breakers.history(homePartition(tier), limit)));
     return changes

@@ -1,5 +1,7 @@
 /** `pawl.reliability`: the kill switch of the reliability layer, for one tool or for all. */
 import type { ReliabilityModes, ReliabilitySwitches, SwitchCache } from '../../shared/config/switches.ts';
+import { checkMembers, invalidArgument } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { ShadowCount } from '../../shared/store/config/switches.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
@@ -49,8 +51,12 @@ export class ReliabilityService {
     };
   }
 
-  /** Switches the reliability layer off, or on again, in all processes. Throws `UNKNOWN_TOOL`. */
-  async set(enabled: boolean, { tool, reason, by }: ReliabilityWord = {}): Promise<void> {
+  /** Switches the reliability layer off, or on again, in all processes. Throws `UNKNOWN_TOOL` and `CONTRACT_INVALID`. */
+  async set(enabled: boolean, change: ReliabilityWord = {}): Promise<void> {
+    checkMembers('change', change, ['tool', 'reason', 'by']);
+    const { tool, reason, by } = change;
+    if (typeof enabled !== 'boolean')
+      throw invalidArgument('enabled', `must be true or false; got ${quoteValue(enabled)}`);
     const { catalogue, records, recordOverride } = this.#deps;
     const subject = tool === undefined ? {} : { tool: await catalogue.qualifiedNameOf(tool) };
     await records.set(enabled, { ...subject, ...(reason !== undefined && { reason }) });
