@@ -50,10 +50,10 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   time +4 %). Since 2026-11-27 the audit trail is compressed in the worker's own thread, which was left out the day before because the median stayed
   as it was: a block of 2, 16 and 64 records takes 41, 62 and 112 µs of CPU time there, and 146, 153 and 202 in another thread, so that the
   worker takes 5 to 15 % less for a call alone.
-  On the same day the only call that runs in a worker got a script of its own for its outcome, in front of the one that ends its job: Redis hands
-  the result to its caller 60 to 90 µs earlier, and ends the job while the caller wakes up. Interleaved with the state before (4 runs of 15 to 21
-  rounds), the median is 4 to 5 % shorter and throughput 2 to 8 % higher, for 4 % more CPU time. Traced, the rest of a call is some 200 µs of JavaScript in
-  the producer and 230 in the worker, 115 and 65 µs of scripts, and four times 40 µs until a process wakes.
+  On the same day the only call that runs in a worker got a script of its own for its outcome, in front of the one that ends its job: the script
+  before the result takes 52 µs by Redis' clock instead of 108, and the job ends while the caller wakes up. Interleaved with the state before (3 runs
+  of 15 to 21 rounds), the median is 4 to 5 % shorter and throughput 2 to 8 % higher, for 3 to 7 % more CPU time. One call that was traced, which makes
+  it slower, had 213 µs of JavaScript in the producer and 329 in the worker, and 35 to 50 µs until a process woke, four times; the claim takes 114 µs.
 - **4, 16 and 64 producers: cold code again, and idle moments.** With 4 calls in flight each, a producer's calls travel in groups of about
   three (counted: 0.3 claims and 0.3 messages with results for each call), so that waking up is shared already: the kernel has 5 % of the
   producers' time. The rest is JavaScript that runs 100 times a second in each of 16 processes on two cores: a third of it V8's built-ins, a
@@ -70,11 +70,13 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   0.31 million. A third of these are commands that do not depend on how many calls there are (a worker with room, the indices, the
   trail, the messages), and their log; nearly a half Lua's functions and tables, made anew for each run, and their collection; the rest
   arguments and answers. Each hand-written producer is also woken for every event of all others, so
-  that its cost grows with their number. Two designs were tried on 2026-11-27, and not kept (22 rounds each). Producers that leave
-  the answers to their claims unread until results arrive, which halves their wakes: throughput +3 to +5 %, their CPU time −2 %, and a refused call would
-  learn of it late. Workers that gather ends for 1 and 2 ms, so that results travel in larger groups: throughput −9 and −13 %, CPU time −2 and +5 %.
-  Sampled again, 80 % of a producer's time is code that V8 runs unoptimized, and no function of Pawl's has more than 2 % of its own. In the first 4 s of new processes
-  (3 rounds), bytecode from Node's compile cache gives −4 to +5 % of the throughput, and feedback for V8's compilers from the first run on −8 %.
+  that its cost grows with their number. Two designs were tried on 2026-11-27, and not kept (11 rounds for each figure). Producers that
+  leave the answers to their claims unread until results arrive, so that one wake serves both: throughput +5 and +3 %, their CPU time 0 and −5 %, and a
+  refused call would learn of it late. Workers that gather ends for 1 and 2 ms, so that results travel in larger groups: throughput −9 and −13 %, CPU time −2 and +5 %.
+  Sampled again, five of six
+  samples of a producer's JavaScript are in code of V8's middle compiler, and one in fourteen in that of its last one. In the first
+  4 s of new processes, they made 2,118 to 2,307 calls a second (3 rounds); with bytecode from Node's compile cache 2,083 to 2,234 (3), with feedback for
+  V8's compilers from the first run on 1,930 and 2,010.
 - **2 and 4 workers: cores, and Redis.** Each worker takes calls for itself, so that steps are shared by fewer calls. More workers help
   where cores are free, or tools wait; on a machine whose cores are taken by callers and Redis they only divide the same work.
 - **32 and 1,024 KiB: copies.** A result of more than 4 KiB is written once, by a plain command, and fetched by whoever waits; BullMQ

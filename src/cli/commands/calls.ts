@@ -5,6 +5,7 @@ import { callSummary, callView } from '../../producer/http/core/views.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { readExactJson } from '../../shared/util/json/exact-json.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type CliContext, pawlCommand, printList, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
@@ -56,7 +57,7 @@ export const showCall = pawlCommand(async (context, pawl, callId: string) => {
   const { approvalId, state } = record;
   const approval = approvalId === undefined ? undefined : await pawl.backend.approvals.read(approvalId);
   const tools = state === 'inflight' ? (await pawl.catalogue()).tools : undefined;
-  printResult(context, callView(record), storyOf(record, { ...(approval && { approval }), ...(tools && { tools }) }));
+  printResult(context, callView(record), storyOf(record, defined({ approval, tools })));
 });
 
 /** Exit code 6 when the effect of the cancelled call may have happened, 1 when the call had ended already. */

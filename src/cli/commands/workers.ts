@@ -1,5 +1,4 @@
 /** `pawl workers`: lists the worker processes of the fleet, and asks one of them to end. */
-
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
 import { capitalized, didYouMean } from '../../shared/util/text/nearest.ts';
 import { pawlCommand, printList, printResult, usageError } from '../context.ts';

@@ -264,10 +264,7 @@ function requireStrictForm(result: SchemaObject, path: string): void {
 function nullable(schema: SchemaObject): SchemaObject {
   if (isType(schema, 'null')) return schema;
   const { description, title, ...rest } = schema;
-  const annotations = {
-    ...defined({ title, description }),
-  };
-  return { ...annotations, anyOf: [rest, { type: 'null' }] };
+  return { ...defined({ title, description }), anyOf: [rest, { type: 'null' }] };
 }
 
 function isType({ type }: SchemaObject, name: string): boolean {

@@ -61,11 +61,13 @@ const ASCII = /^[\x20-\x7e]+$/;
 
 export const ripgrep: CandidateFinder = async (folder, search, signal) => {
   const program = await findTrusted('rg');
-  if (program === undefined || ripgrepArguments(search) === undefined) return undefined;
-  const run = (rgArguments: readonly string[] = []) => runRipgrep(program, rgArguments, folder, signal);
-  if (search.includeIgnored) return run(ripgrepArguments(search));
-  const [odd, found] = await Promise.all([run(ODD_IGNORE_FILES), run(ripgrepArguments(search))]);
-  return odd?.length === 0 ? found : run(ripgrepArguments({ ...search, includeIgnored: true }));
+  const rgArguments = ripgrepArguments(search);
+  const withIgnored = ripgrepArguments({ ...search, includeIgnored: true });
+  if (program === undefined || rgArguments === undefined || withIgnored === undefined) return undefined;
+  const run = (args: readonly string[]) => runRipgrep(program, args, folder, signal);
+  if (search.includeIgnored) return run(rgArguments);
+  const [odd, found] = await Promise.all([run(ODD_IGNORE_FILES), run(rgArguments)]);
+  return odd?.length === 0 ? found : run(withIgnored);
 };
 
 /** Undefined for a pattern that could mean something else to ripgrep. */

@@ -94,17 +94,17 @@ async function writeOutcomeParts(access: LedgerAccess, settle: Settle, text: Lar
 export async function settleCall(access: LedgerAccess, settle: Settle): Promise<WriteAnswer> {
   const preparation = prepareSettle(access, settle);
   const prepared = preparation instanceof Promise ? await preparation : preparation;
-  return writeSettle(access, access.bases(access.callKeys(settle.callId)), prepared);
+  return writeSettle(access, access.bases(access.callKeys(settle.callId)), settleArguments(access, prepared));
 }
 
-/** Settles a call in a script of its own. The audit records are sent before it. */
+/** Settles a call in a script of its own, with the arguments of `settleArguments`. The audit records are sent before it. */
 export async function writeSettle(
   access: LedgerAccess,
   bases: readonly string[],
-  settle: PreparedSettle,
+  settleArgs: readonly (string | number)[],
 ): Promise<WriteAnswer> {
   access.auditWriter?.send();
-  const [code] = await settleScript.run(access.redis, bases, settleArguments(access, settle));
+  const [code] = await settleScript.run(access.redis, bases, settleArgs);
   return code as WriteAnswer;
 }
 

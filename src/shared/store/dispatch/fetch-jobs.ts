@@ -177,22 +177,24 @@ export class JobDispatch {
    * Settles a call in a script of its own, so that its caller has the result before the job ends. The next script finds that the call has
    * its outcome. It is sent in the next turn, because Redis answers the commands of one write together.
    */
-  async #settleFirst(keys: PartitionKeys, settle: PreparedSettle): Promise<void> {
-    writeSettle(this.#access, this.#access.bases(keys), settle).catch(() => {});
+  async #settleFirst(keys: PartitionKeys, settleArgs: readonly (string | number)[]): Promise<void> {
+    writeSettle(this.#access, this.#access.bases(keys), settleArgs).catch(() => {});
     await nextTurn();
   }
 
   async #finishBatch(keys: PartitionKeys, batch: readonly CallEnding[]): Promise<(FinishResult | Error)[]> {
     const access = this.#access;
-    const [{ settle: firstSettle, job: firstJob, request }] = batch as readonly [CallEnding, ...CallEnding[]];
-    const isAlone = batch.length === 1 && firstJob.isAlone === true;
-    if (isAlone) await this.#settleFirst(keys, firstSettle);
+    const [{ job: firstJob, request }] = batch as readonly [CallEnding, ...CallEnding[]];
+    const isSingle = batch.length === 1;
+    const isAlone = isSingle && firstJob.isAlone === true;
+    const settles = batch.map(({ settle }) => settleArguments(access, settle));
+    if (isAlone) await this.#settleFirst(keys, settles[0] ?? []);
     const args = [...fetchArguments(request), batch.length];
-    for (const { settle, job, request: ownRequest } of batch) {
+    for (const [index, { job, request: ownRequest }] of batch.entries()) {
       args.push(job.id, ownRequest.lockToken, job.returnValue, job.keptJobs, job.fetchNext ? '1' : '0');
-      args.push(...settleArguments(access, settle));
+      args.push(...(settles[index] ?? []));
     }
-    const othersFirst = batch.length === 1 && !isAlone;
+    const othersFirst = isSingle && !isAlone;
     const { answers: results } = await access.runWithRecords(finishScript, fetchKeys(access, keys), args, othersFirst);
     const [endings, waiting, ...answers] = results as [[string, number | string, string][], string, ...unknown[]];
     const nextJobs = parseFetchedJobs(access, request, answers);

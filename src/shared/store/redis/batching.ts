@@ -2,8 +2,8 @@
  * Batches of script runs: the round trip, and much of a script's work, cost the same for one call as for many.
  *
  * The items of one turn of the event loop share a batch, and further ones gather while a batch is in progress; a single item is sent at
- * once. A full batch does not wait for the end of the turn: Redis works on it while this process makes the next one. Neither does one behind a batch that takes too long: with a Redis that does not answer, waiting times
- * must not add up.
+ * once. A full batch does not wait for the end of the turn: Redis works on it while this process makes the next one. A batch behind one
+ * that takes too long does not wait either: with a Redis that does not answer, waiting times must not add up.
  */
 import { getOrInsert } from '../../util/get-or-insert.ts';
 import type { PartitionKeys } from './keys.ts';
@@ -35,7 +35,7 @@ export class Batches<Item, Answer> {
   add(item: Item): Promise<Answer> {
     return new Promise<Answer>((resolve, reject) => {
       this.#waiting.push({ item, resolve, reject });
-      if (this.#waiting.length >= this.maxItems) void this.#send(this.#waiting.splice(0, this.maxItems));
+      if (this.#waiting.length >= this.maxItems) void this.#send();
       else this.#scheduleSend();
     });
   }
@@ -46,19 +46,19 @@ export class Batches<Item, Answer> {
     process.nextTick(() => {
       this.#isScheduled = false;
       while (this.#waiting.length > 0 && (this.#inProgress === 0 || this.#waiting.length >= this.maxItems))
-        void this.#send(this.#waiting.splice(0, this.maxItems));
+        void this.#send();
       if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => this.#sendOverdue(), MAX_WAIT_MS).unref();
     });
   }
 
   #sendOverdue(): void {
     this.#timer = undefined;
-    if (this.#waiting.length > 0 && performance.now() - this.#sentAtMs >= MAX_WAIT_MS)
-      void this.#send(this.#waiting.splice(0, this.maxItems));
+    if (this.#waiting.length > 0 && performance.now() - this.#sentAtMs >= MAX_WAIT_MS) void this.#send();
     this.#scheduleSend();
   }
 
-  async #send(batch: readonly WaitingItem<Item, Answer>[]): Promise<void> {
+  async #send(): Promise<void> {
+    const batch = this.#waiting.splice(0, this.maxItems);
     this.#inProgress += 1;
     this.#sentAtMs = performance.now();
     try {

@@ -211,16 +211,11 @@ export class StdioTransport implements Transport {
 
   async send(message: JSONRPCMessage): Promise<void> {
     const stdin = this.#tree?.stdin;
-    const unavailable = new ToolError('The MCP server is not running.', {
-      code: 'MCP_UNAVAILABLE',
-      retriable: true,
-      nothingHappened: true,
-    });
     if (stdin === undefined || stdin === null || this.fault !== undefined || !stdin.writable)
-      throw this.fault ?? unavailable;
+      throw this.fault ?? notRunning();
     this.#options.answers.recordRequest(message);
     await new Promise<void>((resolve, reject) => {
-      stdin.write(`${JSON.stringify(message)}\n`, (error) => (error ? reject(this.fault ?? unavailable) : resolve()));
+      stdin.write(`${JSON.stringify(message)}\n`, (error) => (error ? reject(this.fault ?? notRunning()) : resolve()));
     });
   }
 
@@ -229,6 +224,11 @@ export class StdioTransport implements Transport {
     this.#abort.abort(this.#closing);
     await this.#tree?.ended.catch(() => undefined);
   }
+}
+
+function notRunning(): ToolError {
+  const options = { code: 'MCP_UNAVAILABLE', retriable: true, nothingHappened: true } as const;
+  return new ToolError('The MCP server is not running.', options);
 }
 
 /** The beginnings of messages within a line. */
