@@ -1,6 +1,6 @@
 /**
  * Moves jobs between a queue and this worker, in one command each way. One script fetches jobs and starts their attempts. One script
- * writes a success, ends its job and starts the next one. A worker with free slots receives new jobs by direct dispatch, and fetches
+ * writes a success, ends its job and starts the next one; the success of the only running job is written before. A worker with free slots receives new jobs by direct dispatch, and fetches
  * queued ones. BullMQ's worker decides when to fetch: it waits for markers and due jobs, and checks for stalled ones. It never gets
  * a job itself.
  */
