@@ -78,7 +78,8 @@ test('a call that was only running in workers that were killed runs alone, and s
     if (starts === 3) {
       // This one runs it alone, and is stopped: it waits for its call, until it is killed.
       workers.at(-1)?.signal('SIGTERM');
-      await eventually(async () => (await pawl.catalogue()).workers.length === 0, { what: 'the drain' });
+      const isDraining = async () => (await pawl.catalogue()).workers.every(({ draining }) => draining === true);
+      await eventually(isDraining, { what: 'the drain' });
     }
     if (starts < 4) await workers.at(-1)?.kill();
     if (starts < 4) await addWorker();
