@@ -113,13 +113,12 @@ export class WorkerHeartbeat {
   async drain(): Promise<boolean> {
     const { backend, workerId, running } = this.#deps;
     this.#draining = true;
-    await backend.catalogue.leave(workerId);
-    if (running() === 0) return false;
-    await this.#beat();
-    return true;
+    const staysListed = running() > 0;
+    await (staysListed ? this.#beat(true) : backend.catalogue.leave(workerId));
+    return staysListed;
   }
 
-  #beat(): Promise<boolean> {
+  #beat(changed = false): Promise<boolean> {
     const { backend, workerId, tiers, concurrency, pawlVersion, published, startedAtMs, unconfined = [] } = this.#deps;
     const record: WorkerRecord = {
       id: workerId,
@@ -138,7 +137,7 @@ export class WorkerHeartbeat {
       signing: backend.signatures.fingerprints,
       clockAheadMs: backend.clock.ownAheadMs,
     };
-    return backend.catalogue.beat(record);
+    return backend.catalogue.beat(record, changed);
   }
 
   async learnPeers(): Promise<void> {

@@ -161,12 +161,12 @@ export class Catalogue {
     });
   }
 
-  /** Renews the worker's record. Returns whether the worker is new. */
-  async beat(worker: WorkerRecord): Promise<boolean> {
+  /** Renews the worker's record. `changed`: it offers something else than before. Returns whether the worker is new. */
+  async beat(worker: WorkerRecord, changed = false): Promise<boolean> {
     const [, joined] = await heartbeatScript.run(
       this.#redis,
       [this.#keys.workers, this.#keys.workerLoads],
-      [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, this.#broadcast],
+      [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, this.#broadcast, changed ? '1' : ''],
     );
     return joined === 1;
   }

@@ -2,6 +2,7 @@
 --
 -- KEYS  1 workers, by the time of their last heartbeat  2 their records
 -- ARGV  1 worker ID  2 record (JSON), '' when the worker leaves  3 age at which a heartbeat is too old, ms  4 broadcast channel
+--       5 '1' when the worker offers something else than before
 -- Returns {now, 1 for a new worker, else 0}
 local now = nowMs()
 if ARGV[2] == '' then
@@ -17,5 +18,5 @@ if #silent > 0 then
   redis.call('ZREM', KEYS[1], unpack(silent))
   redis.call('HDEL', KEYS[2], unpack(silent))
 end
-if joined or #silent > 0 then redis.call('PUBLISH', ARGV[4], '{"type":"catalogue"}') end
+if joined or #silent > 0 or ARGV[5] == '1' then redis.call('PUBLISH', ARGV[4], '{"type":"catalogue"}') end
 return {now, joined and 1 or 0}

@@ -10,10 +10,12 @@ test('a drained worker finishes its calls, accepts no more and ends', async () =
   const [worker] = (await ask('/v1/workers')).body.workers;
   const asked = await ask(`/v1/workers/${encodeURIComponent(worker.id)}/drain`, { method: 'POST' });
   expect(asked.status).toBe(202);
-  await eventually(async () => (await ask('/v1/workers')).body.workers.length === 0, { what: 'the worker to leave' });
+  const isDraining = async () => (await ask('/v1/workers')).body.workers[0].draining === true;
+  await eventually(isDraining, { what: 'the drain' });
   release.fire();
   const ended = await ask(`/v1/calls/${body.callId}?wait=5000`);
   expect(ended.body).toMatchObject({ state: 'done', attempts: [{ status: 'success' }] });
+  await eventually(async () => (await ask('/v1/workers')).body.workers.length === 0, { what: 'the worker to leave' });
   expect((await ask('/v1/workers/nobody/drain', { method: 'POST' })).status).toBe(404);
 });
 
