@@ -13,6 +13,7 @@ import {
   WAITAOF_PROMISE,
 } from '../../shared/config/durability.ts';
 import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
+import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
 import { inspectServer } from '../../shared/store/inspect-server.ts';
 import { connectVerified, isClustered, type Redis, serversOf } from '../../shared/store/redis/connection.ts';
 import { DataFolderInUseError } from '../../shared/store/redis/embedded/data-folder.ts';
@@ -21,7 +22,7 @@ import { FleetKeys } from '../../shared/store/redis/keys.ts';
 import { NoRedisServerError } from '../../shared/store/redis/redis-binary.ts';
 import { checkRights, startError } from '../../shared/store/redis/start-check.ts';
 import { escapeLine, escapeLines } from '../../shared/util/text/visible-text.ts';
-import { detectIsolation } from '../../workers/context/processes.ts';
+import { sandboxFault } from '../../workers/context/processes.ts';
 import { baseTools } from '../../workers/tools/index.ts';
 import { type CliContext, print, withoutPassword } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
@@ -49,7 +50,7 @@ export async function runDoctor(context: CliContext): Promise<number> {
     outOfReach = await checkRedis(context, settings, add);
     add(bindingFault(settings) ?? (await checkPort(settings.httpHost, settings.httpPort)));
   }
-  add(await checkSandbox(), checkPackages(settings));
+  add(await checkSandbox(settings?.sandbox ?? 'preferred'), checkPackages(settings));
   const failed = findings.filter(({ state }) => state === 'fail');
   if (context.json) print(context, prettyJson({ usable: failed.length === 0, checks: findings }));
   else print(context, failed.length === 0 ? '\nPawl can work here.' : `\n${plural(failed.length, 'thing')} to mend.`);
@@ -253,17 +254,20 @@ async function isPawl(address: string): Promise<boolean> {
   }
 }
 
-async function checkSandbox(): Promise<Finding> {
+const WITHOUT_SANDBOX: Readonly<Record<SandboxPolicy, string>> = {
+  required: 'a worker here fails each call that runs a program (PAWL_SANDBOX=required)',
+  preferred: 'in a worker here, each call that runs a program waits for a person',
+  off: 'programs run without a sandbox here (PAWL_SANDBOX=off)',
+};
+
+async function checkSandbox(policy: SandboxPolicy): Promise<Finding> {
   const check = 'sandbox';
-  const isolation = await detectIsolation();
-  const [best] = isolation;
-  if (best === undefined)
-    return fail(check, 'programs cannot be run here: /bin/sh does not work', 'install a POSIX sh');
-  const message = `${best}${isolation.length > 1 ? ` (also: ${isolation.slice(1).join(', ')})` : ''}`;
-  if (best === 'bubblewrap') return ok(check, message);
+  const fault = await sandboxFault();
+  if (policy === 'off') return warn(check, WITHOUT_SANDBOX.off, 'unset PAWL_SANDBOX where a sandbox works');
+  if (fault === undefined) return ok(check, 'programs run in bubblewrap');
   return warn(
     check,
-    `${message}: there is no sandbox, so that each call that runs a program waits for a person`,
-    'install bubblewrap, and allow user namespaces to this user; or set PAWL_SANDBOX=off to run programs without one',
+    `${WITHOUT_SANDBOX[policy]}. ${fault}`,
+    'install bubblewrap, and allow user namespaces to this user; or set PAWL_SANDBOX=off to run programs without one. If your workers run elsewhere, run pawl doctor there',
   );
 }

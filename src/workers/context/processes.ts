@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { realpathSync } from 'node:fs';
 import { basename, dirname, isAbsolute } from 'node:path';
 import type { Readable } from 'node:stream';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
 import type { Processes, ProcessRequest, ProcessResult } from '../../shared/tools/capabilities.ts';
 import { collectOutput } from '../sandbox/capped-output.ts';
@@ -142,16 +142,22 @@ export function detectIsolation(): Promise<readonly Isolation[]> {
   return availableIsolation(trial);
 }
 
+/** Explains, for `pawl doctor`, why programs cannot run in a sandbox here; undefined where they can. */
+export async function sandboxFault(): Promise<string | undefined> {
+  return chooseSandbox('bubblewrap', trial).then(() => undefined, reasonOf);
+}
+
 const trial: Trial = async (sandbox, request) => {
   try {
-    const result = await runProgram(
+    const { exitCode, timedOut, stderr } = await runProgram(
       { sandbox, launch: request, environment: programEnvironment({}) },
       { argv: request.argv, timeoutMs: TRIAL_TIMEOUT_MS },
       new AbortController().signal,
     );
-    return result.exitCode === 0 && !result.timedOut;
-  } catch {
-    return false;
+    if (timedOut) return `no answer within ${TRIAL_TIMEOUT_MS} ms`;
+    return exitCode === 0 ? undefined : stderr.trim() || `exit code ${exitCode}`;
+  } catch (error) {
+    return reasonOf(error);
   }
 };
 

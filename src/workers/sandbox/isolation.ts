@@ -66,8 +66,8 @@ export interface Sandbox {
   sweep?(marker: string): readonly [string, ...string[]];
 }
 
-/** Starts a program in a sandbox and resolves with whether it exited with 0: the real test of an isolation mode. */
-export type Trial = (sandbox: Sandbox, request: LaunchRequest) => Promise<boolean>;
+/** Starts a program in a sandbox: the real test of an isolation mode. Resolves with the reason if it did not exit with 0. */
+export type Trial = (sandbox: Sandbox, request: LaunchRequest) => Promise<string | undefined>;
 
 export const MARKER_VARIABLE = 'PAWL_CALL_ID';
 
@@ -251,19 +251,22 @@ async function keeperCandidates(): Promise<readonly Sandbox[]> {
   ];
 }
 
-const trialResults = new Map<Isolation, Promise<Sandbox | undefined>>();
+const trialResults = new Map<Isolation, Promise<Sandbox | string>>();
 
-/** Returns the first candidate of a mode that works here. Each process tries it once. */
-function findWorking(isolation: Isolation, trial: Trial): Promise<Sandbox | undefined> {
+/** Returns the first candidate of a mode that works here, or the reason why none does. Each process tries a mode once. */
+function findWorking(isolation: Isolation, trial: Trial): Promise<Sandbox | string> {
   const cached = trialResults.get(isolation);
   if (cached !== undefined) return cached;
   const trialRun = (async () => {
     const root = await realpath(tmpdir());
+    const request: LaunchRequest = { root, folder: root, argv: [SHELL, '-c', 'exit 0'], marker: `trial-${isolation}` };
+    let reason = 'it is not installed, or this system does not have it';
     for (const sandbox of await CANDIDATES[isolation]()) {
-      if (await trial(sandbox, { root, folder: root, argv: [SHELL, '-c', 'exit 0'], marker: `trial-${isolation}` }))
-        return sandbox;
+      const fault = await trial(sandbox, request);
+      if (fault === undefined) return sandbox;
+      reason = fault;
     }
-    return undefined;
+    return reason;
   })();
   trialResults.set(isolation, trialRun);
   // A trial that could not run proves nothing about the mode, so the next use tries again.
@@ -283,15 +286,17 @@ export async function chooseSandbox(mode: 'auto' | 'unconfined' | Isolation, tri
       : mode === 'unconfined'
         ? ISOLATION_MODES.filter((each) => each !== 'bubblewrap')
         : [mode];
+  const reasons: string[] = [];
   for (const each of isolation) {
     const sandbox = await findWorking(each, trial);
-    if (sandbox !== undefined) return sandbox;
+    if (typeof sandbox !== 'string') return sandbox;
+    reasons.push(`${each} (${sandbox})`);
   }
-  throw new PawlError('CONFIGURATION', `The isolation mode ${isolation.join(', ')} does not work on this machine.`);
+  throw new PawlError('CONFIGURATION', `No isolation works here that was asked for: ${reasons.join(', ')}.`);
 }
 
-/** Lists the modes that work here, the strongest first, for `pawl doctor`. */
+/** Lists the modes that work here, the strongest first. */
 export async function availableIsolation(trial: Trial): Promise<readonly Isolation[]> {
   const results = await Promise.all(ISOLATION_MODES.map((isolation) => findWorking(isolation, trial)));
-  return ISOLATION_MODES.filter((_, index) => results[index] !== undefined);
+  return ISOLATION_MODES.filter((_, index) => typeof results[index] !== 'string');
 }

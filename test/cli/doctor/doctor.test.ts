@@ -54,6 +54,18 @@ test('doctor finds everything usable, explains the durability, and reports that 
   expect(found.get('workers')).toMatchObject({ state: 'warn', fix: expect.stringContaining('pawl up') });
 });
 
+test('doctor says that programs run without a sandbox where the setting turns it off', async () => {
+  const env = { PAWL_HTTP_PORT: '0', PAWL_SANDBOX: 'off' };
+  const { stdout } = await place.run(['doctor', '--json'], { env });
+  const found = (JSON.parse(stdout) as Report).checks.find(({ check }) => check === 'sandbox');
+  expect(found).toEqual({
+    check: 'sandbox',
+    state: 'warn',
+    message: 'programs run without a sandbox here (PAWL_SANDBOX=off)',
+    fix: expect.stringContaining('unset PAWL_SANDBOX'),
+  });
+});
+
 test.each([
   ['a Redis that does not answer', { REDIS_URL: 'redis://:hidden@127.0.0.1:1' }, 7, 'redis', 'ECONNREFUSED'],
   ['an address that is none', { REDIS_URL: 'http://somewhere' }, 2, 'redis', 'must be redis://'],
