@@ -22,7 +22,7 @@ if (folder === undefined) {
 
 /** Commands of a process that takes part: records, queues, scripts, news; nothing that administers Redis. */
 const TAKES_PART =
-  '-@all +@read +@write +@scripting +@pubsub +@connection +@blocking +@stream +@transaction -@dangerous +time +info +config|get +waitaof';
+  '-@all +@read +@write +@scripting +@pubsub +@connection +@blocking +@stream +@transaction -@dangerous +time +info +config|get +acl|dryrun +waitaof';
 /** Commands of one that only looks. Its scripts may run, and fail where they write: the keys are readable, not writable. */
 const LOOKS = '-@all +@read +@connection +eval +evalsha -@dangerous +info +time';
 
@@ -51,7 +51,8 @@ const passwords = Object.fromEntries(
   Object.keys(USERS).map((user) => [user, once(join(folder, 'redis', `${user}.password`), 0o600, secret)]),
 );
 const acl = [
-  'user default off',
+  // Nobody can log in as it. Its rights are those with which Redis loads what scripts wrote, when it starts again.
+  'user default off resetpass ~* &* +@all',
   // What the health check asks as: it can say hello, and nothing else.
   'user health on nopass resetkeys resetchannels -@all +ping',
   ...Object.entries(USERS).map(

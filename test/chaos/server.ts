@@ -1,8 +1,9 @@
 /** Redis servers of the rig's own, with options of a row's own, that can be killed and started again. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, readlinkSync, symlinkSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { findRedisBinary } from '../../src/shared/store/redis/redis-binary.ts';
@@ -49,7 +50,7 @@ export async function startServer(folder: string, options: readonly string[] = [
       }),
     );
     gone.catch(() => {});
-    await Promise.race([gone, eventually(async () => answers(url), { what: `a Redis server in ${folder}` })]);
+    await Promise.race([gone, eventually(async () => answers(port), { what: `a Redis server in ${folder}` })]);
   };
   const release = clearedAtExit(() => void server?.kill('SIGKILL'));
   const kill = async () => {
@@ -115,14 +116,14 @@ export async function serverVersion(): Promise<string> {
   return /v=(\S+)/.exec(stdout)?.[1] ?? 'unknown';
 }
 
-async function answers(url: string): Promise<boolean> {
-  const redis = new Redis(url, { lazyConnect: true, retryStrategy: () => null, maxRetriesPerRequest: 0 });
-  redis.on('error', () => {});
+/** A server that asks for a user answers as well; one that still loads its file does not. */
+async function answers(port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1');
   try {
-    await redis.connect();
-    return (await redis.ping()) === 'PONG';
+    socket.end('PING\r\n');
+    return /^(\+PONG|-NOAUTH)/.test(await text(socket));
   } finally {
-    redis.disconnect();
+    socket.destroy();
   }
 }
 

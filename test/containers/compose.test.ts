@@ -127,6 +127,18 @@ describe.skipIf(!here)('docker compose', () => {
     expect(compose('exec', '-T', 'api', 'pawl', 'doctor')).toContain('/var/lib/pawl');
   });
 
+  test('a stack that is taken down and brought up again has kept every call', async () => {
+    const ids = async () => {
+      const { calls } = await request<{ calls: { callId: string }[] }>('/v1/calls?limit=1000');
+      return calls.map(({ callId }) => callId).sort();
+    };
+    const before = await ids();
+    expect(before.length).toBeGreaterThan(100);
+    compose('down', '--timeout', '5');
+    compose('up', '-d', '--wait', '--scale', 'worker-read-only=3');
+    expect(await ids()).toEqual(before);
+  });
+
   test('the stack is closed: no token, no answer; Redis’ users reach what they need and no more', async () => {
     expect((await fetch(`${url}/v1/tools`)).status).toBe(401);
     const ask = (user: string, ...command: readonly string[]) => {

@@ -6,7 +6,9 @@ import { loadSettings } from '../../main.ts';
 import { checkBinding } from '../../producer/http/core/access.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import {
+  PERSISTENCE_FIXES,
   PROMISES,
+  persistenceText,
   type ServerFacts,
   type ServerFault,
   serverFaults,
@@ -127,7 +129,7 @@ async function checkRedis(
       { url, name: `${settings.prefix}:doctor`, mode: 'fail-fast' },
       CONNECT_TIMEOUT_MS,
     ));
-    const server = await inspectServer(redis);
+    const server = await inspectServer(redis, settings.prefix);
     await checkRights(redis, settings.prefix, true);
     const source =
       embedded === undefined ? `REDIS_URL=${withoutPassword(url)}` : `embedded, ${lines[0] ?? 'running already'}`;
@@ -208,9 +210,9 @@ function persistenceFinding(
   const check = 'persistence';
   const fault = faults.find(({ setting }) => setting !== 'maxmemory-policy');
   if (fault !== undefined) return fail(check, fault.message, fault.fix);
-  const message = `appendfsync ${persistence}: ${PROMISES[persistence]}${durability === 'waitaof' ? ` ${WAITAOF_PROMISE}` : ''}`;
+  const message = `${persistenceText(persistence)}: ${PROMISES[persistence]}${durability === 'waitaof' ? ` ${WAITAOF_PROMISE}` : ''}`;
   if (persistence === 'always' || persistence === 'everysec') return ok(check, message);
-  return warn(check, message, 'CONFIG SET appendonly yes, and appendfsync everysec or always');
+  return warn(check, message, PERSISTENCE_FIXES[persistence] ?? 'CONFIG SET appendfsync everysec, or always');
 }
 
 /** The reason for which `pawl serve` and `pawl up` would refuse to start, if any. */

@@ -137,7 +137,8 @@ export class FleetView {
   async #isDurable(): Promise<boolean> {
     const cached = this.#durable;
     if (cached !== undefined && performance.now() - cached.atMs < INSPECT_EVERY_MS) return cached.value;
-    const value = isDurable(await inspectServer(this.#source.backend.redis));
+    const { redis, prefix } = this.#source.backend;
+    const value = isDurable(await inspectServer(redis, prefix));
     this.#durable = { value, atMs: performance.now() };
     return value;
   }

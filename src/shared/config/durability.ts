@@ -15,7 +15,7 @@ import { toolPolicy } from './tool-settings.ts';
  */
 export type Durability = Settings['durability'];
 
-const PERSISTENCES = ['none', 'no', 'unknown', 'everysec', 'always'] as const;
+const PERSISTENCES = ['none', 'unloadable', 'no', 'unknown', 'everysec', 'always'] as const;
 export type Persistence = (typeof PERSISTENCES)[number];
 
 /** A server's configuration, as far as the server reveals it. */
@@ -45,7 +45,16 @@ export const PROMISES: Readonly<Record<Persistence, string>> = {
   everysec: 'A crash of Redis forgets nothing; a power failure may forget the calls of the last two seconds.',
   no: 'A power failure may forget the calls since the operating system last wrote to disk.',
   none: 'A restart of Redis forgets every call.',
+  unloadable:
+    'A restart of Redis forgets nearly every call: it loads the writes of scripts with the rights of its default user, which may not write.',
   unknown: 'Redis does not say how it persists; acknowledged calls may be forgotten in a restart.',
+};
+
+/** How to mend a server that forgets every call when it is started again. */
+export const PERSISTENCE_FIXES: { readonly [Kind in Persistence]?: string } = {
+  none: 'CONFIG SET appendonly yes',
+  unloadable:
+    'ACL SETUSER default off resetpass ~* &* +@all, also in the ACL file (nobody can log in as a user that is off)',
 };
 
 export const WAITAOF_PROMISE =
@@ -58,7 +67,7 @@ export function evicts({ evictionPolicy }: ServerFacts): boolean {
 /** Whether acknowledged writes reach the disk soon and are never evicted, as far as the server reveals it. */
 export function isDurable(server: ServerFacts): boolean {
   const { persistence, writeFailed = false } = server;
-  return persistence !== 'none' && persistence !== 'no' && !evicts(server) && !writeFailed;
+  return !['none', 'unloadable', 'no'].includes(persistence) && !evicts(server) && !writeFailed;
 }
 
 /** The durability of a tool's calls. Only tools with effects `once` can require more than the server's own. */
@@ -89,16 +98,14 @@ export function serverFaults(
       message: `Redis evicts records when its memory is full (maxmemory-policy is ${server.evictionPolicy}), so that a call of ${toolNames(criticalTools)} could be forgotten and run twice`,
       fix: 'CONFIG SET maxmemory-policy noeviction',
     });
+  const fix = PERSISTENCE_FIXES[server.persistence];
   const toolsWith = (durability: Durability) => tools.filter((tool) => durabilityOf(settings, tool) === durability);
   const alwaysTools = toolsWith('always');
   if (alwaysTools.length > 0 && server.persistence !== 'always' && server.persistence !== 'unknown')
     faults.push({
       setting: 'appendfsync',
       message: `${toolNames(alwaysTools)} is configured with durability always, and Redis has ${persistenceText(server.persistence)}`,
-      fix:
-        server.persistence === 'none'
-          ? 'CONFIG SET appendonly yes, and CONFIG SET appendfsync always'
-          : 'CONFIG SET appendfsync always',
+      fix: [fix ?? [], 'CONFIG SET appendfsync always'].flat().join(', and '),
     });
   const waitaofTools = toolsWith('waitaof');
   if (waitaofTools.length > 0 && !isAtLeast(server.version, WAITAOF_VERSION))
@@ -107,11 +114,11 @@ export function serverFaults(
       message: `${toolNames(waitaofTools)} is configured with durability waitaof, and Redis ${server.version} has no WAITAOF`,
       fix: `use Redis ${WAITAOF_VERSION.join('.')} or later, or durability always with CONFIG SET appendfsync always`,
     });
-  else if (waitaofTools.length > 0 && server.persistence === 'none')
+  else if (waitaofTools.length > 0 && fix !== undefined)
     faults.push({
       setting: 'appendonly',
       message: `${toolNames(waitaofTools)} is configured with durability waitaof, and Redis has ${persistenceText(server.persistence)}`,
-      fix: 'CONFIG SET appendonly yes',
+      fix,
     });
   return faults;
 }
@@ -134,8 +141,9 @@ export function isAtLeast(version: string, [major, minor]: readonly [number, num
   return Number.isNaN(actualMajor) || actualMajor > major || (actualMajor === major && actualMinor >= minor);
 }
 
-function persistenceText(persistence: Persistence): string {
-  return persistence === 'none' ? 'appendonly no' : `appendfsync ${persistence}`;
+export function persistenceText(persistence: Persistence): string {
+  if (persistence === 'none') return 'appendonly no';
+  return persistence === 'unloadable' ? 'a default user that may not write' : `appendfsync ${persistence}`;
 }
 
 function toolNames(tools: readonly AnyTool[]): string {

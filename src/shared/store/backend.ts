@@ -1,7 +1,7 @@
 /** A process's connection to Redis, checked, and the stores that use it. Starts the embedded server when no Redis is configured. */
 import type { AuditType, RecordAudit } from '../audit/audit-event.ts';
 import type { Settings } from '../config/config.ts';
-import { evicts, PROMISES, type ServerFacts, WAITAOF_PROMISE } from '../config/durability.ts';
+import { evicts, PERSISTENCE_FIXES, PROMISES, type ServerFacts, WAITAOF_PROMISE } from '../config/durability.ts';
 import { PawlError } from '../errors/failure.ts';
 import { secretsOf } from '../errors/redaction.ts';
 import { Signer, UNSIGNED } from '../signing/signature.ts';
@@ -103,7 +103,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   try {
     // Only the embedded server is configured by Pawl.
     if (embedded !== undefined && needsFsyncAlways(settings)) await redis.config('SET', 'appendfsync', 'always');
-    const [server] = await Promise.all([inspectServer(redis), following.read()]);
+    const [server] = await Promise.all([inspectServer(redis, settings.prefix), following.read()]);
     await checkRights(redis, settings.prefix, options.mode === 'patient');
     logServer(server, options);
     const writer = openAuditWriter(options, redis, following.clock);
@@ -285,5 +285,5 @@ function logServer(server: ServerFacts, { log, settings }: BackendOptions): void
       fields,
     );
   if (settings.durability === 'waitaof') log('info', WAITAOF_PROMISE, fields);
-  log(server.persistence === 'none' ? 'warn' : 'info', PROMISES[server.persistence], fields);
+  log(server.persistence in PERSISTENCE_FIXES ? 'warn' : 'info', PROMISES[server.persistence], fields);
 }

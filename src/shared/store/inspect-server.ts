@@ -5,13 +5,19 @@ import { type Redis, serversOf } from './redis/connection.ts';
 
 const OLDEST_VERSION = [6, 2] as const;
 
-/** Reads version, eviction and persistence; for a cluster, the weakest values of its masters. Throws `CONFIGURATION` for an old server. */
-export async function inspectServer(redis: Redis): Promise<ServerFacts> {
-  const facts = await Promise.all(serversOf(redis).map(inspectNode));
+/** The first Redis that loads its append-only file whatever its default user may do (https://github.com/redis/redis/pull/14545). */
+const LOADS_AS_NO_ONE = [8, 6] as const;
+
+/**
+ * Reads version, eviction and persistence, for keys that begin with `prefix`; for a cluster, the weakest values of its
+ * masters. Throws `CONFIGURATION` for an old server.
+ */
+export async function inspectServer(redis: Redis, prefix: string): Promise<ServerFacts> {
+  const facts = await Promise.all(serversOf(redis).map((server) => inspectNode(server, prefix)));
   return facts.reduce(weakerOf);
 }
 
-async function inspectNode(redis: Redis): Promise<ServerFacts> {
+async function inspectNode(redis: Redis, prefix: string): Promise<ServerFacts> {
   const configured = async (name: string): Promise<string | undefined> => {
     try {
       return ((await redis.config('GET', name)) as string[])[1];
@@ -26,16 +32,35 @@ async function inspectNode(redis: Redis): Promise<ServerFacts> {
   ]);
   const info = sections.join('\n');
   const infoField = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
-  const version = infoField('valkey_version') ?? infoField('redis_version') ?? 'unknown';
+  const valkey = infoField('valkey_version');
+  const version = valkey ?? infoField('redis_version') ?? 'unknown';
   if (!isAtLeast(version, OLDEST_VERSION))
     throw new PawlError(
       'CONFIGURATION',
       `Redis ${version} is too old: Pawl needs ${OLDEST_VERSION.join('.')} or later.`,
     );
+  const persistence = infoField('aof_enabled') === '0' ? 'none' : ((appendfsync ?? 'unknown') as Persistence);
+  const loads =
+    persistence === 'none' ||
+    (valkey === undefined && isAtLeast(version, LOADS_AS_NO_ONE)) ||
+    (await mayDefaultUserWrite(redis, prefix));
   return {
     version,
     evictionPolicy: infoField('maxmemory_policy') ?? (await configured('maxmemory-policy')),
-    persistence: infoField('aof_enabled') === '0' ? 'none' : ((appendfsync ?? 'unknown') as Persistence),
+    persistence: loads ? persistence : 'unloadable',
     ...(infoField('aof_last_write_status') === 'err' ? { writeFailed: true } : {}),
   };
+}
+
+/**
+ * A server that loads its append-only file runs the transactions in it, which all writes of scripts are, with the rights of
+ * its default user, also when that user is off. False only where the server says so: Redis before 7.0, and users
+ * without `acl|dryrun`, cannot ask.
+ */
+async function mayDefaultUserWrite(redis: Redis, prefix: string): Promise<boolean> {
+  try {
+    return (await redis.call('ACL', 'DRYRUN', 'default', 'SET', `${prefix}:`, '')) === 'OK';
+  } catch {
+    return true;
+  }
 }

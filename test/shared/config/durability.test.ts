@@ -33,9 +33,11 @@ test('a Redis that evicts is refused by tools with effects once and of the eleva
 test.each([
   ['always', GOOD, 'appendfsync', 'CONFIG SET appendfsync always'],
   ['always', { ...GOOD, persistence: 'none' }, 'appendfsync', 'appendonly yes'],
+  ['always', { ...GOOD, persistence: 'unloadable' }, 'appendfsync', 'ACL SETUSER default'],
   ['always', { ...GOOD, persistence: 'always' }, undefined, ''],
   ['waitaof', GOOD, 'version', 'Redis 7.2'],
   ['waitaof', { ...GOOD, version: '8.0.2', persistence: 'none' }, 'appendonly', 'appendonly yes'],
+  ['waitaof', { ...GOOD, version: '8.0.2', persistence: 'unloadable' }, 'appendonly', 'ACL SETUSER default'],
   ['waitaof', { ...GOOD, version: '7.2.0' }, undefined, ''],
 ] as const)('durability %s for a tool with effects once on %o', (durability, server, setting, fix) => {
   for (const settings of [{ durability }, { tools: { payer: { durability } } }]) {
