@@ -51,7 +51,7 @@ const passwords = Object.fromEntries(
   Object.keys(USERS).map((user) => [user, once(join(folder, 'redis', `${user}.password`), 0o600, secret)]),
 );
 const acl = [
-  // Nobody can log in as it. Its rights are those with which Redis loads what scripts wrote, when it starts again.
+  // No client can log in as it. Its rights are those with which Redis loads what scripts wrote, when it starts again.
   'user default off resetpass ~* &* +@all',
   // What the health check asks as: it can say hello, and nothing else.
   'user health on nopass resetkeys resetchannels -@all +ping',

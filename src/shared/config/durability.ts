@@ -54,7 +54,7 @@ export const PROMISES: Readonly<Record<Persistence, string>> = {
 export const PERSISTENCE_FIXES: { readonly [Kind in Persistence]?: string } = {
   none: 'CONFIG SET appendonly yes',
   unloadable:
-    'ACL SETUSER default off resetpass ~* &* +@all, also in the ACL file (nobody can log in as a user that is off)',
+    'ACL SETUSER default off resetpass ~* &* +@all, also in the ACL file (no client can log in as a user that is off)',
 };
 
 export const WAITAOF_PROMISE =
