@@ -17,7 +17,7 @@ process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(new URL('node_modules/.cache
 /** Files that start processes take longest: they come first, so that none of them is left alone at the end. */
 const STARTS_PROCESSES = /\/test\/(chaos|cli|journeys|dashboards|examples)\b/;
 
-/** Files that replace a module of Pawl's, or the clock of their process. */
+/** Files that replace a module of Pawl's or the clock of their process, or that give a module's cache other content. */
 const ALONE = [
   'test/model/broken-rules.test.ts',
   'test/model/calls.test.ts',
@@ -25,6 +25,7 @@ const ALONE = [
   'test/shared/store/redis/command-timeout.test.ts',
   'test/workers/circuits/node-circuit.test.ts',
   'test/workers/context/remote-terminal.test.ts',
+  'test/workers/sandbox/isolation.test.ts',
 ];
 
 class LongestFirst extends BaseSequencer {
