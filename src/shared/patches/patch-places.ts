@@ -129,10 +129,12 @@ class HunkSearch {
     const withoutMark = oldLines[0]?.startsWith('\ufeff') ? [oldLines[0].slice(1), ...oldLines.slice(1)] : undefined;
     const top = withoutMark && this.#first(withoutMark, [[{ from: 0, to: 1 }]], start);
     if (top !== undefined) return top;
+    // Files begin at line 1. Models write 0 where they do not know the line.
+    const nearLine = hunk.nearLine === 0 ? undefined : hunk.nearLine;
     const match =
-      hunk.nearLine === undefined || hunk.atEnd
+      nearLine === undefined || hunk.atEnd
         ? this.#first(oldLines, hunk.atEnd ? [[{ from: length - oldLines.length, to: length }]] : scopes, start)
-        : this.#nearest(oldLines, hunk.nearLine - 1, start);
+        : this.#nearest(oldLines, nearLine - 1, start);
     return match ?? explain(this.#lines, oldLines, start);
   }
 

@@ -75,6 +75,14 @@ describe('hunks are applied', () => {
     expect(applied('x\na\nx\nb\nx\n', '--- a/f\n+++ b/f\n@@ -5,2 +5,2 @@\n-x\n+y\n')).toBe('x\na\nx\nb\ny\n');
   });
 
+  test('a unified diff whose line number is 0 does not choose between two places', () => {
+    const diff = (head: string) => `--- a/f\n+++ b/f\n${head}\n-a\n+b\n`;
+    for (const head of ['@@ -0,0 +0,0 @@', '@@ -0,1 +0,1 @@', '@@ -0 +0 @@']) {
+      expect(applied('x\na\ny\n', diff(head))).toBe('x\nb\ny\n');
+      expect(() => applied('a\nx\na\n', diff(head))).toThrow('2 places, at lines 1, 3');
+    }
+  });
+
   describe.each([
     ['to the letter', (line: string) => line],
     ['but for white space at the end', (line: string) => `${line} \t`],
