@@ -6,6 +6,7 @@ import { atPointer } from '../schema/reference-places.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from '../schema/schema-keywords.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { startOf } from '../util/text/text-cut.ts';
+import { breakInheritanceCircles } from './openapi-inheritance.ts';
 
 export type Json = Readonly<Record<string, unknown>>;
 
@@ -75,7 +76,7 @@ export function convertSchema(document: Json, schema: unknown, depth = 0): JsonS
       if (FORMATS.includes(String(value))) result[keyword] = value;
     } else if (SCHEMA_MAPS.includes(keyword)) result[keyword] = convertMap(document, value, depth);
     else if (SCHEMA_LISTS.includes(keyword) && Array.isArray(value)) {
-      const restrict = keyword === 'oneOf' ? restrictionToTags(document, source) : undefined;
+      const restrict = value === alternativesOf(source) ? restrictionToTags(document, source) : undefined;
       result[keyword] = value.map((part) => {
         const member = convertSchema(document, part, depth + 1);
         return restrict?.(part, member) ?? member;
@@ -103,8 +104,8 @@ function convertExclusiveBounds(result: Record<string, unknown>): void {
 }
 
 /**
- * Restricts each alternative of a `oneOf` with a `discriminator` to its own tags. Alternatives often accept each other's values, so that
- * not exactly one would match. A value without the tag has to match exactly one.
+ * Restricts each alternative beside a `discriminator` to its own tags. Alternatives often accept each other's values, so that not exactly
+ * one of `oneOf` would match. A value without the tag has to match exactly one of them.
  */
 function restrictionToTags(
   document: Json,
@@ -125,6 +126,12 @@ function tagNameOf(source: Json | undefined): string | undefined {
   return typeof propertyName === 'string' ? propertyName : undefined;
 }
 
+/** The schemas that a discriminator chooses from. */
+function alternativesOf({ oneOf, anyOf }: Json): readonly unknown[] | undefined {
+  if (Array.isArray(oneOf)) return oneOf;
+  return Array.isArray(anyOf) ? anyOf : undefined;
+}
+
 /** A mapping names numbers and booleans by their text. */
 function valuesOfTag(tag: unknown): readonly unknown[] {
   return typeof tag === 'string' && /^(?:-?(?:0|[1-9]\d*)|true|false)$/.test(tag) ? [tag, JSON.parse(tag)] : [tag];
@@ -143,7 +150,7 @@ interface Alternative {
  */
 function tagsByAlternative(document: Json, source: Json, known: KnownTags): ReadonlyMap<unknown, ReadonlySet<unknown>> {
   const propertyName = tagNameOf(source) ?? '';
-  const alternatives = (Array.isArray(source['oneOf']) ? source['oneOf'] : []).flatMap((part: unknown) => {
+  const alternatives = (alternativesOf(source) ?? []).flatMap((part) => {
     const reference = objectOf(part)?.['$ref'];
     if (typeof reference !== 'string') return [];
     return [{ part, name: decodeStep(lastStep(reference)), targets: targetsOf(document, reference) }];
@@ -228,7 +235,7 @@ function allowedValues(document: Json, schema: unknown, propertyName: string, kn
 }
 
 function ownValues(document: Json, source: Json, propertyName: string, known: KnownTags): readonly unknown[] {
-  if (tagNameOf(source) === propertyName && Array.isArray(source['oneOf']))
+  if (tagNameOf(source) === propertyName && alternativesOf(source) !== undefined)
     return [...tagsByAlternative(document, source, known).values()].flatMap((tags) => [...tags]);
   const property = resolveReference(document, objectOf(source['properties'])?.[propertyName]);
   if (property?.['const'] !== undefined) return [property['const']];
@@ -273,18 +280,28 @@ export function withDefinitions(
   references: ReadonlyMap<string, string>,
   schema: JsonSchema,
 ): JsonSchema {
+  const converted = collectDefinitions(schema, (name) => {
+    const reference = references.get(name);
+    if (reference === undefined) return {};
+    return convertSchema(document, replaceRecursiveRefs(target(document, reference), reference));
+  });
+  if (Object.keys(converted).length === 0) return schema;
+  const extended = breakInheritanceCircles(converted);
+  return { ...schema, $defs: collectDefinitions(schema, (name) => extended[name] ?? {}) };
+}
+
+function collectDefinitions(
+  schema: JsonSchema,
+  definitionOf: (name: string) => JsonSchema,
+): Readonly<Record<string, JsonSchema>> {
   const definitions: Record<string, JsonSchema> = {};
   const pending = definitionsIn(schema);
   for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
     if (Object.hasOwn(definitions, name)) continue;
-    const reference = references.get(name);
-    definitions[name] =
-      reference === undefined
-        ? {}
-        : convertSchema(document, replaceRecursiveRefs(target(document, reference), reference));
+    definitions[name] = definitionOf(name);
     pending.push(...definitionsIn(definitions[name]));
   }
-  return Object.keys(definitions).length === 0 ? schema : { ...schema, $defs: definitions };
+  return definitions;
 }
 
 /**

@@ -29,8 +29,8 @@ const WAYS: Readonly<Record<string, readonly [schemas: object, discriminator: ob
   ],
   'values of the schemas': [
     {
-      Cat: open({ kind: { enum: ['cat'] }, name: text }),
-      Dog: open({ kind: { const: 'dog' }, name: text, bark: text }),
+      Cat: open({ kind: { enum: ['cat'] }, name: text }, ['kind']),
+      Dog: open({ kind: { const: 'dog' }, name: text, bark: text }, ['kind']),
     },
     { propertyName: 'kind' },
     'cat',
@@ -108,11 +108,10 @@ const WAYS: Readonly<Record<string, readonly [schemas: object, discriminator: ob
 };
 
 const CASES = Object.entries(WAYS).flatMap(([way, given]) =>
-  ['3.0.3', '3.1.0'].map((version) => [way, version, given] as const),
+  ['3.0.3', '3.1.0'].flatMap((version) => ['oneOf', 'anyOf'].map((union) => [way, union, version, given] as const)),
 );
 
-async function validatorFor(openapi: string, schemas: object, discriminator: object) {
-  const schema = { oneOf: [link('Cat'), link('Dog')], discriminator };
+async function validatorFor(openapi: string, schemas: object, schema: object) {
   const content = { 'application/json': { schema } };
   const { tools, skipped } = await importOpenApi({
     openapi,
@@ -124,10 +123,11 @@ async function validatorFor(openapi: string, schemas: object, discriminator: obj
   return compileSchema(sanitizeSchema(tools[0]?.spec.inputSchema).schema);
 }
 
-test.each(CASES)('by %s, in OpenAPI %s', async (_way, openapi, [schemas, discriminator, cat, dog]) => {
-  const validate = await validatorFor(openapi, schemas, discriminator);
+test.each(CASES)('by %s, of %s, in OpenAPI %s', async (_way, union, openapi, [schemas, discriminator, cat, dog]) => {
+  const validate = await validatorFor(openapi, schemas, { [union]: [link('Cat'), link('Dog')], discriminator });
   for (const kind of [cat, dog]) expect(validate({ body: { kind, name: 'Tom' } })).toEqual([]);
   expect(validate({ body: { kind: dog, name: 7 } })).not.toEqual([]);
+  expect(validate({ body: { kind: dog, name: 'Tom', bark: 7 } })).not.toEqual([]);
   expect(validate({ body: { kind: 'fish', name: 'Tom' } })).not.toEqual([]);
   expect(validate({ body: { name: 'Tom' } })).not.toEqual([]);
 });
@@ -137,7 +137,82 @@ test('a body without a tag that is optional must fit exactly one alternative', a
     Cat: open({ kind: { enum: ['cat'] }, claws: text }, ['claws']),
     Dog: open({ kind: { enum: ['dog'] }, bark: text }, ['bark']),
   };
-  const validate = await validatorFor('3.1.0', schemas, { propertyName: 'kind' });
+  const validate = await validatorFor('3.1.0', schemas, {
+    oneOf: [link('Cat'), link('Dog')],
+    discriminator: { propertyName: 'kind' },
+  });
   expect(validate({ body: { claws: 'sharp' } })).toEqual([]);
   expect(validate({ body: { claws: 'sharp', bark: 'loud' } })).not.toEqual([]);
+});
+
+const PET = open({ kind: text, name: text, friend: link('Pet') }, ['kind', 'name']);
+const CHILDREN = {
+  Cat: { allOf: [link('Pet'), open({ claws: text })] },
+  Dog: { allOf: [link('Pet'), open({ bark: text })] },
+};
+const union = (...names: readonly string[]) => ({
+  oneOf: names.map(link),
+  discriminator: { propertyName: 'kind', mapping: { cat: 'Cat', dog: 'Dog' } },
+});
+
+/** Documents in which the children of "Pet" extend what lists them. */
+const CIRCLES: Readonly<Record<string, object>> = {
+  'a parent that lists its children': { Pet: { ...PET, ...union('Cat', 'Dog') }, ...CHILDREN },
+  'a parent that lists them by anyOf': {
+    Pet: { ...PET, anyOf: [link('Cat'), link('Dog')], discriminator: union().discriminator },
+    ...CHILDREN,
+  },
+  'a parent without a discriminator': {
+    Pet: { ...PET, oneOf: [link('Cat'), link('Dog')] },
+    Cat: { allOf: [link('Pet'), open({ kind: { enum: ['cat'] } })] },
+    Dog: { allOf: [link('Pet'), open({ kind: { enum: ['dog'] }, bark: text })] },
+  },
+  'a parent whose list is a part of it': { Pet: { allOf: [PET, union('Cat', 'Dog')] }, ...CHILDREN },
+  'a parent and a grandparent that list them': {
+    Pet: { ...PET, ...union('Furry') },
+    Furry: { allOf: [link('Pet'), union('Cat', 'Dog')] },
+    Cat: { allOf: [link('Furry'), open({ claws: text })] },
+    Dog: { allOf: [link('Furry'), open({ bark: text })] },
+  },
+  'a grandparent that lists them, over a parent that does not': {
+    Pet: { ...PET, ...union('Cat', 'Dog') },
+    Furry: { allOf: [link('Pet'), open({ fur: text })] },
+    Cat: { allOf: [link('Furry'), open({ claws: text })] },
+    Dog: { allOf: [link('Furry'), open({ bark: text })] },
+  },
+  'children within the list itself': {
+    Pet: {
+      ...PET,
+      oneOf: [
+        { allOf: [link('Pet'), open({ kind: { enum: ['cat'] } })] },
+        { allOf: [link('Pet'), open({ kind: { enum: ['dog'] }, bark: text })] },
+      ],
+    },
+  },
+};
+
+test.each(
+  Object.entries(CIRCLES).flatMap(([form, schemas]) =>
+    ['3.0.3', '3.1.0'].map((version) => [form, version, schemas] as const),
+  ),
+)('%s, in OpenAPI %s, accepts its children', async (_form, openapi, schemas) => {
+  const validate = await validatorFor(openapi, schemas, { allOf: [link('Pet')], description: 'The pet.' });
+  const cat = { kind: 'cat', name: 'Tom' };
+  const dog = { kind: 'dog', name: 'Rex', bark: 'loud' };
+  for (const body of [cat, dog, { ...cat, friend: dog }]) expect(validate({ body })).toEqual([]);
+  const faulty = [{ kind: 'dog' }, { ...dog, bark: 7 }, { kind: 'fish', name: 'Nemo' }];
+  for (const body of [...faulty, ...faulty.map((friend) => ({ ...cat, friend }))])
+    expect(validate({ body }), JSON.stringify(body)).not.toEqual([]);
+});
+
+test('a body that is one of the children needs what its parent requires', async () => {
+  const validate = await validatorFor('3.1.0', CIRCLES['a parent that lists its children'] ?? {}, link('Dog'));
+  expect(validate({ body: { kind: 'dog', name: 'Rex', friend: { kind: 'cat', name: 'Tom' } } })).toEqual([]);
+  expect(validate({ body: { kind: 'dog' } })).not.toEqual([]);
+  expect(validate({ body: { kind: 'dog', name: 'Rex', friend: { kind: 'cat' } } })).not.toEqual([]);
+});
+
+test('a schema that is only its own alternative is still skipped', async () => {
+  const schemas = { Pet: { oneOf: [link('Pet'), open({ name: text })] } };
+  await expect(validatorFor('3.1.0', schemas, link('Pet'))).rejects.toThrow('operation');
 });
