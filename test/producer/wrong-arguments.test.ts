@@ -43,11 +43,38 @@ const SELECTIONS: Readonly<Record<string, Untyped>> = {
   'shards.set': (pawl, shards) => pawl.shards.set('read-only', shards),
 };
 
+/** Options: a misspelt one must not silently have no effect. */
+const OPTIONS: Readonly<Record<string, Untyped>> = {
+  'approvals.list': (pawl, options) => pawl.approvals.list(options),
+  'batches.read': (pawl, options) => pawl.batches.read('b', options),
+  'callbacks.list': (pawl, options) => pawl.callbacks.list(options),
+  'callbacks.replay': (pawl, options) => pawl.callbacks.replay('c', options),
+  'deadLetters.list': (pawl, options) => pawl.deadLetters.list(options),
+  'deadLetters.progress': (pawl, options) => pawl.deadLetters.progress('r', options),
+  'deadLetters.redrives': (pawl, options) => pawl.deadLetters.redrives(options),
+  'deadLetters.stop': (pawl, options) => pawl.deadLetters.stop('r', options),
+  'plans.list': (pawl, options) => pawl.plans.list(options),
+  'plans.read': (pawl, options) => pawl.plans.read('p', options),
+  'plans.show': (pawl, options) => pawl.plans.show('p', options),
+  'registry.patch': (pawl, switches) => pawl.registry.patch('served', switches),
+  'registry.patch, options': (pawl, options) => pawl.registry.patch('served', {}, options),
+  'registry.put': (pawl, options) => pawl.registry.put('served', {} as never, options),
+  'registry.remove': (pawl, options) => pawl.registry.remove('served', options),
+  'schedules.get': (pawl, options) => pawl.schedules.get('s', options),
+  'schedules.list': (pawl, options) => pawl.schedules.list(options),
+  'schedules.pause': (pawl, options) => pawl.schedules.pause('s', options),
+  'schedules.remove': (pawl, options) => pawl.schedules.remove('s', options),
+  'sessions.findOrOpen': (pawl, request) => pawl.sessions.findOrOpen(request),
+  'skills.named': (pawl, names) =>
+    pawl.skills.named(typeof names === 'object' && names !== null ? (7 as never) : names),
+};
+
 const WRONG = [undefined, null, 7.5, []];
 
 describe('an argument of a wrong type is refused with a code', () => {
   test.each([
     ...Object.entries(LOOKUPS).map(([name, call]) => ({ name, call, wrong: [...WRONG, {}] })),
+    ...Object.entries(OPTIONS).map(([name, call]) => ({ name, call, wrong: [null, 7.5, [], { odd: true }] })),
     ...Object.entries(LIMITS).map(([name, call]) => ({ name, call, wrong: [null, 7.5, -1, 'x', []] })),
     // An empty selection means something of its own.
     ...Object.entries(SELECTIONS).map(([name, call]) => ({ name, call, wrong: WRONG })),
@@ -61,6 +88,40 @@ describe('an argument of a wrong type is refused with a code', () => {
       expect(refusal, `${name}(${JSON.stringify(argument)})`).toBeInstanceOf(PawlError);
     }
   });
+});
+
+test.each([
+  ['callWithReask', [], 'options'],
+  ['callWithReask', ['read', {}, null], 'options'],
+  ['decode', [], 'exported'],
+  ['decode', [{}, {}], 'exported.names'],
+  ['decode', [{ names: {} }, 'read'], 'call'],
+  ['reply', [], 'event'],
+  ['reply', [{}, null], 'reply'],
+] as const)('session.%s(...%j) names %s', async (method, values, path) => {
+  const { pawl } = await startFleet({ tools: [] });
+  const session = await pawl.openSession({ actorId: 'ada' });
+  const untyped = session[method] as (...given: readonly unknown[]) => Promise<unknown>;
+  await expect(untyped.apply(session, [...values])).rejects.toMatchObject({
+    code: 'CONTRACT_INVALID',
+    issues: [{ path }],
+  });
+});
+
+test('a switch of a tool that is neither true nor false is refused, and not stored', async () => {
+  const { pawl } = await startFleet({ tools: [] });
+  await pawl.registry.put('looked-up', {
+    kind: 'http',
+    description: 'Looks something up.',
+    version: '1.0.0',
+    inputSchema: { type: 'object' },
+    routing: { method: 'GET', url: 'https://example.com/' },
+  } as never);
+  await expect(pawl.registry.patch('looked-up', { enabled: 'no' as never })).rejects.toMatchObject({
+    code: 'CONTRACT_INVALID',
+    issues: [{ path: 'switches.enabled' }],
+  });
+  expect(await pawl.registry.read('looked-up')).toMatchObject({ enabled: true });
 });
 
 test('a call whose options are no object is refused with the path', async () => {

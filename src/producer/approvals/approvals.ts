@@ -1,4 +1,5 @@
 /** The producer's side of approvals: it requests, lists and decides them. `workers/approvals/approval-gate.ts` is the worker's side. */
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type ApprovalRequest,
@@ -19,6 +20,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { invalidInput, PawlError } from '../../shared/errors/failure.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
+import { checkLimit, checkMembers } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../../shared/store/approvals/approvals.ts';
@@ -162,7 +164,9 @@ export class ApprovalService {
     options: ApprovalQuery,
     read: ReadApproval<Approval>,
   ): Promise<ApprovalListing<Approval>[]> {
+    checkMembers('options', options, ['state', 'limit', 'isSeen']);
     const { state, limit = 100, isSeen = () => true } = options;
+    checkLimit(limit);
     const pending = state === 'pending';
     const nowMs = await this.#deps.now();
     // An approval may have expired although it is stored as pending.

@@ -70,7 +70,9 @@ export class CallbackService {
   }
 
   /** Sends a callback again, at once and for another day, under the same ID. Throws `NOT_FOUND`. */
-  async replay(id: string, { by, tenantId }: { readonly by?: string; readonly tenantId?: string | undefined } = {}) {
+  async replay(id: string, options: { readonly by?: string; readonly tenantId?: string | undefined } = {}) {
+    checkMembers('options', options, ['by', 'tenantId']);
+    const { by, tenantId } = options;
     const { callbacks } = this.#backend;
     const { callId, target } = await callbacks.read(id);
     if (target === undefined || (tenantId !== undefined && target.tenantId !== tenantId))

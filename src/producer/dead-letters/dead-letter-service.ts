@@ -1,7 +1,7 @@
 /** `pawl.deadLetters`: lists, redrives and discards calls of mutating tools that failed for good. */
 import { partitionOf } from '../../shared/calls/call-id.ts';
 import { invalidInput, PawlError } from '../../shared/errors/failure.ts';
-import { checkLimit, checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
+import { checkLimit, checkMembers, checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -157,6 +157,7 @@ export class DeadLetterService {
     redriveId: string,
     options: { readonly waitMs?: number; readonly tenantId?: string | undefined } = {},
   ): Promise<RedriveProgress> {
+    checkMembers('options', options, ['waitMs', 'tenantId']);
     const record = await this.#read(redriveId, options.tenantId);
     if (record.state === 'running' && (options.waitMs ?? 0) > 0) {
       await withinMs(this.#deps.runner.run(redriveId), options.waitMs);
@@ -166,6 +167,7 @@ export class DeadLetterService {
   }
 
   async redrives(options: { readonly limit?: number; readonly tenantId?: string } = {}): Promise<RedriveRecord[]> {
+    checkMembers('options', options, ['limit', 'tenantId']);
     const { limit = DEFAULT_LIMIT, tenantId } = options;
     checkLimit(limit);
     const { redrives } = this.#deps.backend;
@@ -176,6 +178,7 @@ export class DeadLetterService {
 
   /** Stops a redrive: the calls that it has not reached stay dead letters. Throws `UNKNOWN_REDRIVE`. */
   async stop(redriveId: string, options: { readonly by?: string; readonly tenantId?: string | undefined } = {}) {
+    checkMembers('options', options, ['by', 'tenantId']);
     await this.#read(redriveId, options.tenantId);
     await this.#deps.backend.redrives.stop(redriveId);
     const { by, tenantId } = options;

@@ -125,8 +125,8 @@ export class BatchService {
   }
 
   /** A batch with its calls. Throws `NOT_FOUND`. */
-  async read(batchId: string, { tenantId }: GroupAccess = {}): Promise<BatchView> {
-    return batchView(await this.#batch(await groupOf(this.#deps.records, 'batch', batchId, tenantId)));
+  async read(batchId: string, access?: GroupAccess): Promise<BatchView> {
+    return batchView(await this.#batch(await groupOf(this.#deps.records, 'batch', batchId, access)));
   }
 
   async #batch(record: GroupRecord): Promise<Batch> {

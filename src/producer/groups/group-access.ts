@@ -3,6 +3,7 @@ import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts'
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { GroupHead, GroupKind } from '../../shared/groups/group.ts';
 import { checkSameGroup, type GroupIdentity } from '../../shared/groups/group-key.ts';
+import { checkMembers } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
 import type { GroupRunner } from './group-runner.ts';
@@ -17,8 +18,10 @@ export async function groupOf(
   records: Pick<GroupRecords, 'read'>,
   kind: GroupKind,
   id: string,
-  tenantId?: string,
+  access: GroupAccess = {},
 ): Promise<GroupRecord> {
+  checkMembers('access', access, ['tenantId']);
+  const { tenantId } = access;
   const record = await records.read(id);
   const isVisible = tenantId === undefined || record?.head.tenantId === tenantId;
   if (record?.head.kind !== kind || !isVisible) throw noGroup(kind, id);

@@ -16,7 +16,7 @@ import {
   planSchema,
   withToolNames,
 } from '../../shared/groups/plan.ts';
-import { checkLimit, checkObject } from '../../shared/schema/known-members.ts';
+import { checkLimit, checkMembers, checkObject } from '../../shared/schema/known-members.ts';
 import { WITH_RECEIVED, zodIssues } from '../../shared/schema/zod-issues.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -209,8 +209,8 @@ export class PlanService {
     return acceptedPlan(head.id, plan, approvalId);
   }
 
-  #recordOf(planId: string, { tenantId }: GroupAccess = {}): Promise<GroupRecord> {
-    return groupOf(this.#deps.records, 'plan', planId, tenantId);
+  #recordOf(planId: string, access?: GroupAccess): Promise<GroupRecord> {
+    return groupOf(this.#deps.records, 'plan', planId, access);
   }
 
   async #approvalFor(
@@ -254,7 +254,9 @@ export class PlanService {
   }
 
   /** Plans without their nodes, the newest first. */
-  async list({ limit = 50, tenantId }: GroupAccess & { readonly limit?: number } = {}): Promise<PlanSummary[]> {
+  async list(filter: GroupAccess & { readonly limit?: number } = {}): Promise<PlanSummary[]> {
+    checkMembers('filter', filter, ['limit', 'tenantId']);
+    const { limit = 50, tenantId } = filter;
     checkLimit(limit);
     const ids = await this.#deps.records.list('plan', limit, tenantId);
     const records = await Promise.all(ids.map((id) => this.#deps.records.read(id)));

@@ -113,7 +113,9 @@ export class ScheduleService {
   }
 
   /** All schedules that the caller may see, by ID. */
-  async list({ seesTenant = () => true }: Access = {}): Promise<readonly ScheduleView[]> {
+  async list(access: Access = {}): Promise<readonly ScheduleView[]> {
+    checkOptions(access);
+    const { seesTenant = () => true } = access;
     const stored = await this.#deps.records.list();
     const nowMs = this.#deps.clock.now();
     return stored
@@ -122,8 +124,9 @@ export class ScheduleService {
   }
 
   /** One schedule, with its next five times and its last occurrence. Throws `NOT_FOUND`. */
-  async get(id: string, { seesTenant }: Access = {}): Promise<ScheduleView> {
-    const { record, progress } = await this.#find(id, seesTenant);
+  async get(id: string, access: Access = {}): Promise<ScheduleView> {
+    checkOptions(access);
+    const { record, progress } = await this.#find(id, access.seesTenant);
     return scheduleView(record, progress, this.#deps.clock.now());
   }
 
@@ -181,7 +184,9 @@ export class ScheduleService {
   }
 
   /** Removes a schedule. Calls that were started go on. Throws `NOT_FOUND`. */
-  async remove(id: string, { by = 'local', seesTenant }: ScheduleOptions = {}): Promise<void> {
+  async remove(id: string, options: ScheduleOptions = {}): Promise<void> {
+    checkOptions(options);
+    const { by = 'local', seesTenant } = options;
     const { records } = this.#deps;
     for (;;) {
       const { found, seen: text } = await records.read(id);

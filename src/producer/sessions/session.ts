@@ -283,8 +283,10 @@ export class Session {
   async callWithReask<T extends AnyTool | string>(
     tool: T,
     params: Readonly<Record<string, unknown>>,
-    { ask, repair, maxReasks, ...options }: CallOptions & ReaskOptions,
+    given: CallOptions & ReaskOptions,
   ): Promise<ToolResultEnvelope<OutputOf<T>>> {
+    checkObject('options', given);
+    const { ask, repair, maxReasks, ...options } = given;
     const toolName = typeof tool === 'string' ? tool : tool.name;
     const schema = typeof tool === 'string' ? await this.#schemaOf(tool, options.namespace) : tool.inputSchema;
     const { idempotencyKey, requestId, ...rest } = options;
@@ -332,6 +334,9 @@ export class Session {
 
   /** The tool and parameters that a model's call names. Throws `UNKNOWN_TOOL` and `INVALID_PARAMS`. */
   async decode(exported: ToolExport, call: ProviderCall): Promise<DecodedCall> {
+    checkObject('exported', exported);
+    checkObject('exported.names', exported.names);
+    checkObject('call', call);
     return decodeCall(exported, await this.#host.publishedFor(this.record), call);
   }
 
@@ -359,6 +364,8 @@ export class Session {
    * closed. Throws `NOT_FOUND`.
    */
   async reply(event: AgentOrder, reply: AgentReply): Promise<boolean> {
+    checkObject('event', event);
+    checkObject('reply', reply);
     const { agents } = this.#host;
     if (agents === undefined) throw new PawlError('NOT_FOUND', 'There are no sub-agents without a fleet.');
     return agents.reply(this.key, event, reply);

@@ -15,6 +15,8 @@ import {
   type RemovedRecord,
 } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { checkMembers, invalidArgument } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { DeclaredToolCopy, DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';
 import { revisionConflict } from '../../shared/store/connectors/declared-tools.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
@@ -39,6 +41,8 @@ export interface PutOptions extends ChangeOptions {
   /** The declaration is from another system: the operator's `policy` for the tool is retained. */
   readonly imported?: boolean;
 }
+
+const CHANGE_OPTIONS = ['ifRevision', 'by'];
 
 /** The tries of a change that conflicts with a concurrent one, unless the writer named a revision. */
 const TRIES = 5;
@@ -76,8 +80,10 @@ export class Registry {
   async put(
     tool: string,
     spec: DeclaredTool,
-    { imported = false, ...options }: PutOptions = {},
+    given: PutOptions = {},
   ): Promise<CheckedDeclaredTool & { readonly created: boolean }> {
+    checkMembers('options', given, [...CHANGE_OPTIONS, 'imported']);
+    const { imported = false, ...options } = given;
     const { namespace, name } = parseToolName(tool);
     if (await this.#deps.isCode(namespace, name)) throw nameTakenByCode(`${namespace}.${name}`);
     let checked: CheckedDeclaredTool | undefined;
@@ -100,6 +106,10 @@ export class Registry {
     switches: { readonly enabled?: boolean; readonly mutable?: boolean },
     options: ChangeOptions = {},
   ): Promise<DeclaredToolRecord | CodeSwitchRecord> {
+    checkMembers('switches', switches, ['enabled', 'mutable']);
+    for (const [name, value] of Object.entries(switches))
+      if (value !== undefined && typeof value !== 'boolean')
+        throw invalidArgument(`switches.${name}`, `must be true or false; got ${quoteValue(value)}`);
     const { namespace, name } = parseToolName(tool);
     const isCode = await this.#deps.isCode(namespace, name);
     const action = switches.enabled === undefined ? 'changed' : switches.enabled ? 'enabled' : 'disabled';
@@ -143,12 +153,14 @@ export class Registry {
   async #change<Changed extends RegistryRecord>(
     tool: string,
     action: RegistryChange['action'],
-    { ifRevision, by = 'local' }: ChangeOptions,
+    options: ChangeOptions,
     make: (
       before: RegistryRecord | undefined,
       revision: Pick<Changed, 'namespace' | 'name' | 'revision' | 'updatedAtMs' | 'updatedBy'>,
     ) => Changed | Promise<Changed>,
   ): Promise<Changed> {
+    checkMembers('options', options, CHANGE_OPTIONS);
+    const { ifRevision, by = 'local' } = options;
     const { specs, copy, audit } = this.#deps;
     const parsedName = parseToolName(tool);
     const qualified = qualifiedName(parsedName);
