@@ -178,6 +178,7 @@ function fixOf(message: string, prefix: string): string {
     MISCONF: 'make room on the disk of Redis, and look into its log',
     READONLY: 'let REDIS_URL name the master',
     maxclients: CLOSED_CONNECTION_FIX,
+    'protected mode': 'set requirepass in that Redis, and name the password in REDIS_URL: redis://:password@host:6379',
     ECONNRESET: CLOSED_CONNECTION_FIX,
     EPIPE: CLOSED_CONNECTION_FIX,
     NOAUTH: 'name the user and the password in REDIS_URL: redis://user:password@host:6379',

@@ -13,6 +13,18 @@ const UNKNOWN_ISSUER = /UNABLE_TO|SELF_SIGNED|ISSUER/;
 const CLIENT_CERTIFICATE_FAULT =
   /ALERT_(?:CERTIFICATE|BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|ACCESS_DENIED)/;
 
+/** The errors with which a server refuses a client before its first command, and what to do. */
+const REFUSALS: readonly (readonly [error: RegExp, reason: string])[] = [
+  [
+    /max number of clients/i,
+    'it has as many clients as its maxclients allows: close some, or raise it with CONFIG SET maxclients',
+  ],
+  [
+    /in protected mode/i,
+    'it is in protected mode and answers only programs on its own machine: set a password with requirepass, and name it in REDIS_URL',
+  ],
+];
+
 /** The reason why a server cannot be used, as the end of a sentence; undefined when it is not known. */
 export async function unusableReason(url: string): Promise<string | undefined> {
   const nodes = nodesBehind(url);
@@ -43,8 +55,8 @@ async function serverReason(address: RedisOptions): Promise<string | undefined> 
   const secure = address.tls !== undefined;
   const [asConfigured, otherProtocol] = await Promise.all([listen(address, secure), listen(address, !secure)]);
   const text = asConfigured.text ?? '';
-  if (/max number of clients/i.test(text))
-    return 'it has as many clients as its maxclients allows: close some, or raise it with CONFIG SET maxclients';
+  const refusal = REFUSALS.find(([error]) => error.test(text));
+  if (refusal !== undefined) return refusal[1];
   if (asConfigured.refusedClient === true)
     return `it ${address.tls?.cert === undefined ? 'asks for a client certificate' : 'refuses the client certificate'}: name its files with ?cert=/path&key=/path in REDIS_URL`;
   if (asConfigured.refusedCertificate !== undefined)

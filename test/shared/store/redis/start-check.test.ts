@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -220,6 +221,20 @@ describe('what stands behind an address', () => {
     await expect(startOn(url, 'pawl', 'fail-fast')).rejects.toMatchObject({
       code: 'BACKEND_UNAVAILABLE',
       message: expect.stringContaining('maxclients'),
+    });
+  });
+
+  test('is said of a server in protected mode, which refuses what comes from another address', async ({ skip }) => {
+    const address = Object.values(networkInterfaces())
+      .flatMap((addresses) => addresses ?? [])
+      .find(({ internal, family }) => !internal && family === 'IPv4')?.address;
+    if (address === undefined) return skip('this machine has no other address');
+    const { port, admin } = await serverWith('--protected-mode', 'yes');
+    await admin.config('SET', 'bind', `127.0.0.1 ${address}`);
+    const refused = startOn(`redis://${address}:${port}`, 'pawl', 'fail-fast');
+    await expect(refused).rejects.toMatchObject({
+      code: 'BACKEND_UNAVAILABLE',
+      message: expect.stringMatching(/protected mode.*requirepass/),
     });
   });
 
