@@ -101,14 +101,28 @@ const ODD_LINES: readonly (readonly string[])[] = [
   [answer.replace('[{"type":"text","text":"said"}]', '{"type":"text","text":"said"}')],
   [answer.replace('[{"type":"text","text":"said"}]', '"said"')],
   ...['{}', 'false', '""', '{"code":0,"message":""}'].map((error) => [answer.replace('"id"', `"error":${error},"id"`)]),
+  [`[[],[${answer}]]`],
   // A second answer is ignored, and the next call has its own.
   [answer, answer],
   [answer, answer.replace('said', 'said again'), answer],
   [answer, '{"jsonrpc":"2.0","id":"ID","error":{"code":-32000,"message":"late"}}'],
   [answer, '{"jsonrpc":"2.0","id":0,"result":{}}'],
 ];
+const printed = (indent: number | string, batch = false) => {
+  const message: unknown = JSON.parse(answer);
+  return JSON.stringify(batch ? [message] : message, null, indent).split('\n');
+};
 /** Such lines come from programs alone. */
 const MIXED_LINES: readonly (readonly string[])[] = [
+  ...[2, 4, '\t'].flatMap((indent) => [printed(indent), printed(indent, true)]),
+  ['[{', ...printed(2).slice(1, -1), '}]'],
+  printed(2).flatMap((line) => [`${line}\r`, '']),
+  // What only looks like such a message hides none.
+  ['{', answer],
+  ['[', '  1,', answer],
+  ['{', "  level: 'info'", '}', ...printed(2)],
+  ['{', ...printed(2)],
+  ['}', answer],
   [`loading ... ${answer}`],
   [`\u001b[0m{"jsonrpc":"2.0","method":"notifications/message","params":{}}${answer}`],
 ];

@@ -67,13 +67,11 @@ export interface ParsedMessages {
   readonly invalid: readonly unknown[];
 }
 
-/** Returns the messages that a value holds: a batch holds several, or none. */
+/** Returns the messages that a value holds: a batch holds several, or none, or further batches. */
 export function messagesIn(value: unknown): ParsedMessages {
   if (isMessage(value) && !hasEmptyError(value)) return { messages: [value], invalid: [] };
   if (Array.isArray(value)) {
-    const parsed = value.map((entry: unknown) =>
-      Array.isArray(entry) ? { messages: [], invalid: [entry] } : messagesIn(entry),
-    );
+    const parsed = value.map(messagesIn);
     return { messages: parsed.flatMap(({ messages }) => messages), invalid: parsed.flatMap(({ invalid }) => invalid) };
   }
   const repaired = repairMessage(value);

@@ -68,6 +68,9 @@ export class StdioTransport implements Transport {
   readonly #closing = new PawlError('CANCELLED', 'The connection was closed.');
   #tree: Tree | undefined;
   #lineChunks: Buffer[] = [];
+  /** The lines of a message that the server prints over several, which the protocol forbids. */
+  #openLines: string[] = [];
+  /** The size of what waits for its end. */
   #bytes = 0;
   #stderrText = '';
   #messageTimer: NodeJS.Timeout | undefined;
@@ -157,17 +160,14 @@ export class StdioTransport implements Transport {
     let lineStart = 0;
     for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, lineStart)) {
       this.#lineChunks.push(chunk.subarray(lineStart, end));
+      this.#bytes += end - lineStart;
       lineStart = end + 1;
-      const line = Buffer.concat(this.#lineChunks).toString('utf8').trim();
-      this.#lineChunks = [];
-      this.#bytes = 0;
       clearTimeout(this.#messageTimer);
       this.#messageTimer = undefined;
-      if (line !== '') this.#readLine(line);
+      this.#readLine();
       if (this.fault !== undefined) return;
     }
-    if (lineStart === chunk.length) return;
-    this.#lineChunks.push(chunk.subarray(lineStart));
+    if (lineStart < chunk.length) this.#lineChunks.push(chunk.subarray(lineStart));
     this.#bytes += chunk.length - lineStart;
     const { server, messageTimeoutMs = MESSAGE_TIMEOUT_MS } = this.#options;
     if (this.#bytes > MAX_MESSAGE_BYTES) {
@@ -175,26 +175,45 @@ export class StdioTransport implements Transport {
       this.#failProtocol(new PawlError('RESULT_TOO_LARGE', message));
       return;
     }
+    if (lineStart === chunk.length) return;
     this.#messageTimer ??= setTimeout(() => {
       const message = `The MCP server ${server} did not finish a message within ${messageTimeoutMs} ms.`;
       this.#failProtocol(new PawlError('UPSTREAM_TIMEOUT', message));
     }, messageTimeoutMs).unref();
   }
 
-  #readLine(line: string): void {
-    const { messages, invalid } = parseLine(line);
+  /**
+   * Reads the line whose chunks have arrived. A message over several lines is a bracket that opens, indented lines, and a line that closes
+   * it. Any other line ends what only looked like one, so that it hides no message.
+   */
+  #readLine(): void {
+    const line = Buffer.concat(this.#lineChunks).toString('utf8').trimEnd();
+    this.#lineChunks = [];
+    if (line === '' && this.#openLines.length === 0) this.#bytes = 0;
+    if (line === '') return;
+    if (this.#openLines.length > 0 && /^[^\s}\]]/.test(line)) this.#readOpenLines();
+    this.#openLines.push(line);
+    const staysOpen = this.#openLines.length === 1 ? /^[[{]+$/.test(line) : /^\s/.test(line);
+    if (!staysOpen) this.#readOpenLines();
+  }
+
+  #readOpenLines(): void {
+    const text = this.#openLines.join('\n').trim();
+    this.#openLines = [];
+    this.#bytes = 0;
+    const { messages, invalid } = parseText(text);
     for (const message of messages) this.#deliver(message);
     const broken = invalid.find(isBrokenAnswer);
     if (broken !== undefined) this.#failProtocol(notMessage(this.#options.server, broken));
     // Many servers print text of their own to standard output, some of it as JSON.
-    else if (messages.length === 0) this.#stderrText = endOf(`${this.#stderrText}${line}\n`, MAX_STDERR_BYTES);
+    else if (messages.length === 0) this.#stderrText = endOf(`${this.#stderrText}${text}\n`, MAX_STDERR_BYTES);
   }
 
   /** A server that ends need not end its last line. */
   #readRest(): void {
-    const line = Buffer.concat(this.#lineChunks).toString('utf8').trim();
-    this.#lineChunks = [];
-    if (line !== '' && this.fault === undefined) this.#readLine(line);
+    if (this.fault !== undefined) return;
+    this.#readLine();
+    if (this.#openLines.length > 0) this.#readOpenLines();
   }
 
   /**
@@ -231,15 +250,15 @@ function notRunning(): ToolError {
   return new ToolError('The MCP server is not running.', options);
 }
 
-/** The beginnings of messages within a line. */
+/** The beginnings of messages within a text. */
 const MESSAGE_BEGINS = /(?=\{\s*"jsonrpc"\s*:)/;
 
 /** Something else may stand before a message on its line: output without a line end, or another message. */
-function parseLine(line: string): ParsedMessages {
+function parseText(text: string): ParsedMessages {
   try {
-    return messagesIn(parseMessage(line).value);
+    return messagesIn(parseMessage(text).value);
   } catch {
-    const pieces = line.split(MESSAGE_BEGINS);
+    const pieces = text.split(MESSAGE_BEGINS);
     return pieces.length < 2 ? { messages: [], invalid: [] } : messagesIn(pieces.flatMap(parsePiece));
   }
 }
