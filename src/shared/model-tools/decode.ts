@@ -53,11 +53,11 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
 
 /**
  * Missing arguments, null and an empty text count as an empty object, because libraries pass them on when a model sends none. Some servers
- * encode the object as JSON twice.
+ * encode any of these as JSON twice.
  */
 function parseArguments(name: string, raw: unknown): unknown {
   const input = typeof raw === 'string' ? parse(name, raw) : raw;
-  return (typeof input === 'string' && input.trim().startsWith('{') ? parse(name, input) : input) ?? {};
+  return (typeof input === 'string' && /^(?:\{.*|null)?$/s.test(input.trim()) ? parse(name, input) : input) ?? {};
 }
 
 /** `trim` also removes a byte order mark. Throws for a number that JavaScript cannot represent exactly. */

@@ -29,8 +29,7 @@ export function outputJsonSchema(schema: z.ZodType): JsonSchema {
 }
 
 function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
-  const fault = zodFault(schema);
-  if (fault !== undefined) throw new PawlError('CONFIGURATION', `\`${io}\` must be a schema of zod 4; ${fault}.`);
+  requireZod(schema, io);
   try {
     const jsonSchema: Record<string, unknown> = { ...z.toJSONSchema(schema, { target: 'draft-2020-12', io }) };
     delete jsonSchema['$schema'];
@@ -44,6 +43,11 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
       cause: error,
     });
   }
+}
+
+export function requireZod(schema: z.ZodType, io: 'input' | 'output'): void {
+  const fault = zodFault(schema);
+  if (fault !== undefined) throw new PawlError('CONFIGURATION', `\`${io}\` must be a schema of zod 4; ${fault}.`);
 }
 
 /** The reason why a value is no schema of zod 4. Callers without types, or with another zod, may pass any value. */

@@ -3,7 +3,14 @@ import type { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
 import { EFFECTS, type Effects } from '../retries/effects.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { compileSchema, inputJsonSchema, isMarkedValid, outputJsonSchema, parseWith } from '../schema/schema.ts';
+import {
+  compileSchema,
+  inputJsonSchema,
+  isMarkedValid,
+  outputJsonSchema,
+  parseWith,
+  requireZod,
+} from '../schema/schema.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import { sanitizeSchema, UNFOLLOWED } from '../schema/schema-sanitize.ts';
@@ -46,6 +53,7 @@ export function defineTool<const Name extends string, Schema extends z.ZodType, 
   spec: ToolSpec<Name, Schema, Output>,
 ): Tool<Name, z.input<Schema>, z.output<Schema>, Output> {
   checkOptions(spec);
+  withToolName(spec.name, () => requireZod(spec.input, 'input'));
   return makeTool<Name, z.input<Schema>, z.output<Schema>, Output>(spec.name, spec, {
     inputSchema: spec.schema ?? withToolName(spec.name, () => inputJsonSchema(spec.input)),
     variant: spec.variant ?? { type: 'function' },

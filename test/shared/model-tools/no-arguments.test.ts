@@ -17,7 +17,8 @@ const tool = defineUntypedTool({
   run: (params) => ({ output: params }),
 });
 const MARK = '\uFEFF';
-const NOTHING = ['', ' ', '\n\t ', 'null', ' null\n', MARK, `${MARK} `, '{}', `${MARK}{}`, null, undefined, {}];
+const TEXTS = ['', ' ', '\n\t ', 'null', ' null\n', MARK, `${MARK} `, '{}', `${MARK}{}`];
+const NOTHING = [...TEXTS, ...TEXTS.map((text) => JSON.stringify(text)), null, undefined, {}];
 
 test.each(NOTHING)('%j is no arguments', async (given) => {
   const call = { kind: 'function', name: 'status', arguments: given as never } as const;
@@ -34,7 +35,7 @@ test.each([
   expect(decodeCall(toolsFor('openai', [tool]), [tool], call).params).toEqual({ city: 'Oslo' });
 });
 
-test.each(['7', '[]', '"null"', 'nul', '{'])('%j is refused', (given) => {
+test.each(['7', '[]', '"7"', '"[]"', '"nul"', 'nul', '{'])('%j is refused', (given) => {
   const call = { kind: 'function', name: 'status', arguments: given } as const;
   expect(() => decodeCall(toolsFor('openai', [tool]), [tool], call)).toThrow(/arguments of status/);
 });

@@ -91,6 +91,8 @@ describe('an unusable definition is refused with the field, the expected value a
     ['budget.maxCallsPerTurn', { budget: { maxCallsPerTurn: -1 } }, 'from 0 on'],
     ['run', { run: 'x' as never }, 'a function'],
     ['input', { schema: { type: 'string' } }, 'got {"type":"string"}'],
+    ['`input`', { schema: { type: 'object' }, input: undefined as never }, 'a schema of zod 4; got nothing'],
+    ['`input`', { schema: { type: 'object' }, input: { type: 'object' } as never }, 'defineUntypedTool'],
   ] as const)('%s: %j', (field, change, text) => {
     const define = () => defineTool({ ...spec, ...change });
     expect(define).toThrow(PawlError);
