@@ -5,7 +5,7 @@
  * - It runs a pattern only where its syntax means the same to RE2, on bytes. Where text outside of ASCII could make a match differ, it
  *   names every file that holds any.
  * - Of ignore files it reads those that the walk reads below the start of the search, in the same order. The walk handles those above.
- *   Where one of them has a line that ripgrep could read in another way than Git, it reads none.
+ *   Where one of them is no small regular file, or has a line that ripgrep could read in another way than Git, it reads none.
  *
  * It is started without a shell and without an environment, in the folder that the walk has open, and follows no symbolic link.
  */
@@ -14,6 +14,7 @@ import { promisify } from 'node:util';
 import type { WorkspaceSearch } from '../../shared/tools/capabilities.ts';
 import { findTrusted } from '../sandbox/find-program.ts';
 import { hiddenNamesOf } from './glob.ts';
+import { MAX_IGNORE_BYTES } from './workspace-ignore.ts';
 
 const execFile = promisify(childProcess.execFile);
 
@@ -45,6 +46,16 @@ const ODD_IGNORE_FILES = [
   '.',
 ];
 
+/**
+ * Finds an ignore file that the walk does not read, while ripgrep would: it waits for a FIFO, reads a device or a sparse file without end,
+ * and follows a link.
+ */
+const UNREAD_IGNORE_FILES = [
+  ...['.', '-name', '.git', '-prune', '-o'],
+  ...['(', '-name', '.rgignore', '-o', '-name', '.ignore', '-o', '-name', '.gitignore', ')'],
+  ...['(', '!', '-type', 'f', '-o', '-size', `+${MAX_IGNORE_BYTES / 1_024}k`, ')', '-print0', '-quit'],
+];
+
 /** Literal characters, groups, alternatives, classes without set operations, repetitions and common escapes. */
 const PORTABLE_SYNTAX = (() => {
   const escaped = String.raw`\\[dDwWsSbB.*+?()[\]{}|^$\\/-]`;
@@ -60,12 +71,14 @@ const PLAIN_WORDS = /^[\w ]+$/;
 const ASCII = /^[\x20-\x7e]+$/;
 
 export const ripgrep: CandidateFinder = async (folder, search, signal) => {
-  const program = await findTrusted('rg');
+  const [program, find] = await Promise.all([findTrusted('rg'), findTrusted('find')]);
   const rgArguments = ripgrepArguments(search);
   const withIgnored = ripgrepArguments({ ...search, includeIgnored: true });
   if (program === undefined || rgArguments === undefined || withIgnored === undefined) return undefined;
-  const run = (args: readonly string[]) => runRipgrep(program, args, folder, signal);
+  const run = (args: readonly string[]) => namesFrom(program, args, folder, signal);
   if (search.includeIgnored) return run(rgArguments);
+  const unread = find === undefined ? undefined : await namesFrom(find, UNREAD_IGNORE_FILES, folder, signal);
+  if (unread?.length !== 0) return run(withIgnored);
   const [odd, found] = await Promise.all([run(ODD_IGNORE_FILES), run(rgArguments)]);
   return odd?.length === 0 ? found : run(withIgnored);
 };
@@ -96,19 +109,20 @@ function patternsFor(pattern: string, { literal, ignoreCase }: WorkspaceSearch):
   return [asPattern, NOT_ASCII, ...lineEnds, ...spaces];
 }
 
-async function runRipgrep(
+/** The names that a program prints. */
+async function namesFrom(
   program: string,
-  rgArguments: readonly string[],
+  programArguments: readonly string[],
   folder: string,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
   const options = { cwd: folder, env: {}, maxBuffer: MAX_NAMES_BYTES, killSignal: 'SIGKILL', signal } as const;
-  const names = await execFile(program, rgArguments, options).then(
+  const names = await execFile(program, programArguments, options).then(
     ({ stdout }) => stdout,
-    ({ code }: { readonly code?: unknown }) => {
+    ({ code, stdout }: { readonly code?: unknown; readonly stdout?: string }) => {
       signal.throwIfAborted();
-      // Exit code 1 means that nothing was found. The walk handles every other failure, such as an unreadable folder.
-      return code === 1 ? '' : undefined;
+      // Exit code 1 means that ripgrep found nothing, or that a folder is closed to `find`. The walk handles every other failure.
+      return code === 1 ? stdout : undefined;
     },
   );
   return names

@@ -6,7 +6,7 @@ import { type IgnoreRule, ignoreRules, pathBytes } from './ignore-rules.ts';
 import { enterFolder, entryPath, type Folder, withLocation } from './safe-path.ts';
 
 /** The largest ignore file. Every path is compared with every line of it. */
-const MAX_IGNORE_BYTES = 128 * 1024;
+export const MAX_IGNORE_BYTES = 128 * 1024;
 /** The files in order of precedence; of two files of one name, the deeper folder's counts. Both as in ripgrep. */
 const IGNORE_FILES = ['.rgignore', '.ignore', '.gitignore', '.git/info/exclude'] as const;
 

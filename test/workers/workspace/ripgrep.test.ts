@@ -1,6 +1,6 @@
 /** Both searches find the same: the walk alone, and the walk over ripgrep's candidates. */
-import { spawnSync } from 'node:child_process';
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -123,6 +123,35 @@ describe.skipIf(!hasRipgrep)('searches with and without ripgrep find the same (C
     for (const glob of ['.hidden', '.*', '{.hidden,*.ts}', '.git/*'])
       for (const more of [{ pattern: 'needle' }, {}]) await bothWays(root, { ...more, glob });
     await bothWays(root, { pattern: 'needle', path: 'sub/deep', glob: '*.ts' });
+  });
+
+  /** What may have the name of an ignore file, made at a path. */
+  const UNREAD: Readonly<Record<string, (path: string) => void>> = {
+    'a FIFO': (path) => execFileSync('mkfifo', [path]),
+    'a folder': (path) => mkdirSync(path),
+    'a link to a device that never ends': (path) => symlinkSync('/dev/zero', path),
+    'a link to a file': (path) => symlinkSync(join(dirname(path), 'b.txt'), path),
+    'a link to nothing': (path) => symlinkSync('nowhere', path),
+    'a large sparse file': (path) => {
+      writeFileSync(path, 'a.txt\n');
+      truncateSync(path, 20 * 1024 ** 3);
+    },
+    'more than is read of one': (path) => writeFileSync(path, `${'#\n'.repeat(64 * 1024)}a.txt\n`),
+  };
+
+  test.each(Object.keys(UNREAD))('beside %s in place of an ignore file', { timeout: 20_000 }, async (kind) => {
+    for (const path of ['.gitignore', 'sub/.ignore', '.hidden/.rgignore']) {
+      const root = tree({
+        'a.txt': 'needle\n',
+        'sub/a.txt': 'needle\n',
+        'sub/b.txt': 'a.txt\n',
+        '.hidden/a.txt': 'a\n',
+      });
+      UNREAD[kind]?.(join(root, path));
+      for (const search of [{ pattern: 'needle' }, { glob: '.hidden/*' }]) await bothWays(root, search);
+      const found = await searchWithin(root, { pattern: 'needle' }, signal);
+      expect(found.files.map((file) => file.path)).toEqual(['a.txt', 'sub/a.txt']);
+    }
   });
 
   test('in a file that is too large to be read at once', async () => {
