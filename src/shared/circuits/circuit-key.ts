@@ -33,6 +33,22 @@ export function circuitTarget(value: unknown): string | undefined {
   return target === '' ? undefined : target;
 }
 
+/** Errors of a host to which another one redirected, each with the target that the first address names. */
+const redirectedErrors = new WeakMap<object, string>();
+
+/** Notes that an error is the fault of the host at `to`, where that is another than the host at `from`, which redirected to it. */
+export function noteRedirected<Thrown>(error: Thrown, from: string, to: string): Thrown {
+  const target = circuitTarget(from);
+  if (typeof error === 'object' && error !== null && target !== undefined && target !== circuitTarget(to))
+    redirectedErrors.set(error, target);
+  return error;
+}
+
+/** Whether an error is the fault of another host than the target, to which the target only redirected. */
+export function isBehindTarget(error: unknown, target: unknown): boolean {
+  return redirectedErrors.get(error as object) === (circuitTarget(target) ?? null);
+}
+
 /** The tool that a circuit's key names; undefined for a dependency or a tier. */
 export function toolOfCircuit(key: string): string | undefined {
   return /^tool:([^@:]+)/.exec(key)?.[1];

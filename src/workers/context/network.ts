@@ -12,6 +12,7 @@ import { isIP, isIPv6, type LookupFunction } from 'node:net';
 import { pipeline, Readable, Transform } from 'node:stream';
 import { domainToASCII } from 'node:url';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import { noteRedirected } from '../../shared/circuits/circuit-key.ts';
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
 import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import { onAbort } from '../../shared/util/wait.ts';
@@ -76,7 +77,9 @@ function createSender(options: NetworkOptions): (request: Request) => Promise<Re
     let hop: Hop = { url: new URL(request.url), method, headers, body };
     for (let redirects = 0; ; redirects += 1) {
       const incoming = await send(hop, signal, options).catch((error: unknown) => {
-        throw redirects === 0 || signal.aborted ? error : redirectedError(error, request);
+        throw redirects === 0 || signal.aborted
+          ? error
+          : noteRedirected(redirectedError(error, request), request.url, hop.url.href);
       });
       const location = redirectOf(incoming);
       if (location === undefined || request.redirect === 'manual') {

@@ -1,4 +1,5 @@
 /** The only place that calls a tool's code. It turns each ending into a value: a result, an exception of any kind, an abort. */
+import { isBehindTarget } from '../../shared/circuits/circuit-key.ts';
 import { classify, isToolError, stackOf } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
@@ -127,7 +128,7 @@ async function runGuarded(
   const stopTimer = startTimer(options);
   running.sideEffects = 0;
   const failureResult = (thrown: unknown): AttemptResult => {
-    const failure = failureAfter(running, thrown, options.policy);
+    const failure = failureAfter(options, thrown);
     // A tool that ends because it was asked to stop, or that throws a `ToolError`, has no defect to look for.
     if (failure.class === 'tool' && !isToolError(thrown) && !running.signal.aborted)
       log.error(
@@ -163,8 +164,12 @@ async function runGuarded(
 }
 
 /** An error proves that nothing happened for one step only. A `ToolError` of the tool covers all its steps. */
-function failureAfter({ sideEffects }: RunningAttempt, thrown: unknown, policy: RetryPolicy): Failure {
-  const failure = classify(thrown, policy);
+function failureAfter({ running: { sideEffects }, tool, params, policy }: AttemptOptions, thrown: unknown): Failure {
+  const classified = classify(thrown, policy);
+  const { targetParameter = '' } = tool.circuit;
+  // A target is not to blame for the hosts to which it redirects.
+  const isBehind = isBehindTarget(thrown, (params as Readonly<Record<string, unknown>> | null)?.[targetParameter]);
+  const failure = isBehind ? { ...classified, againstCircuit: false } : classified;
   if (sideEffects === 0 || !failure.nothingHappened || isToolError(thrown)) return failure;
   return { ...failure, nothingHappened: false };
 }

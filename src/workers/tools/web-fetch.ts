@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { noteRedirected } from '../../shared/circuits/circuit-key.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-packages.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
@@ -77,7 +78,9 @@ export const webFetch = defineBaseTool({
       },
       signal: ctx.signal,
     });
-    const { source, contentType, truncated } = await readText(response);
+    const { source, contentType, truncated } = await readText(response).catch((error: unknown) => {
+      throw noteRedirected(error, url, response.url);
+    });
     const isPage = HTML.test(contentType) && format !== 'raw';
     const page: ReadablePage = isPage ? await readable(source, response.url, format) : { content: source };
     const isEmptyPage = isPage && page.content === '';

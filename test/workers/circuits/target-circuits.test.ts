@@ -121,6 +121,32 @@ test('two dead links leave web_fetch to all other pages', async () => {
   expect((await fetched(alive)).status).toBe('success');
 });
 
+test('a host that redirects is not blamed for dead links behind it, and still for its own failures', async () => {
+  const server = createServer(({ url = '', headers }, response) => {
+    const [, host] = /^\/to\/(.+)$/.exec(url) ?? [];
+    if (host === 'broken')
+      response.writeHead(302, { location: `http://localhost:${headers.host?.split(':')[1]}/503` }).end();
+    else if (host !== undefined) response.writeHead(302, { location: `http://${host}/` }).end();
+    else response.writeHead(url === '/503' ? 503 : 200, { 'content-type': 'text/plain' }).end('said');
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  // The server refuses IPv6, which `localhost` may mean first.
+  const allowedHosts = [`127.0.0.1:${port}`, `localhost:${port}`, '127.0.0.1:1'];
+  const { pawl } = await startFleet({ tools: [webFetch], settings: { allowedHosts } });
+  const session = await pawl.openSession({ actorId: 'ada' });
+  const fetched = async (path: string) => {
+    const url = `http://127.0.0.1:${port}/${path}`;
+    return (await session.call('web_fetch', { url }, { idempotencyKey: randomUUID() })).status;
+  };
+  for (const link of ['to/127.0.0.1:1', 'to/broken'])
+    for (let time = 0; time < 4; time += 1) expect(await fetched(link)).toBe('retry_exhausted');
+  expect(await fetched('page')).toBe('success');
+  for (let time = 0; time < 4; time += 1) expect(await fetched('503')).not.toBe('success');
+  expect(await fetched('page')).toBe('circuit_open');
+});
+
 test('however many targets fail, the circuits that are kept have a bound, and those that are no targets stay', async () => {
   const { pawl } = await startFleet({ tools: [], workers: 0 });
   const partition = { tier: 'read-only', shard: 0 } as const;
