@@ -19,7 +19,8 @@ export const PLAIN_PREFIXES =
   slk_ n8n_api_ retool_01 retool_wk_ shptka_ alcht_ IQoJb3JpZ2lu FwoGZXIvYXdz STS.N IGQV IGAA hcaik_ hcamk_
   hcalk_ unkey_ cal_live_ polar_oat_ polar_pat_ os_v2_app_ os_v2_org_ xau_ CCDB1_ essu_ dbtc_ dbtu_
   dbts_ packagist_ora_ packagist_uut_ xprv nsec1 suiprivkey1 hf_oauth_ pnb_ bkaa_ bkct_ lin_wh_ ddo_ vtwn_ gb_api_ rca_
-  sktsec_ eyJrIjoi nyk_v0_ xnd_production_ xnd_development_ mka_ dG9rO apk_user_`);
+  sktsec_ eyJrIjoi nyk_v0_ xnd_production_ xnd_development_ mka_ dG9rO apk_user_ opk_ aio_ chpt_ zpka_ esecret_ hxtp_
+  depot_org_ depot_project_ tpuf_ dls_ endr+ NRJS- cfsk_ma_prod_ cfsk_ma_test_ z_1dWlkIjoi s-s4t2ud- s-s4t2af-`);
 
 /** Behind each of these, a token may have other characters between its letters as well. */
 export const MIXED_PREFIXES: readonly string[] = [
@@ -28,7 +29,7 @@ export const MIXED_PREFIXES: readonly string[] = [
   FLWSECK_TEST- glcbt- gldt- glffct- glft- glimt- glagent- gloas- glpat- glrt- glrtr- glsoat- GR1348941
   pscale_tkn_ pscale_oauth_ pscale_pw_ pypi-AgE tk-us- tk-eu- xkeysib- xsmtpsib- tskey- fo1_ fm1a_ fm1r_ fm2_
   hvs. hvb. hvr. sha256~ sq0atp- EAAAl SG. sb_secret_ sb_publishable_ GOCSPX- ya29. AIza AQ.Ab 1//0 xoxb- xoxa-
-  xoxp- xoxe- xoxe. xoxo- xoxr- xoxs- xoxc- xoxd- xapp- HRKU- pat-na1- pat-eu1- vercel_blob_rw_ ory_st_ ory_pat_
+  xoxp- xoxe- xoxe. xoxo- xoxr- xoxs- xoxc- xoxd- xapp- HRKU- pat-na1- pat-na2- pat-eu1- pat-ap1- APP_USR- vercel_blob_rw_ ory_st_ ory_pat_
   ory_at_ mdb_sa_sk_ cfut_ cfat_ cfk_ apify_api_ dd_pat_ ddapp_ ddpat_ ukey_
   glwt- xaat- xapt- pdl_live_ pdl_sdbx_ pdl_ntfset_ xwfp- wk-1. WPL_AP1. dp.st. secret-live- secret-test- Mid-server-
   pcsk_ tvly- snyk_uat. signkey- t1.9euelZ bce-v3/ALTAK- tr_prod_ tr_dev_ tr_stg_`),
@@ -73,6 +74,31 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
     /\$(?:2[abxy]\$\d\d\$[\w./]{53}|(?:apr1|[156]|y|argon2(?:id?|d))\$[^\s:"'\\]{20,200})|pbkdf2_sha\d{1,3}\$[^\s:"'\\]{20,200}|SCRAM-SHA-\d{1,3}\$\d{3,7}:[\w+/=$:]{40,}|access_token\$production\$\w{16}\$[a-f0-9]{32}/g,
   ],
   ['.atlasv1.', atStart(/[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}/)],
+  // An installation token of a GitHub App, as before 2021.
+  ['v1.', atStart(/v1\.[a-f0-9]{40}\b/)],
+  ['t1.', atStart(/t1\.[\w-]{20,}={0,2}\.[\w-]{86}={0,2}/)],
+  [
+    '.acc',
+    atStart(/(?:sc|ext|scauth|authress)_[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[_-][a-z0-9-]{10,32}\.[\w+/=-]{30,120}/),
+  ],
+  ['FFFFNRAL', atStart(/[a-fux0-9]{32,36}FFFFNRAL\b/)],
+  ['perm', atStart(/perm[:-][A-Za-z0-9=]{4,80}\.[A-Za-z0-9=]{4,80}\.[A-Za-z0-9=]{20,}/)],
+  ['bpk-', atStart(/bpk-[a-f0-9]{32}\b/)],
+  [':production.', atStart(/[\w*-]{1,60}:production\.[a-f0-9]{56,64}\b/)],
+  [':development.', atStart(/[\w*-]{1,60}:development\.[a-f0-9]{56,64}\b/)],
+  ['|eyJ2MiI6', /\|eyJ2MiI6[A-Za-z0-9+/]{20,}={0,2}/g],
+  ['|', atStart(/[a-f0-9]{8}(?:-[a-f0-9]{4}){3}-[a-f0-9]{12}\|[\w-]{40,}/)],
+  ['ak-', atStart(/ak-[a-f0-9]{8}(?:-[a-f0-9]{4}){3}-[a-f0-9]{12}-[\w-]{20,}/)],
+  ['m0-', atStart(/m0-(?=[A-Za-z]{0,39}\d)[A-Za-z0-9]{40}\b/)],
+  ['ck-', atStart(/ck-(?=[A-Za-z]{0,43}\d)[A-Za-z0-9]{43,44}\b/)],
+  ['KEY0', atStart(/KEY0[A-F0-9]{31}_[A-Za-z0-9]{22}\b/)],
+  ['SCW', atStart(/SCW(?=[A-Z]{0,16}\d)[A-Z0-9]{17}\b/)],
+  ['AQE', atStart(/AQE[A-Za-z0-9+/]{60,}={0,2}-[A-Za-z0-9+/]{40,}={0,2}-[^\s"'\\]{8,}/)],
+  ['mb_', atStart(/mb_[A-Za-z0-9+/]{43}=/)],
+  ['secret-', atStart(/secret-(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{40,}\b/)],
+  ['secret_', atStart(/secret_[\w-]{1,60}_[a-f0-9]{32}\.[A-Za-z0-9]{32}\b/)],
+  ['live_', atStart(/live_[a-f0-9]{35}\b/)],
+  ['test_', atStart(/test_[a-f0-9]{35}\b/)],
   ['v1.0-', atStart(/v1\.0-[a-f0-9]{24}-[a-f0-9]{146}/)],
   ['pa-', atStart(/pa-[A-Za-z0-9_-]{40,48}\b/)],
   ['secret_', atStart(/secret_[A-Za-z0-9]{40,}/)],

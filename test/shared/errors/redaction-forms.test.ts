@@ -126,6 +126,41 @@ const TOKENS: Readonly<Record<string, string>> = {
   'Lark webhook': join('https://open.feishu', '.cn/open-apis/bot/v2/hook/1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed'),
   'Slack webhook': join('https://hooks.slack', '.com/services/T0123ABCD/B0123ABCD/', letters(24)),
   'Discord webhook': join('https://discord', '.com/api/webhooks/123456789012345678/', letters(68)),
+  'OpenPipe key': join('opk', '_', hex(42)),
+  'GitHub App token of before 2021': join('v1', '.', hex(40)),
+  'Adafruit key': join('aio', '_', letters(28)),
+  'Chromatic token': join('chpt', '_', letters(20)),
+  'Zuplo key': join('zpka', '_', hex(32), '_', hex(8)),
+  'Anyscale key': join('esecret', '_', letters(26).toLowerCase()),
+  'Hex token': join('hxtp', '_', hex(96)),
+  'Depot token': join('depot', '_org_', hex(64)),
+  'turbopuffer key': join('tpuf', '_', letters(32)),
+  'Dashlane key': join('dls', '_', upper(16), '_', letters(40)),
+  'Endor key': join('endr', '+', letters(16)),
+  'Cashfree secret': join('cfsk_ma', '_prod_', hex(32), '_', hex(8)),
+  'Zep key': join('z_1dWlk', 'Ijoi', letters(60), '.', letters(40)),
+  '42 secret': join('s-s4t2', 'ud-', hex(64)),
+  'HubSpot token': join('pat', '-ap1-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed'),
+  'Mercado Pago token': join('APP', '_USR-1234567890123456-010126-', hex(32), '-123456789'),
+  'Yandex token': join('t1', '.', letters(40), '.', letters(86)),
+  'Authress key': join('sc', '_abcde12345.ab12.acc', '-abcdef123456.', letters(50)),
+  'New Relic licence': join(hex(32), 'FFFF', 'NRAL'),
+  'New Relic licence of Europe': join('eu01xx', hex(30), 'FFFF', 'NRAL'),
+  'JetBrains token': join('perm', ':', letters(14), '.', letters(12), '.', letters(30)),
+  'Builder.io key': join('bpk', '-', hex(32)),
+  'Unleash token': join('default:', 'production.', hex(56)),
+  'Convex key': join('prod:happy-animal-123', '|eyJ2MiI6', letters(40)),
+  'Qdrant key': join('1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed', '|', letters(43)),
+  'Arize key': join('ak', '-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-', letters(32)),
+  'Mem0 key': join('m0', '-', letters(40)),
+  'Chroma key': join('ck', '-', letters(44)),
+  'Telnyx key': join('KEY', '0', hex(31).toUpperCase(), '_', letters(22)),
+  'Scaleway key': join('SCW', upper(17)),
+  'Adyen key': join('AQE', letters(90), '-', letters(43), '=-', letters(20)),
+  'Metabase key': join('mb', '_', letters(43), '='),
+  'Statsig key': join('secret', '-', letters(43)),
+  'Lambda key': join('secret', '_work_', hex(32), '.', letters(32)),
+  'Lob key': join('live', '_', hex(35)),
 };
 
 const contexts: Readonly<Record<string, (token: string) => string>> = {
@@ -271,4 +306,17 @@ test('no rule takes long, even on a text that is made against it', async () => {
     const spentMs = await cpuMsOf(() => redactLine(text));
     expect(spentMs, part).toBeLessThan(400);
   }
+});
+
+test.each([
+  'see v1.2.3-beta and api/v1.deadbeef',
+  'the image app:production.1 and app:production-1b9d6bcd',
+  'call opk_list() with aio_config and ck-editor-classic-build-for-everyone',
+  'secret-service-account-for-production, secret_store_for_all_tenants',
+  'test_parseHTTP2ResponseWithTrailersAndMore, live_reload_for_all_components',
+  'permission.denied.because.the.user.has.no.role, perm-check.first.second',
+  'SCWebServiceHandlerFactory, KEY0_LENGTH, AQEngine, mb_strtolower, dls_enabled',
+  'the request 1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed | ok',
+])('what only begins like a token is left: %s', (text) => {
+  expect(redact(text)).toBe(text);
 });
