@@ -18,6 +18,7 @@ import { defined } from '../shared/util/json/omit-undefined.ts';
 import { withinMs } from '../shared/util/wait.ts';
 import type { ApprovalService } from './approvals/approvals.ts';
 import type { QuestionService } from './approvals/questions.ts';
+import { checkArguments, guardServices } from './arguments.ts';
 import type { CallbackService } from './callbacks/callback-service.ts';
 import { type AuditQuery, findRecords } from './calls/audit.ts';
 import type { CallSubscriber } from './calls/call-events.ts';
@@ -135,6 +136,7 @@ export class Pawl implements AsyncDisposable {
     this.fleetMetrics = parts.fleetMetrics;
     this.settings = parts.core.settings;
     this.backend = parts.core.backend;
+    guardServices(this);
   }
 
   /**
@@ -194,7 +196,8 @@ export class Pawl implements AsyncDisposable {
    * takes an error, `{ progress }` and `{ extendMs }`. Throws `CONTRACT_INVALID`, `UNKNOWN_COMPLETION`, `COMPLETION_USED`,
    * `COMPLETION_EXPIRED` and `COMPLETION_INVALID`.
    */
-  complete(token: string, completion: Completion): Promise<CompletionAnswer> {
+  async complete(token: string, completion: Completion): Promise<CompletionAnswer> {
+    checkArguments('complete', token, completion);
     return this.#parts.completions.complete(token, completion);
   }
 
@@ -205,6 +208,7 @@ export class Pawl implements AsyncDisposable {
 
   /** Subscribes to the events of a call, optionally to those after a position. The returned function unsubscribes. */
   follow(callId: string, subscriber: CallSubscriber, after?: Position): () => void {
+    checkArguments('follow', callId, subscriber);
     const { core, subscriptions } = this.#parts;
     core.state.check();
     const onFailed = (name: string) => (error: unknown) => core.listenerFailed(name, error);
@@ -223,17 +227,20 @@ export class Pawl implements AsyncDisposable {
   }
 
   /** The tools that a session may call, one of each name. */
-  publishedFor(session: ToolViewer): Promise<readonly PublishedTool[]> {
+  async publishedFor(session: ToolViewer): Promise<readonly PublishedTool[]> {
+    checkArguments('publishedFor', session);
     return this.#parts.sessionTools.publishedFor(session);
   }
 
   /** The version of a tool that a call by name would get; undefined before the catalogue was read. */
   published(namespace: string, name: string): ResolvedTool | undefined {
+    checkArguments('published', namespace, name);
     return this.#parts.core.catalogue.peek(namespace, name);
   }
 
   /** Declares tools and runs their calls here, as an outside client does over HTTP. */
   async serveTools(tools: readonly ServedTool[], options?: ServeOptions): Promise<ServedTools> {
+    checkArguments('serveTools', tools, options);
     this.#parts.core.state.check();
     const deps = {
       clients: this.toolClients,
@@ -248,11 +255,13 @@ export class Pawl implements AsyncDisposable {
 
   /** Calls a listener when tools or workers were added or removed. The returned function removes the listener. */
   onCatalogueChange(listener: () => void): () => void {
+    checkArguments('onCatalogueChange', listener);
     return this.#parts.updates.onCatalogueChange(listener);
   }
 
   /** Records of the audit trail that are still in Redis, the newest first. */
-  audit(query: AuditQuery = {}): Promise<readonly AuditEntry[]> {
+  async audit(query: AuditQuery = {}): Promise<readonly AuditEntry[]> {
+    checkArguments('audit', query);
     this.#parts.core.audit.flush();
     return findRecords(this.backend.trail, query);
   }

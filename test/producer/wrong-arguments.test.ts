@@ -136,3 +136,97 @@ test('a call whose options are no object is refused with the path', async () => 
     expect(() => session.envelope('read', {}, options as never)).toThrow('options: must be an object');
   }
 });
+
+/** Methods that only other parts of Pawl call, with values of their own. */
+const INTERNAL = new Set([
+  'sessions.workspaceRoot',
+  'approvals.routeOf',
+  'approvals.isGranted',
+  'approvals.requestFor',
+  'approvals.requestForPlan',
+  'approvals.requestAgain',
+  'approvals.requested',
+  'approvals.similarTo',
+  'agents.listen',
+  'agents.unlisten',
+  'agents.onOrder',
+  'agents.checked',
+  'toolClients.notifyWaiting',
+]);
+const SERVICES = [
+  ...['agents', 'approvals', 'batches', 'callbacks', 'calls', 'circuits', 'deadLetters', 'plans', 'questions'],
+  ...['registry', 'reliability', 'schedules', 'sessions', 'shards', 'skills', 'toolClients', 'workers'],
+];
+
+const { proxy: unreadable, revoke } = Proxy.revocable({}, {});
+revoke();
+const ODD = [null, Number.NaN, -1, 7n, Symbol('odd'), () => 1, [null], Object.create(null), unreadable, 'x'];
+
+/** The number of parameters in the source of a method, those with defaults and patterns included. */
+function parametersOf(method: object): number {
+  let depth = 0;
+  let count = 0;
+  const source = String(method);
+  const start = source.indexOf('(');
+  for (const [index, character] of [...source.slice(start)].entries()) {
+    if ('([{'.includes(character)) depth += 1;
+    if (')]}'.includes(character)) depth -= 1;
+    if (depth === 0) return index === 1 ? 0 : count + 1;
+    if (character === ',' && depth === 1 && !/^\s*\)/.test(source.slice(start + index + 1))) count += 1;
+  }
+  throw new Error(`no parameters in ${source}`);
+}
+
+function methodsOf(service: object): string[] {
+  const prototype: object = Object.getPrototypeOf(service);
+  return Object.entries(Object.getOwnPropertyDescriptors(prototype))
+    .filter(([name, { value }]) => name !== 'constructor' && typeof value === 'function')
+    .map(([name]) => name);
+}
+
+test('every method of every service refuses values that no argument can have, each by its name', async () => {
+  const { pawl } = await startFleet({ tools: [], workers: 0 });
+  const publicServices = Object.entries(pawl).filter(([, value]) => typeof value === 'object' && value !== null);
+  const notServices = ['metrics', 'fleetMetrics', 'settings', 'backend'];
+  expect(publicServices.map(([name]) => name).sort()).toEqual([...SERVICES, ...notServices].sort());
+  for (const service of SERVICES) {
+    const methods = pawl[service as 'calls'];
+    for (const name of methodsOf(methods)) {
+      const parameters = parametersOf(Object.getPrototypeOf(methods)[name]);
+      if (parameters === 0 || INTERNAL.has(`${service}.${name}`)) continue;
+      const ask = methods[name as 'read'] as (...values: readonly unknown[]) => Promise<unknown>;
+      const refusal = await ask(...Array.from({ length: parameters }, () => Symbol('odd'))).catch(
+        (error: unknown) => error,
+      );
+      const { issues = [] } = refusal as { readonly issues?: readonly { readonly path: string }[] };
+      expect(new Set(issues.map(({ path }) => path)).size, `pawl.${service}.${name}`).toBe(parameters);
+      expect(refusal, `pawl.${service}.${name}`).toMatchObject({
+        code: 'CONTRACT_INVALID',
+        message: expect.stringContaining(`pawl.${service}.${name}`),
+      });
+      for (let position = 0; position < parameters; position += 1)
+        for (const odd of ODD) {
+          const answer = await ask(...Array(position).fill('x'), odd).catch((error: unknown) => error);
+          if (answer instanceof Error) expect(answer, `pawl.${service}.${name}`).toBeInstanceOf(PawlError);
+        }
+    }
+  }
+});
+
+test.each([
+  ['audit', 1],
+  ['catalogue', 1],
+  ['complete', 2],
+  ['follow', 2],
+  ['onCatalogueChange', 1],
+  ['published', 2],
+  ['publishedFor', 1],
+  ['serveTools', 2],
+] as const)('pawl.%s refuses values of other types', async (method, parameters) => {
+  const { pawl } = await startFleet({ tools: [], workers: 0 });
+  const ask = pawl[method].bind(pawl) as (...values: readonly unknown[]) => unknown;
+  for (const odd of [null, 7n, Symbol('odd'), unreadable]) {
+    const values = Array(parameters).fill(odd);
+    await expect((async () => ask(...values))(), String(typeof odd)).rejects.toBeInstanceOf(PawlError);
+  }
+});

@@ -177,7 +177,7 @@ describe('a redrive', () => {
       [{ as: 'succeeded', output: { receipt: 'x'.repeat(17_000_000) } }, 'COMPLETION_INVALID', undefined],
       [{ as: 'failed', output: {} }, 'CONTRACT_INVALID', ''],
       [{ as: 'success' }, 'CONTRACT_INVALID', 'as'],
-      [undefined, 'CONTRACT_INVALID', ''],
+      [undefined, 'CONTRACT_INVALID', 'resolution'],
     ];
     for (const [resolution, code, path] of wrong)
       await expect(pawl.calls.resolve(first, resolution as Resolution), String(path)).rejects.toMatchObject({
