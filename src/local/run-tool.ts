@@ -1,13 +1,13 @@
 /** Composition root of local runs, for development and tests. */
 import { z } from 'zod';
-import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
+import { checkedStore, type DedupeStore } from '../shared/calls/dedupe-store.ts';
 import { checkHooks } from '../shared/calls/define-hook.ts';
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import type { Effects } from '../shared/retries/effects.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe/dedupe-memory.ts';
-import { logListenerFailure, notify } from '../shared/telemetry/listeners.ts';
+import { guardedLogger, logListenerFailure, notify } from '../shared/telemetry/listeners.ts';
 import { silentLogger } from '../shared/telemetry/log.ts';
 import { defineTool } from '../shared/tools/define-tool.ts';
 import { isTool } from '../shared/tools/tool.ts';
@@ -19,7 +19,8 @@ import { LocalRunner } from './runner.ts';
 
 /** A runner of tools in this process. Close it when done. Throws `CONFIGURATION`. */
 export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
-  const { log = silentLogger, hooks = [] } = options;
+  const { hooks = [] } = options;
+  const log = guardedLogger(options.log ?? silentLogger);
   checkHooks(hooks);
   if (!Array.isArray(options.tools))
     throw new PawlError('CONFIGURATION', 'A local runner needs `tools`: a list of what defineTool returns.');
@@ -34,7 +35,10 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
   return new LocalRunner({
     tools: options.tools,
     settings,
-    store: options.store ?? new InMemoryDedupeStore({ clock, onBackpressure: backpressure }),
+    store:
+      options.store === undefined
+        ? new InMemoryDedupeStore({ clock, onBackpressure: backpressure })
+        : checkedStore(options.store),
     clock,
     schedule,
     background: clock.schedule ?? backgroundSchedule,

@@ -2,7 +2,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { defineFreeformTool, defineHook, defineTool, PawlError, type ToolSpec, toolsFor } from '../../src/index.ts';
-import { createLocalRunner, type LocalRunnerOptions } from '../../src/testing.ts';
+import { createLocalRunner, InMemoryDedupeStore, type LocalRunnerOptions } from '../../src/testing.ts';
 
 const NAMES = ['output', 'deny', 'params', 'summary', 'ready', 'content', 'decision', 'result', 'state', 'metadata'];
 
@@ -96,6 +96,47 @@ test.each(Object.entries(FUNCTIONS))('whatever %s returns or throws, its call en
     expect(result.error?.message ?? '', what).not.toMatch(/Cannot (?:read|convert)|is not (?:a function|iterable)/);
   }
 });
+
+test('a logger that throws stops no call', async () => {
+  for (const [what, odd] of Object.entries(ODD)) {
+    const log = { debug: odd, info: odd, warn: odd, error: odd } as never;
+    const spec = { name: 'note', version: '1.0.0', description: 'Notes.', tier: 'read-only' } as const;
+    const run = (_params: unknown, ctx: { log: Record<'info', (fields: object, message: string) => void> }) => {
+      ctx.log.info({}, 'a line');
+      return answer;
+    };
+    const runner = createLocalRunner({ tools: [defineTool({ ...spec, input: z.object({}), run: run as never })], log });
+    onTestFinished(() => runner.close(0));
+    expect(await runner.run('note', {}), what).toMatchObject({ status: 'success' });
+  }
+});
+
+const STORE_ANSWERS = {
+  ...ODD,
+  undefined: () => undefined,
+  null: () => null,
+  text: () => 'x',
+  symbol: () => Symbol('x'),
+};
+
+test.each(['setIfNotExists', 'get', 'now'] as const)(
+  'an odd answer of `%s` of a dedupe store is named',
+  async (method) => {
+    for (const [what, odd] of Object.entries(STORE_ANSWERS)) {
+      if (method === 'get' && what === 'undefined') continue; // There is no record.
+      const store = Object.assign(new InMemoryDedupeStore(), { [method]: odd });
+      const spec = { name: 'note', version: '1.0.0', description: 'Notes.', tier: 'read-only' } as const;
+      const tools = [defineTool({ ...spec, input: z.object({}), run: () => answer })];
+      const runner = createLocalRunner({ tools, store: store as never });
+      onTestFinished(() => runner.close(0));
+      const error: unknown = await runner.run('note', {}).catch((reason: unknown) => reason);
+      expect(error, what).toMatchObject({
+        code: 'BACKEND_UNAVAILABLE',
+        message: expect.stringContaining(`\`${method}\` of the dedupe store`),
+      });
+    }
+  },
+);
 
 test('an asynchronous refinement or transform is named, wherever it stands in the schema', async () => {
   const later = async () => true;

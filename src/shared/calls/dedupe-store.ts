@@ -8,6 +8,7 @@
  *   decide what became of that run before it takes the record over with `compareAndSet`.
  * - Every write raises `version` by one.
  */
+import { isNativeError } from 'node:util/types';
 import { PawlError, reasonOf } from '../errors/failure.ts';
 import type { AttemptRecord, CallState } from './call-state.ts';
 import { contractInvalid, MAX_KEY_BYTES } from './envelope.ts';
@@ -94,6 +95,55 @@ export interface DedupeStore {
   size(): Promise<number>;
   /** The clock of the records' times, milliseconds since the epoch. */
   now(): Promise<number>;
+}
+
+/** A store of a program, whose answers may be anything: an odd answer, and a failure that is no error of Pawl, name the method. */
+export function checkedStore(store: DedupeStore): DedupeStore {
+  const check = async <T>(method: keyof DedupeStore, answer: () => Promise<T>, isValid: (answer: T) => boolean) => {
+    try {
+      const value = await answer();
+      if (isValid(value)) return value;
+    } catch (error) {
+      // The thrown value may be a revoked proxy, on which `instanceof` throws.
+      if (isNativeError(error) && error instanceof PawlError) throw error;
+      throw new PawlError('BACKEND_UNAVAILABLE', `\`${method}\` of the dedupe store failed: ${reasonOf(error)}`);
+    }
+    throw new PawlError(
+      'BACKEND_UNAVAILABLE',
+      `\`${method}\` of the dedupe store answered what is no answer of its own.`,
+    );
+  };
+  return {
+    setIfNotExists: (record) =>
+      check(
+        'setIfNotExists',
+        () => store.setIfNotExists(record),
+        (claim) => claim.created === true || (claim.created === false && isRecord(claim.existing)),
+      ),
+    get: (key) =>
+      check(
+        'get',
+        () => store.get(key),
+        (record) => record === undefined || isRecord(record),
+      ),
+    compareAndSet: (key, expectedVersion, next) =>
+      check(
+        'compareAndSet',
+        () => store.compareAndSet(key, expectedVersion, next),
+        (swap) =>
+          swap.swapped === true
+            ? Number.isSafeInteger(swap.version)
+            : swap.swapped === false && (swap.existing === undefined || isRecord(swap.existing)),
+      ),
+    now: () => check('now', () => store.now(), Number.isFinite),
+    delete: (key) => store.delete(key),
+    sweep: () => store.sweep(),
+    size: () => store.size(),
+  };
+}
+
+function isRecord(value: DedupeRecord): boolean {
+  return typeof value.state === 'string' && Number.isSafeInteger(value.version) && typeof value.request === 'object';
 }
 
 /** A record as stores keep it: as text, beside the fields that they read. */
