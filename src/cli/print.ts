@@ -1,5 +1,6 @@
 /** Formats data for people: tables, times, JSON. */
-import { escapeJson, escapeLine } from '../shared/util/text/visible-text.ts';
+import { isObject } from '../shared/util/json/json-types.ts';
+import { escapeInvisible, escapeJson, escapeLine } from '../shared/util/text/visible-text.ts';
 
 export interface Column<Row> {
   readonly title: string;
@@ -63,4 +64,25 @@ export function jsonLine(value: unknown): string {
 /** `1 worker`, `2 workers`. */
 export function plural(number: number, noun: string, plural = `${noun}s`): string {
   return `${number} ${number === 1 ? noun : plural}`;
+}
+
+const MAX_OUTPUT_LINES = 40;
+
+/** The fields of a call's output, for a terminal: one line each, or a block of lines. Empty ones are left out, and the end of a long output. */
+export function outputLines(content: unknown): string[] {
+  const fields = isObject(content) ? Object.entries(content) : [['output', content] as const];
+  const lines = fields.flatMap(([name, value]) => {
+    const text = textOf(value);
+    if (['', '{}', 'null'].includes(text)) return [];
+    return text.includes('\n') ? [name, ...block(text).split('\n')] : fieldLines([[name, text]]);
+  });
+  const rest = lines.length - MAX_OUTPUT_LINES;
+  return rest <= 1
+    ? lines
+    : [...lines.slice(0, MAX_OUTPUT_LINES), `and ${plural(rest, 'line')} more: --json prints all`];
+}
+
+function textOf(value: unknown): string {
+  if (typeof value === 'string') return escapeInvisible(value.replaceAll('\r\n', '\n').trimEnd());
+  return Array.isArray(value) ? value.map(jsonLine).join('\n') : prettyJson(value);
 }

@@ -12,11 +12,10 @@ import type { ToolReference } from '../../shared/model-tools/names.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, userName, withPawl } from '../context.ts';
 import { EXIT_CODES, exitCodeOfResult } from '../exit-codes.ts';
 import { readParams } from '../params.ts';
-import { duration, moment, plural, prettyJson } from '../print.ts';
+import { duration, moment, outputLines, plural, prettyJson } from '../print.ts';
 import { askAtConsole } from './ask-at-console.ts';
 import { type LaterOptions, startOptions, submitLater } from './call-later.ts';
 import { resolutionSteps } from './call-story.ts';
@@ -207,7 +206,7 @@ export const SETTLEMENT_SENTENCES = {
 
 function showResult(context: CliContext, result: ToolResultEnvelope): number {
   if (context.json) print(context, prettyJson(result));
-  else if (result.status === 'success') context.out.write(`${readable(context, result.output)}\n`);
+  else if (result.status === 'success') showOutput(context, result.output);
   if (result.status === 'success' && result.cache !== undefined && context.err.isTTY)
     say(context, `the result of call ${result.callId} from ${duration(result.cache.ageMs)} ago`);
   if (result.status !== 'success' && !context.json) explain(context, result);
@@ -226,12 +225,13 @@ function explain(context: CliContext, result: Exclude<ToolResultEnvelope, { read
   if (callId !== undefined) for (const line of resolutionSteps(result.error, callId)) say(context, line);
 }
 
-function readable(
+function showOutput(
   context: CliContext,
   { content, metadata }: Extract<ToolResultEnvelope, { status: 'success' }>['output'],
-): string {
+): void {
   const display = metadata?.['display'];
-  if (typeof display !== 'string') return prettyJson(content);
-  // Without a terminal the output is the tool's own, unchanged.
-  return context.out.isTTY ? escapeInvisible(display.replaceAll('\r\n', '\n')) : display;
+  if (typeof display !== 'string') print(context, prettyJson(content));
+  // Without a terminal the text is the tool's own, unchanged, and nothing but that.
+  else if (!context.out.isTTY) context.out.write(`${display}\n`);
+  else print(context, [display.replaceAll('\r\n', '\n'), ...outputLines(content)].join('\n'));
 }

@@ -1,0 +1,26 @@
+import { expect, test } from 'vitest';
+import { outputLines } from '../../src/cli/print.ts';
+
+test.each([
+  [{ exitCode: 0, stdout: 'Fri Nov 27\n', stderr: '' }, ['exitCode       0', 'stdout         Fri Nov 27']],
+  [{ stdout: 'one\r\ntwo\n' }, ['stdout', '  | one', '  | two']],
+  [{ files: [{ path: 'a' }, { path: 'b' }] }, ['files', '  | {"path":"a"}', '  | {"path":"b"}']],
+  [{ files: [], more: {}, next: null }, []],
+  [{ usage: { tokens: 3 } }, ['usage', '  | {', '  |   "tokens": 3', '  | }']],
+  ['a text', ['output         a text']],
+  [
+    [1, 2],
+    ['output', '  | 1', '  | 2'],
+  ],
+  [7, ['output         7']],
+  // What a file or a page says cannot move the cursor, or look like a line of the command itself.
+  [{ content: 'a\u001b[2Kb\npawl: done' }, ['content', '  | a\\u{1B}[2Kb', '  | pawl: done']],
+])('the output %j is shown below what the tool says of it', (content, lines) => {
+  expect(outputLines(content)).toEqual(lines);
+});
+
+test('of a long output the first lines are shown, with how many are left out', () => {
+  const lines = outputLines({ stdout: Array.from({ length: 1_000 }, (_, number) => number).join('\n') });
+  expect(lines).toHaveLength(41);
+  expect(lines.at(-1)).toBe('and 961 lines more: --json prints all');
+});
