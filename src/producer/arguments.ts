@@ -134,7 +134,7 @@ const SERVICES = {
     },
   },
   agents: {
-    reply: { parent: text, order: z.looseObject({ agentId: text }), reply: z.looseObject({ state: text, output: by }) },
+    reply: { parent: text, event: z.looseObject({ agentId: text }), reply: z.looseObject({ state: text, output: by }) },
   },
   registry: {
     read: { tool: text },

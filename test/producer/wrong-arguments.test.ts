@@ -93,11 +93,11 @@ describe('an argument of a wrong type is refused with a code', () => {
 test.each([
   ['callWithReask', [], 'options'],
   ['callWithReask', ['read', {}, null], 'options'],
-  ['decode', [], 'exported'],
+  ['decode', [], 'exported.names'],
   ['decode', [{}, {}], 'exported.names'],
   ['decode', [{ names: {} }, 'read'], 'call'],
-  ['reply', [], 'event'],
-  ['reply', [{}, null], 'reply'],
+  ['reply', [null, { state: 'completed' }], 'event'],
+  ['reply', [{ agentId: 'a' }, null], 'reply'],
 ] as const)('session.%s(...%j) names %s', async (method, values, path) => {
   const { pawl } = await startFleet({ tools: [] });
   const session = await pawl.openSession({ actorId: 'ada' });
