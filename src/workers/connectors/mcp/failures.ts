@@ -102,9 +102,10 @@ function withoutJson(message: string): string {
 }
 
 /** The message of a restarted server that does not know the session: the official SDK's wording, and those modelled on it. */
-const NOT_INITIALIZED = /\b(?:not|before|un)[ -]?(?:been |yet )?initiali[sz](?:ed|ation)\b/i;
+const NOT_INITIALIZED = /(?<![a-z])(?:not|before|un)[ _-]?(?:been |yet )?initiali[sz](?:ed|ation)\b/i;
 /** The same message, where it could also come from a tool. */
-const SESSION_NOT_INITIALIZED = /\b(?:server|session|client)(?: is| was| has)? not (?:been |yet )?initiali[sz]ed\b/i;
+const SESSION_NOT_INITIALIZED =
+  /\b(?:server|session|client)(?: is| was| has)? not (?:been |yet )?initiali[sz]ed\b|\brequest before initiali[sz]ation\b/i;
 
 /** The official SDK's code for a session that it does not know. A tool could have an unknown session of its own, with another code. */
 const SESSION_NOT_FOUND = -32_001;
@@ -115,9 +116,9 @@ function saysSessionIsUnknown(code: number, message: string): boolean {
   );
 }
 
-/** The words of servers for a session that is not theirs, where the status alone does not say it. */
+/** What servers say, in words or codes such as `session_expired`, of a session that is not theirs, where the status does not say it. */
 const UNKNOWN_SESSION =
-  /\b(?:unknown|invalid|expired|missing|unrecogni[sz]ed|no (?:such |valid |active )?)(?: mcp)?[ -]?session|\bsession(?:[ -]?ids?)?(?: (?:is|was|has|been|does))*[ :-]+(?:not (?:found|known|exist|valid|active)|unknown|invalid|expired|closed|terminated|missing|required)|\bexpect(?:s|ed|ing)? (?:an? )?initiali[sz]e request/i;
+  /(?<![a-z])(?:unknown|invalid|expired|missing|unrecogni[sz]ed|no (?:such |valid |active )?)(?:[ _]mcp)?[ _-]?session|(?<![a-z])session(?:[ _-]?ids?)?(?: (?:is|was|has|been|does))*[ :_-]+(?:not[ _](?:found|known|exist|valid|active)|unknown|invalid|expired|closed|terminated|missing|required)|\bexpect(?:s|ed|ing)? (?:an? )?initiali[sz]e request/i;
 /** The statuses of requests that were refused before they were executed. */
 const REFUSED: readonly number[] = [401, 403, 409, 412, 422];
 
