@@ -163,8 +163,7 @@ export async function planImport(request: McpImport): Promise<ImportPlan> {
 
 function unusableReason(definition: McpDefinition, repeated: ReadonlySet<string>): string | undefined {
   if (definition.unusable !== undefined) return definition.unusable;
-  if (definition.name === '' || definition.name.length > 1_024)
-    return 'its name is empty or longer than 1024 characters';
+  if (definition.name.length > 1_024) return 'its name is longer than 1024 characters';
   if (repeated.has(definition.name)) return 'the server offers two tools of this name';
   if (definition.taskSupport === 'required') return 'it answers with a task alone, which is not supported';
   try {

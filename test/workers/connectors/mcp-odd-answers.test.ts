@@ -342,7 +342,7 @@ test('an odd entry in a list of tools is named, and hides no other', async () =>
     _meta: null,
     inputSchema: { type: 'object' },
   };
-  const odd = [null, 5, 'echo', [], {}, { name: null }, { name: 7, inputSchema: {} }];
+  const odd = [null, 5, 'echo', [], {}, { name: null }, { name: 7, inputSchema: {} }, { name: '', inputSchema: {} }];
   const deep = { name: 'deep', inputSchema: JSON.parse(`${'{"not":'.repeat(300)}{}${'}'.repeat(300)}`) };
   await writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify([...odd, good, deep, good]));
   const outcome = await fleet.bring('odd', fleet.odd());

@@ -88,7 +88,7 @@ export async function readDefinitions(
 
 /** Parses leniently: fields of a wrong type are left out of a definition. */
 function definitionOf(entry: unknown, index: number): McpDefinition {
-  if (!isObject(entry) || typeof entry['name'] !== 'string') {
+  if (!isObject(entry) || typeof entry['name'] !== 'string' || entry['name'] === '') {
     const actual = entry === null ? 'null' : isObject(entry) ? 'without a name' : 'no definition';
     return { name: `entry ${index + 1}`, inputSchema: {}, unusable: `it is ${actual}` };
   }
