@@ -116,7 +116,7 @@ function saysSessionIsUnknown(code: number, message: string): boolean {
   );
 }
 
-/** What servers say, in words or codes such as `session_expired`, of a session that is not theirs, where the status does not say it. */
+/** The words and codes, such as `session_expired`, of servers for a session that is not theirs. The status alone does not say it. */
 const UNKNOWN_SESSION =
   /(?<![a-z])(?:unknown|invalid|expired|missing|unrecogni[sz]ed|no (?:such |valid |active )?)(?:[ _]mcp)?[ _-]?session|(?<![a-z])session(?:[ _-]?ids?)?(?: (?:is|was|has|been|does))*[ :_-]+(?:not[ _](?:found|known|exist|valid|active)|unknown|invalid|expired|closed|terminated|missing|required)|\bexpect(?:s|ed|ing)? (?:an? )?initiali[sz]e request/i;
 /** The statuses of requests that were refused before they were executed. */
