@@ -48,10 +48,10 @@ const ODD_IGNORE_FILES = [
 
 /**
  * Finds an ignore file that the walk does not read, while ripgrep would: it waits for a FIFO, reads a device or a sparse file without end,
- * and follows a link.
+ * and follows a link. Installed packages are passed over, because they are most of a tree and nearly always ignored.
  */
 const UNREAD_IGNORE_FILES = [
-  ...['.', '-name', '.git', '-prune', '-o'],
+  ...['.', '(', '-name', '.git', '-o', '-name', 'node_modules', ')', '-prune', '-o'],
   ...['(', '-name', '.rgignore', '-o', '-name', '.ignore', '-o', '-name', '.gitignore', ')'],
   ...['(', '!', '-type', 'f', '-o', '-size', `+${MAX_IGNORE_BYTES / 1_024}k`, ')', '-print0', '-quit'],
 ];
@@ -75,11 +75,18 @@ export const ripgrep: CandidateFinder = async (folder, search, signal) => {
   const rgArguments = ripgrepArguments(search);
   const withIgnored = ripgrepArguments({ ...search, includeIgnored: true });
   if (program === undefined || rgArguments === undefined || withIgnored === undefined) return undefined;
-  const run = (args: readonly string[]) => namesFrom(program, args, folder, signal);
+  const run = (args: readonly string[], until = signal) => namesFrom(program, args, folder, until);
   if (search.includeIgnored) return run(rgArguments);
+  const stuck = new AbortController();
+  const until = AbortSignal.any([signal, stuck.signal]);
+  const searched = Promise.all([run(ODD_IGNORE_FILES, until), run(rgArguments, until)]);
+  searched.catch(() => {});
   const unread = find === undefined ? undefined : await namesFrom(find, UNREAD_IGNORE_FILES, folder, signal);
-  if (unread?.length !== 0) return run(withIgnored);
-  const [odd, found] = await Promise.all([run(ODD_IGNORE_FILES), run(rgArguments)]);
+  if (unread?.length !== 0) {
+    stuck.abort();
+    return run(withIgnored);
+  }
+  const [odd, found] = await searched;
   return odd?.length === 0 ? found : run(withIgnored);
 };
 
