@@ -2,6 +2,7 @@
  * The tools that producers can call: a cached copy of the tools that workers publish, and a pushed copy of the tools that the registry
  * declares. The schema of each definition is compiled once, at its first call.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type DeclaredToolRecord, isDeclaredTool, type RegistryRecord } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -46,6 +47,7 @@ export class ToolCatalogue {
   #validators = new Map<string, Validator>();
   #readAtMs = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
+  #rereading: Promise<void> | undefined;
   readonly #timer: NodeJS.Timeout;
 
   constructor(catalogue: Catalogue, specs: Pick<DeclaredToolRecords, 'changesSince'>, onError: (error: Error) => void) {
@@ -64,6 +66,16 @@ export class ToolCatalogue {
   async #read(): Promise<void> {
     await this.#reading?.catch(() => {});
     await this.#joinRead();
+  }
+
+  /** Reads for unknown names. Those that come before it begins share one read, so that each sees what was published before its call. */
+  #reread(): Promise<void> {
+    this.#rereading ??= (async () => {
+      await sleep(Math.max(0, this.#readAtMs + MIN_REREAD_MS - performance.now()));
+      this.#rereading = undefined;
+      await this.#read();
+    })();
+    return this.#rereading;
   }
 
   #joinRead(): Promise<void> {
@@ -97,11 +109,9 @@ export class ToolCatalogue {
   async find(namespace: string, name: string): Promise<ResolvedTool> {
     const found = this.peek(namespace, name);
     if (found !== undefined) return found;
-    if (performance.now() - this.#readAtMs > MIN_REREAD_MS) {
-      await this.#read();
-      const published = this.peek(namespace, name);
-      if (published !== undefined) return published;
-    }
+    await this.#reread();
+    const published = this.peek(namespace, name);
+    if (published !== undefined) return published;
     throw unknownTool([...this.#byName.values(), ...this.#declared.values()], namespace, name);
   }
 

@@ -75,6 +75,14 @@ describe('tools as producers know them', () => {
     expect((await newer).tools).toMatchObject([{ name: 'echo' }]);
   });
 
+  test('a tool that is published right after the catalogue was read is found', async () => {
+    const { offers, publish } = await open();
+    await expect(offers.find('tools', 'echo')).rejects.toMatchObject({ code: 'UNKNOWN_TOOL' });
+    await publish(echo);
+    const found = await Promise.all([offers.find('tools', 'echo'), offers.find('tools', 'echo')]);
+    expect(found).toMatchObject([{ name: 'echo' }, { name: 'echo' }]);
+  });
+
   test('an unknown name is answered with the nearest ones, or with those there are', async () => {
     const { offers, publish } = await open();
     await publish(echo, { ...echo, name: 'shell', namespace: 'ops' });
