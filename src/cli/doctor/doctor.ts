@@ -265,8 +265,8 @@ const WITHOUT_SANDBOX: Readonly<Record<SandboxPolicy, string>> = {
 
 async function checkSandbox(policy: SandboxPolicy): Promise<Finding> {
   const check = 'sandbox';
-  const fault = await sandboxFault();
   if (policy === 'off') return warn(check, WITHOUT_SANDBOX.off, 'unset PAWL_SANDBOX where a sandbox works');
+  const fault = await sandboxFault();
   if (fault === undefined) return ok(check, 'programs run in bubblewrap');
   return warn(
     check,

@@ -1,5 +1,4 @@
 /** The producer's side of approvals: it requests, lists and decides them. `workers/approvals/approval-gate.ts` is the worker's side. */
-
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type ApprovalRequest,
@@ -20,7 +19,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { invalidInput, PawlError } from '../../shared/errors/failure.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
-import { checkLimit, checkMembers } from '../../shared/schema/known-members.ts';
+import { checkMembers } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../../shared/store/approvals/approvals.ts';
@@ -166,7 +165,6 @@ export class ApprovalService {
   ): Promise<ApprovalListing<Approval>[]> {
     checkMembers('options', options, ['state', 'limit', 'isSeen']);
     const { state, limit = 100, isSeen = () => true } = options;
-    checkLimit(limit);
     const pending = state === 'pending';
     const nowMs = await this.#deps.now();
     // An approval may have expired although it is stored as pending.

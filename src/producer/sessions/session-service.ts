@@ -1,10 +1,8 @@
 /** `pawl.sessions`: opens and finds sessions, changes their state and closes them. */
-
 import { resolve } from 'node:path';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { tenantRoot } from '../../shared/policy/workspace-root.ts';
-import { checkObject } from '../../shared/schema/known-members.ts';
 import {
   newSession,
   type OpenSession,
@@ -120,7 +118,6 @@ export class SessionService {
 
   /** The session of this key, opened when there is none. Throws `CONTRACT_INVALID` for an invalid request. */
   async findOrOpen(request: OpenSession & { readonly sessionKey: string }): Promise<Session> {
-    checkObject('request', request);
     const { sessionKey } = request;
     const known = await this.#deps.cache.find(sessionKey);
     if (known !== undefined) return this.#objectFor(known);

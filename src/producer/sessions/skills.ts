@@ -1,10 +1,8 @@
 /** The skills of sessions: from records, and from `SKILL.md` files in the configured folders. */
-
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
-import { invalidArgument } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import {
   byPriority,
@@ -56,7 +54,6 @@ export class Skills {
 
   /** The skills that a session names, the highest priority first. Throws `CONTRACT_INVALID` for one that does not exist, or is disabled. */
   async named(names: readonly string[]): Promise<readonly SkillRecord[]> {
-    if (!Array.isArray(names)) throw invalidArgument('names', `must be a list; got ${quoteValue(names)}`);
     if (names.length === 0) return [];
     const skills = await this.list();
     return names.map((name, index) => enabledSkill(name, index, skills)).sort(byPriority);

@@ -77,11 +77,12 @@ export const ripgrep: CandidateFinder = async (folder, search, signal) => {
   if (program === undefined || rgArguments === undefined || withIgnored === undefined) return undefined;
   const run = (args: readonly string[], until = signal) => namesFrom(program, args, folder, until);
   if (search.includeIgnored) return run(rgArguments);
+  if (find === undefined) return run(withIgnored);
   const stuck = new AbortController();
   const until = AbortSignal.any([signal, stuck.signal]);
   const searched = Promise.all([run(ODD_IGNORE_FILES, until), run(rgArguments, until)]);
   searched.catch(() => {});
-  const unread = find === undefined ? undefined : await namesFrom(find, UNREAD_IGNORE_FILES, folder, signal);
+  const unread = await namesFrom(find, UNREAD_IGNORE_FILES, folder, signal);
   if (unread?.length !== 0) {
     stuck.abort();
     return run(withIgnored);
