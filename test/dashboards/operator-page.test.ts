@@ -186,8 +186,9 @@ describeInBrowser('the operator’s page in Chromium', () => {
     await page.getByRole('button', { name: 'Drain' }).click();
     await page.getByText('finishes the 1 it runs').waitFor();
     await page.getByRole('button', { name: 'Drain the worker' }).click();
-    await page.getByText('No worker lives.').waitFor();
+    await page.getByRole('table', { name: 'Workers' }).getByText('draining').waitFor();
     release();
+    await page.getByText('No worker lives.').waitFor();
   });
 
   test('a tool’s question with options is answered on the page, after a reload; its messages stand in the session', async () => {
