@@ -5,6 +5,7 @@
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { basename, join } from 'node:path';
+import { isatty } from 'node:tty';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Pawl } from './producer/client.ts';
 import type { PawlOptions } from './producer/compose.ts';
@@ -21,6 +22,7 @@ import { ownVersion } from './shared/store/redis/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
 import { guardedLogger } from './shared/telemetry/listeners.ts';
 import type { Logger } from './shared/telemetry/log.ts';
+import { readableLogLine } from './shared/telemetry/readable-log.ts';
 import { openTracing } from './shared/telemetry/tracing.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tools/tool.ts';
 import { resolveToolsets, type Toolset } from './shared/tools/toolset.ts';
@@ -182,7 +184,10 @@ const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
 /** From the lowest, as pino has them. */
 const ALL_LEVELS: readonly Settings['logLevel'][] = ['trace', ...LEVELS, 'fatal', 'silent'];
 
-/** A logger that writes JSON lines, without secrets, to standard error, so that standard output stays free for results. */
+/**
+ * A logger that writes lines without secrets to standard error, so that standard output stays free for results: JSON, and for people
+ * where standard error is a terminal.
+ */
 export function createLogger(settings: Pick<Settings, 'logLevel'> & Partial<Settings>): Logger {
   let opened: Logger | undefined;
   const open = () => {
@@ -200,11 +205,12 @@ export function createLogger(settings: Pick<Settings, 'logLevel'> & Partial<Sett
 function openLogger(settings: Pick<Settings, 'logLevel'> & Partial<Settings>): Logger {
   const known = secretsOf(settings, process.env);
   const { pino } = require('pino') as typeof import('pino');
+  const show = isatty(2) ? readableLogLine : escapeJson;
   return pino(
     {
       level: settings.logLevel,
       base: { pid: process.pid },
-      hooks: { streamWrite: (line) => escapeJson(redactLine(line, known)) },
+      hooks: { streamWrite: (line) => show(redactLine(line, known)) },
     },
     standardError(pino),
   );

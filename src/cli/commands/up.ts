@@ -2,7 +2,7 @@
 import { relative, resolve } from 'node:path';
 import { loadSettings } from '../../main.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { TIERS } from '../../shared/tools/tool.ts';
+import { DEFAULT_NAMESPACE, TIERS } from '../../shared/tools/tool.ts';
 import { type CliContext, print, say } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { jsonLine, plural } from '../print.ts';
@@ -109,9 +109,15 @@ function printAddresses(context: CliContext, workers: WorkerProcesses, api: ApiP
     return;
   }
   const pids = ready.map(({ pid }) => pid).join(', ');
-  const tools = new Set(ready.flatMap((worker) => worker.tools));
+  const tools = new Set(ready.flatMap((worker) => worker.tools.map(callableName)));
   print(context, api.describe());
   print(context, `  workers  ${plural(ready.length, 'process', 'processes')} (pid ${pids}) for ${TIERS.join(', ')}`);
   print(context, `  tools    ${[...tools].join(', ')}`);
   print(context, 'Ctrl-C drains and ends. In another terminal: pawl call list_dir');
+}
+
+/** The name that `pawl call` takes, of a tool such as `tools.read@1.1.0`. */
+function callableName(tool: string): string {
+  const name = tool.slice(0, tool.lastIndexOf('@'));
+  return name.startsWith(`${DEFAULT_NAMESPACE}.`) ? name.slice(DEFAULT_NAMESPACE.length + 1) : name;
 }
