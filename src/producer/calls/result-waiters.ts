@@ -38,8 +38,6 @@ interface FinishedCall {
   readonly event: SettledEvent | undefined;
 }
 
-/** Calls that settled before a waiter existed: the ID of a merged call is known only from the claim's answer. */
-const MAX_EARLY = 5_000;
 /** At least this many finished calls are remembered. */
 const MAX_FINISHED = 10_000;
 /** Large outcomes are fetched in groups of this size: the first of a group waits for the last. */
@@ -75,7 +73,6 @@ export class Results {
   readonly #inboxId: string;
   readonly #onError: (error: Error) => void;
   readonly #waiters = new Map<string, Set<Waiter>>();
-  readonly #early = new Set<string>();
   /** The IDs of recently finished calls, in two generations: a repeated call is most likely among them. */
   #finished = new Set<string>();
   #previouslyFinished: ReadonlySet<string> = new Set();
@@ -114,7 +111,8 @@ export class Results {
     });
     // The outcome may have no caller when the client is closed.
     outcome.catch(() => {});
-    if (this.#early.delete(callId) && sinceClaim) this.#fetch(callId);
+    // The event of a merged call may come before the claim's answer, and go to the first caller alone.
+    if (sinceClaim && this.hasFinished(callId)) this.#fetch(callId);
     return {
       outcome,
       stop: () => waiter !== undefined && this.#forget(callId, waiter),
@@ -138,12 +136,7 @@ export class Results {
       return;
     }
     this.markFinished(event.callId);
-    if (waiters === undefined) {
-      this.#early.add(event.callId);
-      const [oldest] = this.#early;
-      if (this.#early.size > MAX_EARLY && oldest !== undefined) this.#early.delete(oldest);
-      return;
-    }
+    if (waiters === undefined) return;
     if (event.outcome === undefined) this.#fetch(event.callId, event);
     else this.#settle(event.callId, decodeOutcome(event.outcome));
   }
@@ -264,6 +257,5 @@ export class Results {
     this.#closed = closed;
     for (const waiters of this.#waiters.values()) for (const waiter of waiters) waiter.abandon(closed);
     this.#waiters.clear();
-    this.#early.clear();
   }
 }

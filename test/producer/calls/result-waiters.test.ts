@@ -93,6 +93,16 @@ describe('who waits for which call', () => {
     );
   });
 
+  test('an end that went to the first caller before the answer to the second one is not missed by the second', async () => {
+    const { results, settled } = await open();
+    const callId = await settled('a');
+    const first = results.wait(callId);
+    results.deliver(end(callId, SUCCESS));
+    expect(await first.outcome).toEqual(SUCCESS);
+    const second = results.wait(callId, undefined, { sinceClaim: true });
+    expect(await within(second.outcome, 10_000, 'the outcome')).toEqual(SUCCESS);
+  });
+
   test('an end from before the claim is not taken for the next one', async () => {
     const { results, settled } = await open();
     const callId = await settled('a', { ...SUCCESS, output: { content: 'old' } });
