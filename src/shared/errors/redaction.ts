@@ -273,19 +273,34 @@ export function secretsOf(
     readonly apiTokens?: readonly { readonly token: string }[];
     readonly callbackSecrets?: readonly string[];
     readonly redisUrl?: string | undefined;
+    readonly boardRedisUrl?: string | undefined;
   },
   environment: Readonly<Record<string, string | undefined>>,
 ): string[] {
-  const { signingKeys = [], workerKeys = {}, apiTokens = [], callbackSecrets = [], redisUrl = '' } = settings;
+  const { signingKeys = [], workerKeys = {}, apiTokens = [], callbackSecrets = [] } = settings;
   return secretsIn({
     ...environment,
     secret: [...signingKeys, ...Object.values(workerKeys).flatMap((keys) => keys ?? [])].map(({ key }) => key),
     token: [...apiTokens.map(({ token }) => token), ...callbackSecrets],
-    password: [
-      /:([^:@/]+)@/.exec(redisUrl)?.[1],
-      ...[...redisUrl.matchAll(/password=([^&#,]+)/gi)].map(([, value]) => value),
-    ],
+    password: [settings.redisUrl, settings.boardRedisUrl].flatMap((url) => passwordsIn(url ?? '')),
   });
+}
+
+/** The passwords in an address of Redis, as they stand there and decoded. */
+function passwordsIn(url: string): string[] {
+  const written = url
+    .split(/,(?=\s*\w+:\/\/)/)
+    .flatMap((node) => [...node.matchAll(/\/\/[^:@/?#]*:([^/?#]+)@|password=([^&#]+)/gi)])
+    .map(([, inPlace, inQuery]) => inPlace ?? inQuery ?? '');
+  return written.flatMap((each) => [each, decoded(each)]);
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** The fields of a log line, as JSON will show them. */

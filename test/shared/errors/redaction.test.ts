@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { failureOf } from '../../../src/shared/errors/failure.ts';
-import { redact, redactFields, redactLine, secretsIn } from '../../../src/shared/errors/redaction.ts';
+import { redact, redactFields, redactLine, secretsIn, secretsOf } from '../../../src/shared/errors/redaction.ts';
 import { REDACTED } from '../../../src/shared/errors/secret-patterns.ts';
 import { cpuMsOf } from '../../helpers/cpu.ts';
 
@@ -107,6 +107,17 @@ test('R31: secrets are known by the names above them, at every depth, the longes
   expect(known).toEqual(['plain words too', 'plain words']);
   expect(redact('said plain words too, and plain words; ada', known)).toBe(`said ${REDACTED}, and ${REDACTED}; ada`);
   expect(redact(JSON.stringify({ msg: 'a "quoted" one' }), ['a "quoted" one'])).toBe(`{"msg":"${REDACTED}"}`);
+});
+
+test.each([
+  'redis://u:hunt%40er:22-and@h',
+  'redis://u:hunt@er:22-and@h,redis://u:hunt@er:22-and@i',
+  'unix://u:hunt%40er:22-and@/run/x',
+  'redis://h?password=hunt%40er%3A22-and&db=1',
+  'redis+sentinel://h/m?sentinelPassword=hunt%40er:22-and',
+])('R31: the password of %s is known as it is sent', (url) => {
+  for (const settings of [{ redisUrl: url }, { boardRedisUrl: url }])
+    expect(redact('it said hunt@er:22-and', secretsOf(settings, {}))).toBe(`it said ${REDACTED}`);
 });
 
 test('R31: fields whose names sound secret hide none but themselves', () => {
