@@ -106,6 +106,7 @@ function certificateCheck(names: readonly string[]) {
  */
 function sentinelAddressOf(url: string): RedisOptions {
   const [, servers = '', path = '', query = ''] = SENTINELS.exec(url) ?? [];
+  if (path.includes('@')) throw invalidUrl(SPLIT_PASSWORD);
   const [name = '', ...database] = path.slice(1).split('/');
   if (name === '')
     throw invalidUrl(
@@ -122,6 +123,7 @@ function sentinelAddressOf(url: string): RedisOptions {
   };
 }
 
+const SPLIT_PASSWORD = 'REDIS_URL has a /, ? or # before an @: in a password, write them as %2F, %3F and %23.';
 const LOCAL = '127.0.0.1';
 
 type ParameterParser = (value: string) => RedisOptions;
@@ -164,9 +166,11 @@ function readAddress(url: string, parts: typeof QUERY_PARTS, defaultPort: number
   const zone = ZONE.exec(url)?.[1];
   const plain = zone === undefined ? url : url.replace(ZONE, '');
   const parsed = URL.canParse(plain) ? new URL(plain) : undefined;
-  if (parsed === undefined || !/^\s*rediss?:\/\//i.test(plain))
+  const scheme = /^rediss?:\/\//i.test(url);
+  if (parsed === undefined && scheme) throw invalidUrl(unreadableReason(url));
+  if (parsed === undefined || !scheme)
     throw invalidUrl(
-      `REDIS_URL must be redis://, rediss:// or unix:///path, or several nodes of a cluster; got ${parsed === undefined ? 'something else' : `${parsed.protocol}…`}.`,
+      `REDIS_URL must be redis://, rediss:// or unix:///path, several nodes of a cluster, or redis+sentinel://host:26379/name; got ${parsed === undefined ? 'something else' : `${parsed.protocol}…`}.`,
     );
   const host = hostOf(parsed.hostname);
   const fromQuery = queryOf(parsed.search.slice(1), parsed.hash, parts);
@@ -180,6 +184,13 @@ function readAddress(url: string, parts: typeof QUERY_PARTS, defaultPort: number
     },
     { ...fromQuery, ...(tls !== undefined && { tls }) },
   );
+}
+
+function unreadableReason(url: string): string {
+  // Passwords of many clouds are Base64.
+  if (/[/?#].*@/s.test(url.replace(/^\w+:\/\//, ''))) return SPLIT_PASSWORD;
+  if (/^\w+:\/\/(?:[^/?#]*@)?(?::|$)/.test(url)) return 'REDIS_URL has no host: write it as redis://host:6379.';
+  return 'REDIS_URL has a host or a port that cannot be read: write it as redis://host:6379/0.';
 }
 
 function tlsOf({ protocol, search }: URL, { tls = protocol === 'rediss:' ? {} : undefined }: RedisOptions) {
@@ -226,8 +237,7 @@ function credentialsOf(username: string, password: string): RedisOptions {
 
 /** Parses the text behind the ?. Errors do not show it if it may be the rest of a password that is not encoded. */
 function queryOf(query: string, hash: string, parts: typeof QUERY_PARTS): RedisOptions {
-  if (`${query}${hash}`.includes('@'))
-    throw invalidUrl('REDIS_URL has a ? or # before an @: in a password, write them as %3F and %23.');
+  if (`${query}${hash}`.includes('@')) throw invalidUrl(SPLIT_PASSWORD);
   if (hash !== '') throw invalidUrl('REDIS_URL has a part behind a #, which means nothing here: leave it out.');
   let read: RedisOptions = {};
   for (const entry of query.split('&').filter((part) => part !== '')) {
