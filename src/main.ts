@@ -12,7 +12,7 @@ import type { PawlOptions } from './producer/compose.ts';
 import { checkHooks, type Hook } from './shared/calls/define-hook.ts';
 import { type Settings, type SettingsInput, settingsSchema } from './shared/config/config.ts';
 import { resolveSettings } from './shared/config/resolve-settings.ts';
-import { SECRET_VARIABLES } from './shared/config/variables.ts';
+import { SECRET_VARIABLES, variableText } from './shared/config/variables.ts';
 import { PawlError } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';
 import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
@@ -49,7 +49,7 @@ async function readSettings(
   // A library logs warnings only, unless a setting names a level.
   const isAsked =
     options.logLevel !== undefined ||
-    (environment['LOG_LEVEL'] ?? '') !== '' ||
+    variableText(environment, 'LOG_LEVEL') !== undefined ||
     (file as Partial<SettingsInput> | undefined)?.logLevel !== undefined;
   return { settings, ownLogLevel: isAsked ? settings.logLevel : 'warn' };
 }
@@ -58,8 +58,8 @@ async function readSettings(
 function withSecretFiles(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const read = { ...environment };
   for (const name of SECRET_VARIABLES) {
-    const file = environment[`${name}_FILE`];
-    if (file === undefined || file === '' || (environment[name] ?? '') !== '') continue;
+    const file = variableText(environment, `${name}_FILE`);
+    if (file === undefined || variableText(environment, name) !== undefined) continue;
     try {
       read[name] = readFileSync(file, 'utf8').trim();
     } catch (error) {
@@ -78,7 +78,7 @@ function withSecretFiles(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
 
 /** Real paths of the files that hold secrets of this process. A pipe, as a shell's `<(…)` makes one, is read once and is no file. */
 function secretFiles(environment: NodeJS.ProcessEnv): readonly string[] {
-  const named = SECRET_VARIABLES.flatMap((name) => environment[`${name}_FILE`] || []);
+  const named = SECRET_VARIABLES.flatMap((name) => variableText(environment, `${name}_FILE`) ?? []);
   return named
     .filter((file) => statSync(file, { throwIfNoEntry: false })?.isFile() === true)
     .map((file) => realpathSync(file));

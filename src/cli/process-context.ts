@@ -2,6 +2,7 @@
 import { realpathSync, writeSync } from 'node:fs';
 import { delimiter, isAbsolute, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { variableText } from '../shared/config/variables.ts';
 import { liesIn } from '../shared/util/file-path.ts';
 import type { CliContext } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -13,10 +14,8 @@ const LAUNCHER = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
  * folder or the workspace, where calls may write. `npm run` puts such folders first.
  */
 export function removeWorkspaceFolders(environment: NodeJS.ProcessEnv, cwd: string): void {
-  const workspaces = [
-    cwd,
-    ...(environment['PAWL_WORKSPACE_ROOT'] ? [resolve(cwd, environment['PAWL_WORKSPACE_ROOT'])] : []),
-  ];
+  const root = variableText(environment, 'PAWL_WORKSPACE_ROOT');
+  const workspaces = [cwd, ...(root === undefined ? [] : [resolve(cwd, root)])];
   const isOutside = (folder: string) =>
     isAbsolute(folder) && !workspaces.some((each) => liesIn(each, realNameOf(folder)));
   environment['PATH'] = (environment['PATH'] ?? '').split(delimiter).filter(isOutside).join(delimiter);

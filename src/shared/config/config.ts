@@ -18,6 +18,12 @@ const listeningHost = z
   .string()
   .min(1)
   .transform((host) => host.replace(/^\[(.*)\]$/, '$1'));
+/** The scheme of an address is the same in any case. */
+const redisAddress = z
+  .string()
+  .trim()
+  .min(1)
+  .transform((url) => url.replace(/^[a-z+]+:/i, (scheme) => scheme.toLowerCase()));
 /** Long-term memory. */
 const memorySchema = z.strictObject({
   /** Default: `sqlite`, or `lancedb` where `uri` is set. */
@@ -72,7 +78,7 @@ const signingKeySchema = z.strictObject({
 });
 
 export const settingsSchema = z.strictObject({
-  redisUrl: z.string().min(1).optional(),
+  redisUrl: redisAddress.optional(),
   dataDir: z.string().min(1).default('.pawl'),
   prefix: z
     .string()
@@ -131,7 +137,7 @@ export const settingsSchema = z.strictObject({
   metricsPort: z.number().int().min(0).max(65_535).optional(),
   metricsHost: listeningHost.default('127.0.0.1'),
   /** The address with which Bull Board reads, where it has a Redis user of its own. */
-  boardRedisUrl: z.string().min(1).optional(),
+  boardRedisUrl: redisAddress.optional(),
   /** The place of values above 64 KiB (`store/blobs/configured-store.ts`). The same in all processes. */
   blobStore: z
     .string()

@@ -6,12 +6,14 @@ import type { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { rephraseUnknown } from '../schema/known-members.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
-import { WITHOUT_RECEIVED } from '../schema/zod-issues.ts';
+import { leafIssues, WITHOUT_RECEIVED } from '../schema/zod-issues.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { type Settings, type SettingsInput, settingsSchema } from './config.ts';
-import { type Environment, isSecret, VARIABLES } from './variables.ts';
+import { type Environment, isSecret, VARIABLES, variableText } from './variables.ts';
 
 type Values = Record<string, unknown>;
+
+const QUOTED = /^(["'`]).*\1$/s;
 
 /** Settings from options, the environment and a file. Throws `CONFIGURATION` with every fault. */
 export function resolveSettings(sources: {
@@ -19,15 +21,26 @@ export function resolveSettings(sources: {
   readonly environment?: Environment;
   readonly file?: unknown;
 }): Settings {
+  const { environment = {} } = sources;
   const merged: Values = {};
   if (sources.file !== undefined) mergeInto(merged, fileSettings(sources.file));
-  const variables = mergeVariables(merged, sources.environment ?? {});
+  const variables = mergeVariables(merged, environment);
   const options = Object.fromEntries(Object.entries(sources.options ?? {}).filter(([, value]) => value !== undefined));
   for (const { path } of VARIABLES) if (valueAt(options, path) !== undefined) variables.delete(path.join('.'));
   mergeInto(merged, options);
   const parsed = settingsSchema.safeParse(merged, WITHOUT_RECEIVED);
-  if (parsed.success) return parsed.data;
-  throw invalidSettings(parsed.error.issues.flatMap((issue) => issuesOf(issue, merged, variables)));
+  const quoted = [...variables].filter(([, name]) => QUOTED.test(variableText(environment, name) ?? ''));
+  if (parsed.success && quoted.length === 0) return parsed.data;
+  const faults = (parsed.error?.issues ?? [])
+    .flatMap(leafIssues)
+    .flatMap((issue) => issuesOf(issue, merged, variables));
+  throw invalidSettings([
+    ...quoted.map(([path, name]) => ({
+      path: `${name} (${path})`,
+      message: 'has quotes around its value, which `docker run --env-file` and some other tools keep: leave them out',
+    })),
+    ...faults.filter(({ path }) => !quoted.some(([, name]) => path.startsWith(`${name} (`))),
+  ]);
 }
 
 function fileSettings(file: unknown): Values {
@@ -45,8 +58,8 @@ function fileSettings(file: unknown): Values {
 function mergeVariables(merged: Values, environment: Environment): Map<string, string> {
   const variables = new Map<string, string>();
   for (const { name, path, read } of VARIABLES) {
-    const text = environment[name];
-    if (text === undefined || text === '') continue;
+    const text = variableText(environment, name);
+    if (text === undefined) continue;
     variables.set(path.join('.'), name);
     mergeInto(merged, path.reduceRight<unknown>((value, key) => ({ [key]: value }), read(text)) as Values);
   }

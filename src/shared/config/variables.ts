@@ -103,6 +103,11 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_READ_ONLY_PATHS', path: ['readOnlyPaths'], read: asList },
 ];
 
+/** A variable's text without the white space that files of variables bring; undefined when nothing is left. */
+export function variableText(environment: Environment, name: string): string | undefined {
+  return environment[name]?.trim() || undefined;
+}
+
 /** Variables that hold secrets: `NAME_FILE` may name a file with the value instead. */
 export const SECRET_VARIABLES = VARIABLES.filter(({ path }) => isSecret(path.join('.'))).map(({ name }) => name);
 

@@ -21,16 +21,18 @@ export const WITHOUT_RECEIVED: z.core.ParseContext<z.core.$ZodIssue> = { error: 
 
 /** The issues of a zod error, each with its path: `budget.costs.0.costUnits`. */
 export function zodIssues(error: z.ZodError): Issue[] {
-  return error.issues.flatMap((issue) => flatten(issue, []));
+  return error.issues.flatMap(leafIssues).map((issue) => ({
+    path: issue.path.map(String).join('.'),
+    message: withValue(issue),
+  }));
 }
 
-/** A union's issue, replaced by those of the alternative that the value was meant for. */
-function flatten(issue: z.core.$ZodIssue, parentPath: readonly PropertyKey[]): Issue[] {
-  const path = [...parentPath, ...issue.path];
+/** A union's issue, replaced by those of the alternative that the value was meant for. Paths begin at the root. */
+export function leafIssues(issue: z.core.$ZodIssue): z.core.$ZodIssue[] {
   const alternative = issue.code === 'invalid_union' ? intendedAlternative(issue.errors) : undefined;
-  if (alternative !== undefined) return alternative.flatMap((each) => flatten(each, path));
-  if (issue.code === 'invalid_key') return issue.issues.flatMap((each) => flatten(each, path));
-  return [{ path: path.map(String).join('.'), message: withValue(issue) }];
+  const inner = issue.code === 'invalid_key' ? issue.issues : alternative;
+  if (inner === undefined) return [issue];
+  return inner.flatMap((each) => leafIssues({ ...each, path: [...issue.path, ...each.path] }));
 }
 
 /** Objects are not quoted: a rule about several members names the fault itself. */

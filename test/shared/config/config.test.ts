@@ -20,6 +20,15 @@ function refusal(sources: Sources): PawlError {
   throw new Error('the settings were accepted');
 }
 
+/** The settings, or what is wrong with them. */
+function outcome(sources: Sources): unknown {
+  try {
+    return resolveSettings(sources);
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
 describe('R35: where a setting comes from', () => {
   test('the defaults are those of the documents', () => {
     expect(resolveSettings({})).toMatchObject({
@@ -57,6 +66,36 @@ describe('R35: where a setting comes from', () => {
     const file = { httpPort: 1 };
     expect(resolveSettings({ file, environment: { PAWL_HTTP_PORT: '' } }).httpPort).toBe(1);
     expect(resolveSettings({ file, options: { httpPort: undefined as never } }).httpPort).toBe(1);
+  });
+
+  test('white space around a variable, as files of variables bring it, counts nowhere', () => {
+    for (const url of ['redis://one', 'REDIS://one,two', 'UNIX:///run/X', '/run/X'])
+      expect(resolveSettings({ environment: { REDIS_URL: `\uFEFF ${url}\r\n` } }).redisUrl).toBe(
+        url.replace(/^[A-Z]+/, (scheme) => scheme.toLowerCase()),
+      );
+    const texts = ['7', 'on', 'redis', 'k:sixteen-letters-x', 'read-only=k:sixteen-letters-x', 'info', '/data'];
+    for (const { name } of VARIABLES) {
+      for (const text of texts)
+        expect(outcome({ environment: { [name]: ` ${text}\t\r` } }), name).toEqual(
+          outcome({ environment: { [name]: text } }),
+        );
+      expect(outcome({ environment: { [name]: ' \r' } }), name).toEqual(outcome({}));
+    }
+  });
+
+  test('a variable in quotes, which env files of Docker keep, is refused by its name and not shown', () => {
+    for (const { name } of VARIABLES)
+      for (const value of ['"hunter2"', "'hunter2'", '`hunter2`', '""']) {
+        const { issues = [], message } = refusal({
+          environment: { [name]: value, LOG_LEVEL: name === 'LOG_LEVEL' ? value : 'loud' },
+        });
+        expect(
+          issues.filter(({ path }) => path.startsWith(`${name} (`)),
+          name,
+        ).toEqual([{ path: expect.any(String), message: expect.stringContaining('quotes') }]);
+        if (name !== 'LOG_LEVEL') expect(message).toContain('LOG_LEVEL (logLevel): must be one of');
+        expect(message).not.toContain('hunter2');
+      }
   });
 
   test.each([
@@ -156,6 +195,14 @@ describe('a wrong value is named with its variable, its path, what came and what
   test('a setting that does not exist is named where it stands', () => {
     const { issues } = refusal({ file: { htpPort: 1, tools: { read: { circuit: { coolDown: 1 } } } } });
     expect(issues?.map((issue) => issue.path).sort()).toEqual(['htpPort', 'tools.read.circuit.coolDown']);
+  });
+
+  test.each([
+    [{ policy: { global: { tools: { read: { perMinute: 0.5 } } } } }, 'policy.global.tools.read.perMinute', '0.5'],
+    [{ policy: { global: { tools: { read: { perMinut: 5 } } } } }, 'policy.global.tools.read.perMinut', 'perMinute'],
+    [{ policy: { agents: { ada: { tools: { read: 'alow' } } } } }, 'policy.agents.ada.tools.read', '"alow"'],
+  ])('what is wrong inside an alternative is named where it stands: %j', (file, path, told) => {
+    expect(refusal({ file }).issues).toEqual([{ path, message: expect.stringContaining(told) }]);
   });
 
   test('a promise of settings is refused, and not taken for none', () => {
