@@ -5,16 +5,17 @@
 import type { ApprovalService } from '../producer/approvals/approvals.ts';
 import type { ApprovalRequest } from '../shared/approvals/approval.ts';
 import { planPreview } from '../shared/approvals/plan-approval.ts';
-import { reasonOf } from '../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../shared/errors/failure.ts';
 import { denied } from '../shared/policy/policy.ts';
 import type { PolicyResult } from '../shared/policy/policy-request.ts';
 import type { SessionRecord } from '../shared/sessions/session.ts';
 import type { Tier } from '../shared/tools/tool.ts';
 import type { ToolPreview } from '../shared/tools/tool-variant.ts';
 import type { Schedule } from '../shared/util/time.ts';
+import { withinMs } from '../shared/util/wait.ts';
 import type { ApprovalGate } from '../workers/approvals/approval-gate.ts';
 import { previewCall } from '../workers/approvals/preview.ts';
-import type { Attempt } from '../workers/attempt/attempt-state.ts';
+import { type Attempt, remainingMs } from '../workers/attempt/attempt-state.ts';
 import type { JobOutcome } from '../workers/attempt/job-outcome.ts';
 import { LocalPlanApprovals, type LocalPlanApprovalsDeps } from './plan-approvals.ts';
 
@@ -95,7 +96,14 @@ export class LocalApprovals implements Service, Gate {
     const preview = await previewCall(tool, params, session, this.#deps.schedule);
     const { rule, reason } = policy;
     const about = { sessionKey: session.sessionKey, actorId: envelope.target.actorId, rule, reason };
-    await this.#decide({ callId, tool: { namespace, name, version, tier }, params, preview, ...about });
+    const request = { callId, tool: { namespace, name, version, tier }, params, preview, ...about };
+    const decided = this.#decide(request).then(() => true);
+    // Nothing ran yet: without this limit, the call would end as one that may have had its effect.
+    if ((await withinMs(decided, remainingMs(attempt), this.#deps.schedule)) === undefined)
+      throw new PawlError(
+        'DEADLINE_EXCEEDED',
+        '`approve` did not answer within the time limit of the call; nothing ran.',
+      );
     this.#approved.add(callId);
     return params;
   }

@@ -1,7 +1,7 @@
 /** The calls that this process runs: their state in memory, and all writes to their records. */
-import type { AttemptRecord, Phase } from '../shared/calls/call-state.ts';
+import { type AttemptRecord, endsInDoubt, type Phase } from '../shared/calls/call-state.ts';
 import { DEDUPE_DEFAULTS, type DedupeRecord } from '../shared/calls/dedupe-store.ts';
-import { type Outcome, resultError } from '../shared/calls/outcome.ts';
+import { markInDoubt, type Outcome, resultError } from '../shared/calls/outcome.ts';
 import { failureOf, PawlError } from '../shared/errors/failure.ts';
 import type { Claim } from '../shared/store/calls/claim.ts';
 import type { Settle } from '../shared/store/calls/settle.ts';
@@ -223,10 +223,26 @@ export class OwnCalls {
     return false;
   }
 
-  /** Gives up a call that this process cannot run: it is followed like a call of another process. */
-  abandon(callId: string): void {
+  /** Ends a call that this process cannot go on with. Its callers receive the error, even if its record cannot be written. */
+  async fail(callId: string, reason: PawlError): Promise<void> {
     const call = this.#calls.get(callId);
-    if (call !== undefined) this.#lose(call);
+    if (call === undefined) return;
+    const { attempts, phase, request } = call;
+    const error = resultError(failureOf(reason.code, reason.message), 'error');
+    const settlement = phase === 'running' ? 'unsettled' : undefined;
+    const isInDoubt = endsInDoubt(request.tool.effects ?? 'once', attempts, settlement);
+    const outcome: Outcome = {
+      status: 'error',
+      toolName: request.envelope.toolName,
+      durationMs: 0,
+      attempts: attempts.length + (phase === 'running' ? 1 : 0),
+      error: isInDoubt ? markInDoubt(error) : error,
+    };
+    const end = { state: 'failed', outcome, attempts, ttlMs: DEDUPE_DEFAULTS.failedMs } as const;
+    const isWritten = await this.end(call, end).catch(() => undefined);
+    if (isWritten !== undefined) return;
+    this.#forget(call);
+    this.#deps.onEvent({ type: 'settled', callId, state: 'failed', outcome });
   }
 
   #lose(call: OwnCall): void {

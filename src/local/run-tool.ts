@@ -4,17 +4,25 @@ import { checkedStore, type DedupeStore } from '../shared/calls/dedupe-store.ts'
 import { checkHooks } from '../shared/calls/define-hook.ts';
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { resolveSettings } from '../shared/config/resolve-settings.ts';
-import { PawlError } from '../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../shared/errors/failure.ts';
 import type { Effects } from '../shared/retries/effects.ts';
+import { quoteValue } from '../shared/schema/schema-issues.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe/dedupe-memory.ts';
 import { guardedLogger, logListenerFailure, notify } from '../shared/telemetry/listeners.ts';
 import { silentLogger } from '../shared/telemetry/log.ts';
 import { defineTool } from '../shared/tools/define-tool.ts';
 import { isTool } from '../shared/tools/tool.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
-import { backgroundSchedule, type Clock, type Schedule, systemClock, systemSchedule } from '../shared/util/time.ts';
+import {
+  backgroundSchedule,
+  type Clock,
+  type Random,
+  type Schedule,
+  systemClock,
+  systemSchedule,
+} from '../shared/util/time.ts';
 import { protectFolder } from '../workers/workspace/protected-paths.ts';
-import type { LocalRunnerOptions } from './compose-runner.ts';
+import type { LocalRunnerOptions, RunnerDeps } from './compose-runner.ts';
 import { LocalRunner } from './runner.ts';
 
 /** A runner of tools in this process. Close it when done. Throws `CONFIGURATION`. */
@@ -42,8 +50,8 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
     clock,
     schedule,
     background: clock.schedule ?? backgroundSchedule,
-    sleep: options.sleep ?? ((ms) => new Promise((resolve) => schedule(resolve, ms))),
-    random: options.random ?? Math.random,
+    sleep: checkedSleep(options.sleep ?? ((ms) => new Promise((resolve) => schedule(resolve, ms)))),
+    random: checkedRandom(options.random ?? Math.random),
     log,
     workspaceRoot: options.workspaceRoot ?? process.cwd(),
     environment: options.environment ?? process.env,
@@ -51,6 +59,32 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
     ...defined({ memory: options.memory, channels: options.channels, approve: options.approve }),
     onEvent: (event) => notify(options.onEvent, event, (error) => logListenerFailure(log, 'onEvent', error)),
   });
+}
+
+type Sleep = RunnerDeps['sleep'];
+
+function checkedSleep(sleep: Sleep): Sleep {
+  return async (ms) => {
+    try {
+      await sleep(ms);
+    } catch (error) {
+      throw new PawlError('CONFIGURATION', `\`sleep\` of the runner failed: ${reasonOf(error)}`);
+    }
+  };
+}
+
+/** Without the check, what is no number would make a delay without an end. */
+function checkedRandom(random: Random): Random {
+  return () => {
+    let value: unknown;
+    try {
+      value = random();
+    } catch (error) {
+      throw new PawlError('CONFIGURATION', `\`random\` of the runner failed: ${reasonOf(error)}`);
+    }
+    if (typeof value === 'number' && value >= 0 && value <= 1) return value;
+    throw new PawlError('CONFIGURATION', `\`random\` of the runner must answer 0 to 1; got ${quoteValue(value)}.`);
+  };
 }
 
 /** The value is not a tool: for example, a test may import a name that a module does not export. */

@@ -3,6 +3,7 @@
  * executor. This module replaces what is between the two in a fleet: the queue is a loop, the records are a dedupe store, and the
  * sessions are a map.
  */
+import { isNativeError } from 'node:util/types';
 import type { CallOptions } from '../producer/calls/call-envelope.ts';
 import type { Cancellation } from '../producer/calls/cancel.ts';
 import type { Submission, SubmitOptions } from '../producer/calls/submission.ts';
@@ -15,7 +16,7 @@ import type { Completion } from '../shared/calls/completion.ts';
 import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { stackOf } from '../shared/errors/classify-error.ts';
-import { PawlError } from '../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../shared/errors/failure.ts';
 import type { SessionKind } from '../shared/sessions/channel-kinds.ts';
 import { type OpenSession, SESSION_TIERS, type SessionRecord } from '../shared/sessions/session.ts';
 import type { PublishedTool } from '../shared/store/fleet/catalogue.ts';
@@ -154,8 +155,18 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   // Jobs
 
   #start(job: CallJob): void {
-    const work = this.#runJob(job).finally(() => this.#jobs.delete(work));
+    const work = this.#runJob(job)
+      .catch((error: unknown) => this.#giveUp(job, error))
+      .finally(() => this.#jobs.delete(work));
     this.#jobs.add(work);
+  }
+
+  /** Ends a call that cannot go on: a function of the program failed that no attempt answers for, such as its store. */
+  async #giveUp({ callId }: CallJob, error: unknown): Promise<void> {
+    const { log } = this.#deps;
+    log.error({ event: 'worker_defect', callId, stack: stackOf(error) }, 'a call could not be executed');
+    const cause = isNativeError(error) && error instanceof PawlError ? error : undefined;
+    await this.#parts.ledger.own.fail(callId, cause ?? new PawlError('CONFIGURATION', reasonOf(error)));
   }
 
   /** Runs a call's attempts until it has ended, or the runner closes. */
@@ -177,15 +188,11 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   }
 
   async #attempt(job: CallJob): Promise<JobOutcome> {
-    const { clock, log } = this.#deps;
+    const { clock } = this.#deps;
     const running = new RunningAttempt(job.callId, job.callId, uuidv7(clock), clock.monotonic());
     this.#running.set(job.callId, running);
     try {
       return await this.#parts.executor.execute(job, running);
-    } catch (error) {
-      log.error({ event: 'worker_defect', callId: job.callId, stack: stackOf(error) }, 'a call could not be executed');
-      this.#parts.ledger.own.abandon(job.callId);
-      return { kind: 'abandoned' };
     } finally {
       this.#running.delete(job.callId);
       running.release();

@@ -2,7 +2,8 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { defineFreeformTool, defineHook, defineTool, PawlError, type ToolSpec, toolsFor } from '../../src/index.ts';
-import { createLocalRunner, InMemoryDedupeStore, type LocalRunnerOptions } from '../../src/testing.ts';
+import { checkedStore } from '../../src/shared/calls/dedupe-store.ts';
+import { createLocalRunner, fakeClock, InMemoryDedupeStore, type LocalRunnerOptions } from '../../src/testing.ts';
 
 const NAMES = ['output', 'deny', 'params', 'summary', 'ready', 'content', 'decision', 'result', 'state', 'metadata'];
 
@@ -74,6 +75,8 @@ const FUNCTIONS: Readonly<Record<string, [make: (odd: () => never) => Case, ...e
   onEvent: [(onEvent) => ({ options: { onEvent } }), 'success'],
   memory: [(open) => ({ options: { memory: memory(open) } }), 'success', 'TOOL_FAILED'],
   channels: [(open) => ({ options: { channels: { open } } }), 'success', 'TOOL_FAILED'],
+  sleep: [(sleep) => ({ tool: busy, options: { sleep } }), 'CONFIGURATION', 'HTTP_503'],
+  random: [(random) => ({ tool: busy, options: { random } }), 'CONFIGURATION'],
 };
 
 test.each(Object.entries(FUNCTIONS))('whatever %s returns or throws, its call ends', async (name, [make, ...ends]) => {
@@ -119,7 +122,7 @@ const STORE_ANSWERS = {
   symbol: () => Symbol('x'),
 };
 
-test.each(['setIfNotExists', 'get', 'now'] as const)(
+test.each(['setIfNotExists', 'get', 'compareAndSet', 'now'] as const)(
   'an odd answer of `%s` of a dedupe store is named',
   async (method) => {
     for (const [what, odd] of Object.entries(STORE_ANSWERS)) {
@@ -129,14 +132,35 @@ test.each(['setIfNotExists', 'get', 'now'] as const)(
       const tools = [defineTool({ ...spec, input: z.object({}), run: () => answer })];
       const runner = createLocalRunner({ tools, store: store as never });
       onTestFinished(() => runner.close(0));
-      const error: unknown = await runner.run('note', {}).catch((reason: unknown) => reason);
+      const ended = runner.run('note', {}).then(({ error }) => error);
+      const error: unknown = await ended.catch((reason: unknown) => reason);
       expect(error, what).toMatchObject({
-        code: 'BACKEND_UNAVAILABLE',
+        code: /^(?:throws|rejects)/.test(what) ? 'BACKEND_UNAVAILABLE' : 'CONFIGURATION',
         message: expect.stringContaining(`\`${method}\` of the dedupe store`),
       });
     }
   },
 );
+
+test('a store that does not answer is named', async () => {
+  const store = Object.assign(new InMemoryDedupeStore(), { compareAndSet: () => new Promise<never>(() => {}) });
+  const checked = checkedStore(store, 20);
+  await expect(checked.compareAndSet('key', 1, {} as never)).rejects.toMatchObject({
+    code: 'BACKEND_UNAVAILABLE',
+    message: '`compareAndSet` of the dedupe store did not answer within 20 ms.',
+  });
+});
+
+test('a call that waits for `approve` until its time limit did nothing, and says so', async () => {
+  const spec = { name: 'pay', version: '1.0.0', description: 'Pays.', tier: 'elevated', effects: 'once' } as const;
+  const tools = [defineTool({ ...spec, input: z.object({}), run: () => answer })];
+  const clock = fakeClock();
+  const runner = createLocalRunner({ tools, clock, approve: () => new Promise<never>(() => {}) });
+  onTestFinished(() => runner.close(0));
+  const { error } = await clock.until(runner.run('pay', {}, { timeoutMs: 50 }));
+  expect(error).toMatchObject({ code: 'DEADLINE_EXCEEDED', message: expect.stringContaining('nothing ran') });
+  expect(error).not.toHaveProperty('mayHaveHappened');
+});
 
 test('an asynchronous refinement or transform is named, wherever it stands in the schema', async () => {
   const later = async () => true;

@@ -112,7 +112,7 @@ export async function withinTimeLimit(
       reject(
         new PawlError(
           'BACKEND_UNAVAILABLE',
-          'Redis did not answer within the call’s time limit; ask again with the same key.',
+          'Redis, or the store of a local run, did not answer within the call’s time limit; ask again with the same key.',
         ),
       );
     },

@@ -10,6 +10,8 @@
  */
 import { isNativeError } from 'node:util/types';
 import { PawlError, reasonOf } from '../errors/failure.ts';
+import { backgroundSchedule } from '../util/time.ts';
+import { withinMs } from '../util/wait.ts';
 import type { AttemptRecord, CallState } from './call-state.ts';
 import { contractInvalid, MAX_KEY_BYTES } from './envelope.ts';
 
@@ -97,21 +99,27 @@ export interface DedupeStore {
   now(): Promise<number>;
 }
 
-/** A store of a program, whose answers may be anything: an odd answer, and a failure that is no error of Pawl, name the method. */
-export function checkedStore(store: DedupeStore): DedupeStore {
+/** A store of a program has this long for each answer. */
+const STORE_ANSWER_MS = 5_000;
+
+/**
+ * A store of a program, whose answers may be anything: an odd answer, none, and a failure that is no error of Pawl, name the method. A
+ * call waits for a store that fails, but not for one whose answers are wrong: `CONFIGURATION`.
+ */
+export function checkedStore(store: DedupeStore, answerMs = STORE_ANSWER_MS): DedupeStore {
   const check = async <T>(method: keyof DedupeStore, answer: () => Promise<T>, isValid: (answer: T) => boolean) => {
+    const fault = (what: string) => `\`${method}\` of the dedupe store ${what}`;
+    let value: { readonly answer: T } | undefined;
     try {
-      const value = await answer();
-      if (isValid(value)) return value;
+      value = await withinMs((async () => ({ answer: await answer() }))(), answerMs, backgroundSchedule);
     } catch (error) {
       // The thrown value may be a revoked proxy, on which `instanceof` throws.
       if (isNativeError(error) && error instanceof PawlError) throw error;
-      throw new PawlError('BACKEND_UNAVAILABLE', `\`${method}\` of the dedupe store failed: ${reasonOf(error)}`);
+      throw new PawlError('BACKEND_UNAVAILABLE', fault(`failed: ${reasonOf(error)}`));
     }
-    throw new PawlError(
-      'BACKEND_UNAVAILABLE',
-      `\`${method}\` of the dedupe store answered what is no answer of its own.`,
-    );
+    if (value === undefined) throw new PawlError('BACKEND_UNAVAILABLE', fault(`did not answer within ${answerMs} ms.`));
+    if (isAnswer(value.answer, isValid)) return value.answer;
+    throw new PawlError('CONFIGURATION', fault('answered what is no answer of its own.'));
   };
   return {
     setIfNotExists: (record) =>
@@ -140,6 +148,15 @@ export function checkedStore(store: DedupeStore): DedupeStore {
     sweep: () => store.sweep(),
     size: () => store.size(),
   };
+}
+
+/** Reading the answer may throw: it may be null, or have a getter that throws. */
+function isAnswer<T>(answer: T, isValid: (answer: T) => boolean): boolean {
+  try {
+    return isValid(answer);
+  } catch {
+    return false;
+  }
 }
 
 function isRecord(value: DedupeRecord): boolean {
