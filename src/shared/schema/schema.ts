@@ -28,10 +28,17 @@ export function outputJsonSchema(schema: z.ZodType): JsonSchema {
   return toJsonSchema(schema, 'output');
 }
 
+/** Finds descriptions of the tool author's own zod as well: copies before 4.2 have a registry each, which only their schemas reach. */
+const metadata = {
+  get: (schema: z.ZodType) => z.globalRegistry.get(schema) ?? schema.meta?.(),
+} as typeof z.globalRegistry;
+
 function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
   requireZod(schema, io);
   try {
-    const jsonSchema: Record<string, unknown> = { ...z.toJSONSchema(schema, { target: 'draft-2020-12', io }) };
+    const jsonSchema: Record<string, unknown> = {
+      ...z.toJSONSchema(schema, { target: 'draft-2020-12', io, metadata }),
+    };
     delete jsonSchema['$schema'];
     delete jsonSchema['~standard'];
     if (io === 'input') closeObjects(jsonSchema);
@@ -249,14 +256,18 @@ function safeParseWith<Schema extends z.ZodType>(schema: Schema, params: unknown
 
 /** zod's generated code fails in other ways where it meets a promise; its interpreter tells. */
 function isAsync(schema: z.ZodType, params: unknown, error: unknown): boolean {
-  if (error instanceof z.core.$ZodAsyncError || !(error instanceof TypeError))
-    return error instanceof z.core.$ZodAsyncError;
+  if (!(error instanceof TypeError)) return isAsyncError(error);
   try {
     schema.safeParse(params, { jitless: true });
     return false;
   } catch (again) {
-    return again instanceof z.core.$ZodAsyncError;
+    return isAsyncError(again);
   }
+}
+
+/** By name: the tool author's zod may be another copy, with a class of its own. */
+function isAsyncError(error: unknown): boolean {
+  return (error as Error | null)?.constructor?.name === z.core.$ZodAsyncError.name;
 }
 
 /** The default values of the parameters that a call may leave out. */

@@ -1,8 +1,9 @@
+import { createRequire } from 'node:module';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { z as z3 } from 'zod/v3';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
-import { compileSchema, inputJsonSchema, outputJsonSchema } from '../../../src/shared/schema/schema.ts';
+import { compileSchema, inputJsonSchema, outputJsonSchema, parseWith } from '../../../src/shared/schema/schema.ts';
 import { validatorOf } from '../../../src/shared/schema/validator.ts';
 
 const weather = z.object({
@@ -269,4 +270,50 @@ test.each([
 ])('a value that is no schema of zod 4 is named: %#', (given, what) => {
   const make = () => inputJsonSchema(given as never);
   expect(make).toThrow(new PawlError('CONFIGURATION', `\`input\` must be a schema of zod 4; ${what}.`));
+});
+
+describe('schemas of another copy of zod', () => {
+  const REGISTRY = '__zod_globalRegistry';
+
+  /** Loads a second copy, with classes and a registry of its own, as versions before 4.2 have them. */
+  function otherZod(): typeof z {
+    const registry = Reflect.get(globalThis, REGISTRY);
+    Reflect.deleteProperty(globalThis, REGISTRY);
+    try {
+      return createRequire(import.meta.url)('zod').z;
+    } finally {
+      Reflect.set(globalThis, REGISTRY, registry);
+    }
+  }
+  const other = otherZod();
+
+  test('have the descriptions, titles and examples that they were given', () => {
+    expect(other.globalRegistry).not.toBe(z.globalRegistry);
+    const parts = (from: typeof z) =>
+      from
+        .object({
+          city: from.string().describe('City name'),
+          days: from.array(from.number().meta({ title: 'Day', examples: [3] })).optional(),
+          home: from.object({ street: from.string().describe('Street') }).describe('Home'),
+        })
+        .describe('A trip');
+    expect(inputJsonSchema(parts(other))).toEqual(inputJsonSchema(parts(z)));
+    expect(outputJsonSchema(parts(other))).toEqual(outputJsonSchema(parts(z)));
+    expect(inputJsonSchema(parts(other))).toMatchObject({
+      description: 'A trip',
+      properties: { city: { description: 'City name' } },
+    });
+    expect(inputJsonSchema(other.object({ at: z.string().describe('Of this copy') }))).toMatchObject({
+      properties: { at: { description: 'Of this copy' } },
+    });
+  });
+
+  test('are at fault themselves where they are asynchronous, not the parameters', () => {
+    for (const from of [z, other]) {
+      const schema = from.object({ city: from.string().refine(async () => true) });
+      expect(() => parseWith(schema, { city: 'Paris' })).toThrow(
+        expect.objectContaining({ code: 'TOOL_FAILED', message: expect.stringContaining('asynchronous') }),
+      );
+    }
+  });
 });
