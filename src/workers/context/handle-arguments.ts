@@ -2,18 +2,31 @@
  * Checks what tools hand over to the methods of their context's handles. Authors without TypeScript get an error that names the argument;
  * nothing has happened then.
  */
+import { isUint8Array } from 'node:util/types';
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { WITHOUT_RECEIVED } from '../../shared/schema/zod-issues.ts';
 import { describeValue } from '../../shared/tools/tool-answers.ts';
+import { isObject } from '../../shared/util/json/json-types.ts';
 
 const text = z.string();
 const flag = z.boolean().optional();
-const count = z.int().nonnegative().optional();
+// Numbers are checked here, because zod's number refuses Infinity, which stands for no bound.
+const ms = z.custom<number>((value) => typeof value === 'number' && value >= 0, 'must be a number from 0 on');
+const whole = z.custom<number>(
+  (value) => Number.isInteger(value === Number.POSITIVE_INFINITY ? 0 : value) && (value as number) >= 0,
+  'must be a whole number from 0 on',
+);
+const count = whole.optional();
+/** An object of texts; zod's record alone would refuse `process.env` and objects of a class. */
+const texts = z.preprocess(
+  (value) => (isObject(value) && !(Symbol.iterator in value) ? { ...value } : value),
+  z.record(text, text).optional(),
+);
 
 function workspaceArguments() {
   const content = z.custom<string | Uint8Array>(
-    (value) => typeof value === 'string' || value instanceof Uint8Array,
+    (value) => typeof value === 'string' || isUint8Array(value),
     'must be a text or bytes',
   );
   const writeOptions = { expected: text.optional(), like: text.optional(), isExecutable: flag };
@@ -22,7 +35,7 @@ function workspaceArguments() {
     z.strictObject({ kind: z.literal('remove'), path: text, expected: text.optional() }),
   ]);
   const search = { path: text, glob: text, pattern: text, ignoreCase: z.boolean(), literal: z.boolean() };
-  const limits = { contextLines: z.int().nonnegative(), includeIgnored: z.boolean(), limit: z.int().nonnegative() };
+  const limits = { contextLines: whole, includeIgnored: z.boolean(), limit: whole };
   return {
     'workspace.read': { path: text, options: z.strictObject({ maxBytes: count }).optional() },
     'workspace.list': { path: text },
@@ -34,8 +47,6 @@ function workspaceArguments() {
 
 /** The arguments of each method by name, in their order. Made at the first use, because many tools use no handle. */
 function makeArguments() {
-  const ms = z.number().nonnegative();
-  const texts = z.record(text, text).optional();
   const program = { argv: z.array(text).min(1), cwd: text.optional(), env: texts };
   const option = z.strictObject({ value: text, label: text, description: text.optional() });
   const message = z.strictObject({ text, format: z.enum(['text', 'markdown']).optional() });

@@ -51,7 +51,7 @@ export function memoryRow(
     provenance: JSON.stringify({ sessionKey, actorId, agentId, callId, source }),
     tainted,
     createdAtMs: nowMs,
-    expiresAtMs: ttlMs === undefined ? 0 : nowMs + ttlMs,
+    expiresAtMs: ttlMs === undefined || ttlMs === Number.POSITIVE_INFINITY ? 0 : nowMs + ttlMs,
   };
 }
 

@@ -1,3 +1,4 @@
+import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
 import { SESSION_KINDS } from '../../../src/shared/sessions/channel-kinds.ts';
 import { SESSION_CAPABILITIES } from '../../../src/shared/sessions/session.ts';
@@ -170,26 +171,34 @@ const METHODS: Readonly<Record<string, readonly unknown[]>> = {
 };
 const WRONG = [null, 5.5, Number.NaN, false, [5], { other: 1 }, () => 1, Symbol('s'), 10n];
 
-test.each(Object.entries(METHODS))('%s names a wrong argument, and does nothing', async (method, usual) => {
+/** The capabilities over handles that count their uses. */
+function counted() {
   let uses = 0;
-  const handle = (names: readonly string[]) => {
+  const handle = (part: string) => {
     const use = async () => {
       uses += 1;
     };
+    const names = Object.keys(METHODS).flatMap((each) =>
+      each.startsWith(`${part}.`) ? [each.slice(part.length + 1)] : [],
+    );
     return { kind: 'console', ...Object.fromEntries(names.map((name) => [name, use])) } as never;
   };
-  const namesOf = (part: string) =>
-    Object.keys(METHODS).flatMap((each) => (each.startsWith(`${part}.`) ? [each.slice(part.length + 1)] : []));
   const attempt = { sideEffects: 0 };
-  const capabilities = granted({
-    attempt,
-    terminals: handle(namesOf('terminals')),
-    memory: handle(namesOf('memory')),
-    channel: handle(namesOf('channel')),
-    agents: handle(namesOf('agents')),
-  });
-  const [part = '', name = ''] = method.split('.');
-  const call = (values: readonly unknown[]) => (capabilities as unknown as Handles)[part]?.[name]?.(...values);
+  const parts = ['terminals', 'memory', 'channel', 'agents'] as const;
+  const handles = Object.fromEntries(parts.map((part) => [part, handle(part)]));
+  const capabilities = granted({ attempt, ...handles }) as unknown as Handles;
+  return {
+    call(method: string, values: readonly unknown[]) {
+      const [part = '', name = ''] = method.split('.');
+      return capabilities[part]?.[name]?.(...values);
+    },
+    counts: () => [uses, attempt.sideEffects],
+  };
+}
+
+test.each(Object.entries(METHODS))('%s names a wrong argument, and does nothing', async (method, usual) => {
+  const handles = counted();
+  const call = (values: readonly unknown[]) => handles.call(method, values);
   const isUsual = (value: unknown, index: number) => typeof value === typeof usual[index] && typeof value === 'boolean';
   for (const index of usual.keys())
     for (const value of WRONG.filter((each) => !isUsual(each, index))) {
@@ -206,5 +215,38 @@ test.each(Object.entries(METHODS))('%s names a wrong argument, and does nothing'
         await expect(call(usual.with(index, { ...value, [member]: Symbol('s') }))).rejects.toMatchObject({
           message: expect.stringContaining(`.${member} must be`),
         });
-  expect([uses, attempt.sideEffects]).toEqual([0, 0]);
+  expect(handles.counts()).toEqual([0, 0]);
+});
+
+/** Values of the right types in unusual forms. */
+class Labels {
+  readonly topic = 'tea';
+}
+const endless = Number.POSITIVE_INFINITY;
+test.each<[method: string, ...values: unknown[]]>([
+  ['workspace.read', 'a', { maxBytes: endless }],
+  ['workspace.read', 'a', { maxBytes: undefined }],
+  ['workspace.write', 'b', runInNewContext('new Uint8Array([97])')],
+  ['workspace.write', 'b', Buffer.from('a'), { expected: undefined }],
+  ['workspace.commit', runInNewContext('[{ kind: "write", path: "b", content: "text" }]')],
+  ['workspace.search', { glob: '*', limit: endless, contextLines: undefined }],
+  ['processes.run', { argv: ['true'], env: process.env, timeoutMs: endless, maxOutputBytes: endless }],
+  ['processes.run', { argv: Object.freeze(['true']), env: Object.assign(Object.create(null), { A: 'b' }) }],
+  ['terminals.start', { argv: ['true'], env: new Labels(), timeoutMs: endless, waitMs: 1 }],
+  ['memory.search', 'query', { limit: endless, metadata: new Labels() }],
+  ['memory.store', 'text', { ttlMs: endless, metadata: runInNewContext('({ topic: "tea" })') }],
+  ['memory.store', 'text', { ttlMs: undefined, metadata: undefined, id: undefined }],
+  ['channel.send', { text: 'text', format: undefined }],
+  ['channel.ask', { text: 'text', options: undefined, timeoutMs: undefined }],
+  ['agents.spawn', 'text', undefined],
+  ['agents.send', 'agent', 'text', undefined],
+])('%s takes what its type allows, in every form: %#', async (method, ...values) => {
+  const handles = counted();
+  await handles.call('workspace.write', ['a', 'text']);
+  await handles.call(method, values);
+});
+
+test('objects without members of their own are no texts by name', async () => {
+  for (const env of [new Map([['A', 'b']]), new Headers({ a: 'b' })])
+    await expect(counted().call('processes.run', [{ argv: ['true'], env }])).rejects.toThrow('env must be an object');
 });
