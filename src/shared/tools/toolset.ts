@@ -4,7 +4,7 @@
  */
 import { PawlError, reasonOf } from '../errors/failure.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
-import { backgroundSchedule, type Clock } from '../util/time.ts';
+import { backgroundSchedule, type Clock, systemClock } from '../util/time.ts';
 import { withinMs } from '../util/wait.ts';
 import { TOOL_FORMS } from './tool.ts';
 import { describeValue } from './tool-answers.ts';
@@ -80,7 +80,7 @@ export function renamed<T extends NamedTool>(
 export function cached<T extends NamedTool>(
   set: Toolset<T>,
   ttlMs: number,
-  clock: Pick<Clock, 'monotonic'>,
+  clock: Pick<Clock, 'monotonic'> = systemClock,
 ): Toolset<T> {
   const cache = new Map<string, { readonly atMs: number; readonly tools: Promise<readonly T[]> }>();
   return {

@@ -12,7 +12,6 @@ import { DEFAULT_NAMESPACE, isMutating, type ToolAnnotations } from '../../../sr
 import type { ToolContext } from '../../../src/shared/tools/tool-context.ts';
 import { defineUntypedTool, functionTool } from '../../../src/shared/tools/tool-forms.ts';
 import { cached, filtered, toolset } from '../../../src/shared/tools/toolset.ts';
-import { systemClock } from '../../../src/shared/util/time.ts';
 import { register } from '../../../src/workers/attempt/attempt-state.ts';
 import { baseTools } from '../../../src/workers/tools/index.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
@@ -233,7 +232,7 @@ test('D10: what a cached toolset found is shown again and again', async () => {
     redisUrl: world.redisUrl,
     prefix: world.prefix,
     logLevel: 'silent',
-    toolsets: [cached(all, 600_000, systemClock)],
+    toolsets: [cached(all, 600_000)],
   });
   onTestFinished(() => pawl.close());
   const session = await pawl.openSession();
