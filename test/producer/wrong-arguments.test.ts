@@ -108,15 +108,17 @@ test.each([
   });
 });
 
+const LOOKED_UP = {
+  kind: 'http',
+  description: 'Looks something up.',
+  version: '1.0.0',
+  inputSchema: { type: 'object' },
+  routing: { method: 'GET', url: 'https://example.com/' },
+};
+
 test('a switch of a tool that is neither true nor false is refused, and not stored', async () => {
   const { pawl } = await startFleet({ tools: [] });
-  await pawl.registry.put('looked-up', {
-    kind: 'http',
-    description: 'Looks something up.',
-    version: '1.0.0',
-    inputSchema: { type: 'object' },
-    routing: { method: 'GET', url: 'https://example.com/' },
-  } as never);
+  await pawl.registry.put('looked-up', LOOKED_UP as never);
   await expect(pawl.registry.patch('looked-up', { enabled: 'no' as never })).rejects.toMatchObject({
     code: 'CONTRACT_INVALID',
     issues: [{ path: 'switches.enabled' }],
@@ -229,4 +231,19 @@ test.each([
     const values = Array(parameters).fill(odd);
     await expect((async () => ask(...values))(), String(typeof odd)).rejects.toBeInstanceOf(PawlError);
   }
+});
+
+test('a member that is undefined counts as absent, and changes nothing', async () => {
+  const { pawl } = await startFleet({ tools: [] });
+  const untyped = pawl as unknown as Record<string, Record<string, (...values: unknown[]) => Promise<object>>>;
+  const absent = { enabled: undefined, mutable: undefined };
+  await pawl.registry.put('looked-up', LOOKED_UP as never);
+  await untyped['registry']?.['patch']?.('looked-up', { ...absent, enabled: false });
+  expect(await pawl.registry.read('looked-up')).toMatchObject({ enabled: false, mutable: true });
+  await untyped['registry']?.['put']?.('looked-up', { ...LOOKED_UP, ...absent, tier: undefined });
+  expect(await pawl.registry.read('looked-up')).toMatchObject({ enabled: false, mutable: true });
+  const resolution = { as: 'failed', output: undefined };
+  await expect(pawl.calls.resolve('r0.none', resolution as never)).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
+  const completion = { status: 'success', output: 1, error: undefined, progress: undefined, extendMs: undefined };
+  await expect(pawl.complete('pawlc_none', completion as never)).rejects.toMatchObject({ code: 'UNKNOWN_COMPLETION' });
 });

@@ -1,4 +1,5 @@
 /** The outcome that an operator gives a call whose outcome is unknown. */
+
 import { z } from 'zod';
 import { failedLifetime } from '../../shared/calls/call-state.ts';
 import { compensatedCallId } from '../../shared/calls/compensation.ts';
@@ -11,6 +12,8 @@ import { WITH_RECEIVED, zodIssues } from '../../shared/schema/zod-issues.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import { DEFAULT_MAX_RESULT_BYTES } from '../../shared/tools/tool.ts';
+import { isObject } from '../../shared/util/json/json-types.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 
 export const resolutionSchema = z.discriminatedUnion('as', [
@@ -29,7 +32,7 @@ export interface ResolutionDeps {
 
 /** Throws `CONTRACT_INVALID` with the path of each fault. */
 export function parseResolution(resolution: unknown): Resolution {
-  const parsed = resolutionSchema.safeParse(resolution, WITH_RECEIVED);
+  const parsed = resolutionSchema.safeParse(isObject(resolution) ? defined(resolution) : resolution, WITH_RECEIVED);
   if (parsed.success) return parsed.data;
   throw invalidInput('The resolution is not usable', zodIssues(parsed.error), 'the resolution');
 }

@@ -2,6 +2,7 @@
  * Declares tools while the system runs. Each change is one revision of one record, guarded by the revision that the writer saw. It is
  * audited, and broadcast to all processes.
  */
+
 import type { RecordAudit, RegistryChange } from '../../shared/audit/audit-event.ts';
 import {
   type CheckedDeclaredTool,
@@ -20,6 +21,7 @@ import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { DeclaredToolCopy, DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';
 import { revisionConflict } from '../../shared/store/connectors/declared-tools.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 
 export interface RegistryDeps {
   readonly specs: DeclaredToolRecords;
@@ -92,7 +94,7 @@ export class Registry {
       refuseImmutable(before);
       created = !isDeclaredTool(before);
       checked = await declaredToolRecord(
-        { ...(isDeclaredTool(before) ? retainedFields(before, imported) : {}), ...spec },
+        { ...(isDeclaredTool(before) ? retainedFields(before, imported) : {}), ...defined(spec) },
         revision,
       );
       return checked.record;
@@ -110,14 +112,15 @@ export class Registry {
     for (const [name, value] of Object.entries(switches))
       if (value !== undefined && typeof value !== 'boolean')
         throw invalidArgument(`switches.${name}`, `must be true or false; got ${quoteValue(value)}`);
+    const given = defined(switches);
     const { namespace, name } = parseToolName(tool);
     const isCode = await this.#deps.isCode(namespace, name);
     const action = switches.enabled === undefined ? 'changed' : switches.enabled ? 'enabled' : 'disabled';
     return this.#change(tool, action, options, (before, revision) => {
-      if (isDeclaredTool(before)) return { ...before, ...switches, ...revision };
+      if (isDeclaredTool(before)) return { ...before, ...given, ...revision };
       if (!isCode && before?.kind !== 'code') throw notDeclared(tool);
       const current = before?.kind === 'code' ? before : { enabled: true, mutable: true };
-      return { kind: 'code', enabled: current.enabled, mutable: current.mutable, ...switches, ...revision };
+      return { kind: 'code', enabled: current.enabled, mutable: current.mutable, ...given, ...revision };
     });
   }
 

@@ -3,6 +3,7 @@
  *
  * A token names its partition, so that it can be found, and is 256 random bits otherwise. Only its digest is stored.
  */
+
 import { z } from 'zod';
 import { type Issue, invalidInput, PawlError } from '../errors/failure.ts';
 import { digest } from '../schema/canonical-json.ts';
@@ -13,6 +14,7 @@ import { MAX_PENDING_MS } from '../tools/pending.ts';
 import type { Tier } from '../tools/tool.ts';
 import { normalizeResult, type ToolResult } from '../tools/tool-result.ts';
 import type { LargeText } from '../util/json/large-json.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { partitionOf } from './call-id.ts';
 import { type Outcome, outcomeText } from './outcome.ts';
 
@@ -105,7 +107,7 @@ export type ParsedCompletion =
 
 /** Throws `CONTRACT_INVALID` with the path of each fault. */
 export function parseCompletion(value: unknown): ParsedCompletion {
-  const body = typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
+  const body: Readonly<Record<string, unknown>> = typeof value === 'object' && value !== null ? defined(value) : {};
   if ('status' in body) {
     const end = parseAs(z.discriminatedUnion('status', [success, failure]), body);
     return { kind: 'end', end: end.status === 'success' ? { ...end, output: end.output ?? null } : end };

@@ -8,7 +8,9 @@
  * results that MCP clients read of tasks, or of calls that they approved. `beforeAttempt` and `afterAttempt` run once for each attempt.
  * A hook sees the changes of those before it.
  */
+
 import { PawlError, reasonOf } from '../errors/failure.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import type { Schedule } from '../util/time.ts';
 import {
   type AnswerOf,
@@ -72,8 +74,8 @@ export class Hooks {
         ...combined,
         ...(answer.params !== undefined && { params: answer.params }),
         ...(suppliesKey ? { idempotencyKey: answer.idempotencyKey, keyFrom: hook.name } : {}),
-        hints: { ...combined.hints, ...answer.hints },
-        carry: { ...combined.carry, ...answer.carry },
+        hints: { ...combined.hints, ...defined(answer.hints ?? {}) },
+        carry: { ...combined.carry, ...defined(answer.carry ?? {}) },
       };
     });
     return combined;

@@ -94,7 +94,7 @@ export function toolPolicy(settings: ToolSettings, tool: NamedTool): ToolPolicy 
   if (hasNoKeys(settings.tools)) return NO_POLICY;
   const plain = settings.tools[tool.name];
   const qualified = settings.tools[`${tool.namespace}.${tool.name}`];
-  return plain === undefined && qualified === undefined ? NO_POLICY : { ...plain, ...qualified };
+  return plain === undefined && qualified === undefined ? NO_POLICY : { ...plain, ...defined(qualified ?? {}) };
 }
 
 /** The lifetimes of the records of a tool's calls: its own of `tools.NAME.ttl`, over those of `ttl`. */

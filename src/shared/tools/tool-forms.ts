@@ -1,10 +1,12 @@
 /** Further ways to define a tool, beside `defineTool`: from one function, from plain JSON Schema, and for free text. */
+
 import type { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { inputJsonSchema, parseWith } from '../schema/schema.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { makeTool, withToolName } from './define-tool.ts';
 import type { Tool, ToolOptions } from './tool.ts';
 import type { ToolContext } from './tool-context.ts';
@@ -40,7 +42,7 @@ export function functionTool<const Name extends string, Schema extends z.ZodType
     {
       version: '1.0.0',
       tier,
-      ...options,
+      ...defined(options),
       description,
       run: async (params, ctx) => ({ output: await run(params, ctx) }),
     },

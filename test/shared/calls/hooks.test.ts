@@ -57,6 +57,15 @@ describe('D5: hooks are a chain', () => {
     ]);
   });
 
+  test('an undefined hint takes nothing away', async () => {
+    const nothing = { timeoutMs: undefined, expectedRetrySafe: undefined, by: undefined };
+    const { hooks } = chain([
+      { name: 'one', beforeCall: () => ({ hints: { timeoutMs: 5 }, carry: { by: 'one' } }) },
+      { name: 'two', beforeCall: () => ({ hints: nothing, carry: nothing }) as never },
+    ]);
+    expect(await hooks.beforeCall(event())).toStrictEqual({ hints: { timeoutMs: 5 }, carry: { by: 'one' } });
+  });
+
   test('R8: a key that a hook supplies never replaces the caller’s', async () => {
     const { hooks } = chain([{ name: 'keys', beforeCall: () => ({ idempotencyKey: 'hook' }) }]);
     const made = await hooks.beforeCall({ ...event(), idempotencyKey: 'caller' });

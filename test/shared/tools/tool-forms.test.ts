@@ -34,6 +34,13 @@ describe('D11: a tool from one function', () => {
     expect(await add.run(add.parse({ a: 1 }), testContext())).toEqual({ output: 3 });
   });
 
+  test('an option that is undefined leaves the default', () => {
+    const absent = { version: undefined, tier: undefined, namespace: undefined, effects: undefined } as never;
+    expect(JSON.stringify(functionTool('add', 'Adds two numbers.', input, ({ a, b }) => a + b, absent))).toBe(
+      JSON.stringify(add),
+    );
+  });
+
   test('takes options, and its hint decides the tier', () => {
     const options = { annotations: { readOnlyHint: true }, timeoutMs: 5 } as const;
     expect(functionTool('add', 'x', input, () => 1, options)).toMatchObject({ tier: 'read-only', timeoutMs: 5 });
