@@ -40,7 +40,7 @@ if (!chosen.pageOnly) await measure(chosen);
 else if (record !== undefined) await writePages(record);
 else say('There is no record: npm run bench -- --full makes one.');
 
-async function measure({ wanted, whole, quick, json, keeps, effort }: Options): Promise<void> {
+async function measure({ wanted, whole, quick, json, keeps, effort, steady }: Options): Promise<void> {
   const where = await machine();
   const isOfHere = record !== undefined && isSameMachine(record.machine, where);
   // Figures of two machines do not stand side by side.
@@ -56,7 +56,7 @@ async function measure({ wanted, whole, quick, json, keeps, effort }: Options): 
   };
   console.log(json ? JSON.stringify(result, undefined, 2) : `\n${reportText(result)}`);
   if (!isKept) return writeFigures(PARTIAL, result);
-  const next = isOfHere ? added(record, result) : result;
+  const next = isOfHere ? (steady ? withSteady(record, result) : added(record, result)) : result;
   await writeFigures(RECORD, next);
   await writePages(next);
 }
@@ -113,10 +113,18 @@ function added(last: BenchResult, now: BenchResult): BenchResult {
     ...now,
     dates: { ...last.dates, ...now.dates },
     sharedGroup: (last.sharedGroup ?? []).filter((name) => now.dates[name] === undefined),
+    ...(last.steady !== undefined && { steady: last.steady }),
     compared: [...last.compared.filter(({ name }) => !names.has(name)), ...now.compared],
     scenarios: { ...last.scenarios, ...now.scenarios },
     peers: [...last.peers.filter(({ peer }) => !peers.has(peer)), ...now.peers],
   };
+}
+
+/** The record, with rows in steady state in place of those that it had of them. */
+function withSteady(last: BenchResult, { machine: { date }, effort, compared }: BenchResult): BenchResult {
+  const measured = new Set(compared.map(({ name }) => name));
+  const others = (last.steady?.compared ?? []).filter(({ name }) => !measured.has(name));
+  return { ...last, steady: { date, effort, compared: [...others, ...compared] } };
 }
 
 /** Progress goes to standard error, so that standard output holds the result alone. */

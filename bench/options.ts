@@ -10,6 +10,8 @@ export interface Options {
   readonly whole: boolean;
   readonly quick: boolean;
   readonly json: boolean;
+  /** Rows against BullMQ go into a table of their own. */
+  readonly steady: boolean;
   /** Whether what is measured goes into the record and onto the page. */
   readonly keeps: boolean;
   /** Nothing is measured: the page is written from the record. */
@@ -33,7 +35,7 @@ docs/performance.md is written; on another machine than the record's, only --ful
   npm run bench -- --only NAME,NAME  these only; record and page are left as they are
   npm run bench -- --only NAME --add these only, into record and page
   npm run bench -- --quick           fewer and shorter rounds, for a first look; record and page are left as they are
-  npm run bench -- --steady          with any of these: 5 rounds of 10 s, after 30 s of load
+  npm run bench -- --steady          with any of these: 5 rounds of 10 s, after 30 s of load; with --add, a table of their own
   npm run bench -- --page            the page from the record; nothing is measured
   npm run bench -- --json            the figures on standard output as JSON
 
@@ -59,6 +61,8 @@ export function options(): Options {
   const wanted = named ?? NAMES.filter(({ full }) => values.full || full !== true).map(({ name }) => name);
   if (values.add && (values.only === undefined || values.quick))
     wrongUsage('--add goes with --only, and not with --quick.');
+  if (values.add && values.steady && named?.some((name) => !WORKLOADS.some((workload) => workload.name === name)))
+    wrongUsage('--steady goes with --add for workloads against BullMQ alone.');
   if (values.page && (values.only !== undefined || values.quick || values.full))
     wrongUsage('--page measures nothing: it goes without --only, --quick and --full.');
   return {
@@ -66,6 +70,7 @@ export function options(): Options {
     whole: values.full && named === undefined,
     quick: values.quick,
     json: values.json,
+    steady: values.steady,
     pageOnly: values.page,
     keeps: values.add || (named === undefined && !values.quick),
     effort: values.quick ? QUICK : values.steady ? STEADY : USUAL,

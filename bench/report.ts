@@ -89,6 +89,17 @@ function disturbance(compared: readonly Compared[]): readonly string[] {
   });
 }
 
+/** The rows of fleets that had run for a while, under a heading of their own. */
+function steadyText({ steady }: BenchResult): string {
+  if (steady === undefined) return '';
+  const { date, effort, compared } = steady;
+  return `
+In steady state (${date}): ${effort.rounds} rounds of ${effort.roundMs / 1_000} s for each side, after ${effort.warmUpMs / 1_000} s of load.
+
+${figures('BullMQ', compared, FILE_BYTES)}
+${paragraphs(disturbance(compared))}`;
+}
+
 function peerText(result: PeerResult): string {
   if ('leftOut' in result) return `**${result.peer}** was left out: ${result.leftOut}.`;
   const { peer, title, store, comparisons } = result;
@@ -156,7 +167,7 @@ tool that answers at once.
 - "One key" has its tool run once in each round, on either side, or the benchmark fails.
 
 ${figures('BullMQ', compared, FILE_BYTES)}
-${paragraphs(disturbance(compared))}${missing.length === 0 ? '' : `\nNot part of this run: ${missing.map(({ title }) => title).join('; ')} (\`npm run bench -- --full\`).\n`}
+${paragraphs(disturbance(compared))}${steadyText(result)}${missing.length === 0 ? '' : `\nNot part of this run: ${missing.map(({ title }) => title).join('; ')} (\`npm run bench -- --full\`).\n`}
 What limits each:
 
 ${WORKLOAD_LIMITS}

@@ -24,6 +24,8 @@ export interface BenchResult {
   /** Names of rows that were measured while all processes shared one scheduling group. */
   readonly sharedGroup?: readonly string[];
   readonly compared: readonly Compared[];
+  /** Long rounds after a long load: what a fleet shows that has run for a while. */
+  readonly steady?: { readonly date: string; readonly effort: Effort; readonly compared: readonly Compared[] };
   readonly scenarios: Scenarios;
   readonly peers: readonly PeerResult[];
 }
