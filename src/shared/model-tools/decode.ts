@@ -1,5 +1,7 @@
 /** Decodes a model's call into the call of an exported tool. */
 import { PawlError } from '../errors/failure.ts';
+import { invalidArgument } from '../schema/known-members.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
 import { withoutNulls } from '../schema/without-nulls.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 import { readExactJson } from '../util/json/exact-json.ts';
@@ -27,11 +29,21 @@ function resolveName({ names }: ToolExport, name: string): ToolReference | undef
   return alias?.namespace === DEFAULT_NAMESPACE ? alias : undefined;
 }
 
+const KINDS: readonly string[] = ['function', 'custom', 'local-shell'] satisfies ProviderCall['kind'][];
+
+/** Programs without types may pass a provider's own block, whose arguments have another name and would be lost. */
+function checkKind(call: ProviderCall): void {
+  if (KINDS.includes(call.kind) || 'arguments' in call) return;
+  const { kind } = call as { readonly kind?: unknown };
+  throw invalidArgument('call.kind', `must be one of ${KINDS.join(', ')}; got ${quoteValue(kind)}`);
+}
+
 /**
  * The call that a model made. Throws `UNKNOWN_TOOL` for a name that was not exported, and `INVALID_PARAMS`, written for the model, for
- * arguments that are not a JSON object and for a call of another kind than the tool's.
+ * arguments that are not a JSON object and for a call of another kind than the tool's. Throws `CONTRACT_INVALID` for what is no call.
  */
 export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[], call: ProviderCall): DecodedCall {
+  checkKind(call);
   const shell = tools.find(({ variant }) => variant?.type === 'local-shell');
   const reference = call.kind === 'local-shell' ? shell : resolveName(exported, call.name);
   const tool = tools.find(

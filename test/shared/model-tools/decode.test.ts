@@ -12,6 +12,22 @@ describe('C12 to C14: what a model sends', () => {
   const exported = toolsFor('openai', all);
   const decode = (call: Parameters<typeof decodeCall>[2]) => decodeCall(exported, all, call);
 
+  test.each([
+    ['Anthropic', { type: 'tool_use', id: 'c1', name: 'book', input: { seats: 2 } }],
+    ['Gemini', { name: 'book', args: { seats: 2 } }],
+    ['Chat Completions', { id: 'c1', type: 'function', function: { name: 'book', arguments: '{"seats":2}' } }],
+  ])('a block of %s as it came is refused, because its arguments would be lost', (_provider, block) => {
+    expect(() => decode(block as never)).toThrow(
+      expect.objectContaining({ code: 'CONTRACT_INVALID', issues: [expect.objectContaining({ path: 'call.kind' })] }),
+    );
+  });
+
+  test('arguments count without a kind, and a call of a kind may have none', () => {
+    const target = { namespace: 'tools', name: 'book' };
+    expect(decode({ name: 'book', arguments: '{"seats":2}' } as never)).toEqual({ ...target, params: { seats: 2 } });
+    expect(decode({ kind: 'function', name: 'book' } as never)).toEqual({ ...target, params: {} });
+  });
+
   test('null becomes absent where the canonical schema has no null', () => {
     const sent = {
       where: { city: 'Rome', street: null },
