@@ -1,7 +1,7 @@
 /** Classification: any thrown value becomes a failure of the catalogue. */
 import { startOf } from '../util/text/text-cut.ts';
 import { systemClock } from '../util/time.ts';
-import { clip, type Failure, failureOf, type Issue, PawlError, ToolError } from './failure.ts';
+import { clip, type Failure, failureOf, type Issue, PawlError, ToolError, toolErrorBrand } from './failure.ts';
 import { FAILURES, type FailureCode } from './failure-codes.ts';
 
 /** A tool's or an operator's own lists of codes. They win over the catalogue. */
@@ -54,7 +54,7 @@ export { classify as toolCallErrorClassifier };
 function classifyByKind(thrown: unknown): Failure {
   if (thrown instanceof PawlError && Object.hasOwn(FAILURES, thrown.code))
     return failureOf(thrown.code, thrown.message, issuesOf(thrown.issues));
-  if (thrown instanceof ToolError) return fromToolError(thrown);
+  if (isToolError(thrown)) return fromToolError(thrown);
   const message = messageOf(thrown);
   const text = retryAfterOf(thrown);
   for (const error of causeChain(thrown)) {
@@ -184,10 +184,10 @@ export function asToolError(thrown: unknown, nothingHappened: boolean, message?:
   });
 }
 
-/** Whether the tool itself gives the reason. The thrown value may be a revoked proxy, on which `instanceof` throws. */
-export function isToolError(thrown: unknown): boolean {
+/** Whether the tool itself gives the reason. The thrown value may be a revoked proxy, on which `in` throws. */
+export function isToolError(thrown: unknown): thrown is ToolError {
   try {
-    return thrown instanceof ToolError;
+    return typeof thrown === 'object' && thrown !== null && toolErrorBrand in thrown;
   } catch {
     return false;
   }

@@ -50,6 +50,9 @@ export function invalidPart(
   return new PawlError(code, `${subject} ${message}.`, { issues: [{ path, message }] });
 }
 
+/** Marks the class, so that errors of another copy of this package are known: a tools file may load one. */
+export const toolErrorBrand: unique symbol = Symbol.for('pawl.tool-error');
+
 /** The error for tools that say more than an `Error` can: a code of their own, and whether another try could help. */
 export class ToolError extends Error {
   override readonly name = 'ToolError';
@@ -72,6 +75,10 @@ export class ToolError extends Error {
     this.retriable = options.retriable ?? false;
     this.nothingHappened = options.nothingHappened ?? false;
     if (options.retryAfterMs !== undefined) this.retryAfterMs = options.retryAfterMs;
+  }
+
+  get [toolErrorBrand](): true {
+    return true;
   }
 }
 

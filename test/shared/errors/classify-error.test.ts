@@ -302,3 +302,13 @@ test('a PawlError of a tool without types keeps the issues that are some, and a 
   for (const code of ['toString', '__proto__', 'NOPE', 5, null])
     expect(classify(thrown(code)).code, String(code)).toBe('TOOL_FAILED');
 });
+
+test('a ToolError of another copy of the package says as much', async () => {
+  const module = new URL('../../../src/shared/errors/failure.ts', import.meta.url);
+  const other: { ToolError: typeof ToolError } = await import(`${module.pathname}?another-copy`);
+  expect(other.ToolError).not.toBe(ToolError);
+  class NoFunds extends other.ToolError {}
+  const said = { code: 'NO_FUNDS', retriable: true, nothingHappened: true, retryAfterMs: 70 };
+  for (const Made of [ToolError, other.ToolError, NoFunds])
+    expect(classify(new Made('no funds', said))).toMatchObject({ ...said, message: 'no funds' });
+});
