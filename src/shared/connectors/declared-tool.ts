@@ -12,7 +12,7 @@ import type { JsonSchema } from '../schema/json-schema.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
 import { usableSchema } from '../schema/validator.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
-import { operationCostsSchema } from '../tools/operation-cost.ts';
+import { costFault, costUnitsSchema, operationCostsSchema } from '../tools/operation-cost.ts';
 import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS, TOOL_FORMS } from '../tools/tool.ts';
 import { annotationShape } from '../tools/tool-options.ts';
 import { TRUST_CLASSES } from '../tools/trust-class.ts';
@@ -50,7 +50,7 @@ const common = {
   maxOutputBytes: bytes.optional(),
   budget: z
     .strictObject({
-      costUnits: z.number().min(0),
+      costUnits: costUnitsSchema,
       costs: operationCostsSchema,
       maxCallsPerTurn: count,
       maxCallsPerSession: count,
@@ -165,6 +165,9 @@ export async function declaredToolRecord(declaration: unknown, revision: Revisio
   if (spec.kind === 'dynamic' && effects === 'none')
     throw invalid([{ path: 'effects', message: 'must not be none: dynamic tools always count as mutating' }]);
   const input = await declaredSchema(spec.inputSchema, 'inputSchema', 'parameters');
+  const fault = costFault(spec.budget?.costs, input.schema);
+  if (fault !== undefined)
+    throw invalid([{ path: fault.path, message: `must be ${fault.expected}; got ${quoteValue(fault.actual)}` }]);
   const output =
     spec.outputSchema === undefined ? undefined : await declaredSchema(spec.outputSchema, 'outputSchema', 'output');
   const content = {

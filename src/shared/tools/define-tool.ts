@@ -18,6 +18,7 @@ import { findUnserializable } from '../util/json/json-support.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { CAPABILITIES, capabilitiesOf, NEEDS } from './capabilities.ts';
+import { costFault } from './operation-cost.ts';
 import {
   type AnyTool,
   DEFAULT_MAX_RESULT_BYTES,
@@ -262,12 +263,7 @@ function checkExamples(tool: AnyTool, fail: FailDefinition): void {
   }
 }
 
-/** Refuses a condition on a parameter that the tool does not have: it would never hold. */
-export function checkCosts({ budget, inputSchema }: AnyTool, fail: FailDefinition): void {
-  const { properties = {}, additionalProperties = false } = inputSchema as Readonly<Record<string, unknown>>;
-  const names = Object.keys(properties as object);
-  if (additionalProperties !== false || names.length === 0) return;
-  for (const [index, { when }] of (budget?.costs ?? []).entries())
-    for (const name of Object.keys(when))
-      if (!names.includes(name)) fail(`budget.costs[${index}].when`, `about ${names.join(', ')}`, name);
+function checkCosts({ budget, inputSchema, name }: AnyTool, fail: FailDefinition): void {
+  const fault = withToolName(name, () => costFault(budget?.costs, inputSchema));
+  if (fault !== undefined) fail(fault.path, fault.expected, fault.actual);
 }

@@ -1,6 +1,9 @@
 import { z } from 'zod';
+import type { JsonSchema } from '../schema/json-schema.ts';
+import { compileSchema } from '../schema/schema.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 
-const amount = z.number().min(0).max(Number.MAX_SAFE_INTEGER);
+export const costUnitsSchema = z.number().min(0).max(Number.MAX_SAFE_INTEGER);
 
 /** The costs of single operations, as a tool's author or the registry declares them. */
 export const operationCostsSchema = z
@@ -9,7 +12,7 @@ export const operationCostsSchema = z
       when: z.record(z.string().min(1), z.json()).refine((when) => Object.keys(when).length > 0, {
         error: 'must name at least one parameter',
       }),
-      costUnits: amount,
+      costUnits: costUnitsSchema,
     }),
   )
   .max(256);
@@ -18,4 +21,29 @@ export const operationCostsSchema = z
 export interface OperationCost {
   readonly when: Readonly<Record<string, unknown>>;
   readonly costUnits: number;
+}
+
+export interface CostFault {
+  readonly path: string;
+  /** Completes the sentence "it must be …". */
+  readonly expected: string;
+  readonly actual: unknown;
+}
+
+/** The first condition on a parameter, or on a value of one, that no call can have: it would never hold. */
+export function costFault(costs: readonly OperationCost[] = [], inputSchema: JsonSchema): CostFault | undefined {
+  const { properties = {}, additionalProperties = false, $defs, definitions } = inputSchema;
+  const names = Object.keys(properties as object);
+  if (names.length === 0 || costs.length === 0) return undefined;
+  const validate = compileSchema(defined({ $defs, definitions, properties }));
+  for (const [index, { when }] of costs.entries()) {
+    const path = `budget.costs[${index}].when`;
+    const unknown = Object.keys(when).find((name) => !names.includes(name));
+    if (additionalProperties === false && unknown !== undefined)
+      return { path, expected: `about ${names.join(', ')}`, actual: unknown };
+    const [issue] = validate(when);
+    if (issue !== undefined)
+      return { path: `${path}.${issue.path}`, expected: 'as the schema says', actual: issue.message };
+  }
+  return undefined;
 }

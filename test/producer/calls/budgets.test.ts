@@ -3,9 +3,11 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { createLocalRunner } from '../../../src/local/run-tool.ts';
 import type { Session } from '../../../src/producer/sessions/session.ts';
+import { declaredToolRecord } from '../../../src/shared/connectors/declared-tool.ts';
 import { costUnitsOf, sessionAccount } from '../../../src/shared/limits/budget.ts';
 import { spent } from '../../../src/shared/store/limits/budgets.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
+import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
 import type { ToolBudget } from '../../../src/shared/tools/tool-variant.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -202,6 +204,8 @@ describe('I20: importance', () => {
   });
 });
 
+const REVISION = { name: 'sizes', namespace: 'acme', revision: 1, updatedAtMs: 0, updatedBy: 'ada' };
+
 describe('I17: the cost of an operation', () => {
   const remove = { when: { action: 'delete' }, costUnits: 5 };
   const many = { when: { action: 'delete', recursive: true }, costUnits: 50 };
@@ -272,5 +276,46 @@ describe('I17: the cost of an operation', () => {
       'budget.costs[0].when must be about action, recursive, target; got "acton"',
     );
     expect(() => files({ costs: [{ when: {}, costUnits: 5 }] })).toThrow('budget.costs.0.when');
+  });
+
+  const sizes = {
+    type: 'object',
+    properties: {
+      action: { $ref: '#/$defs/action' },
+      n: { type: 'integer', maximum: 5 },
+      at: { type: ['string', 'null'] },
+    },
+    required: ['action'],
+    additionalProperties: false,
+    $defs: { action: { enum: ['read', 'delete'] } },
+  };
+
+  test.each<[object, string | undefined]>([
+    [{ action: 'delete' }, undefined],
+    [{ n: 5, at: null }, undefined],
+    [{ action: 'remove' }, 'budget.costs[0].when.action must be as the schema says'],
+    [{ action: ['read', 'delete'] }, 'budget.costs[0].when.action must be as the schema says'],
+    [{ action: 'delete', n: 6 }, 'budget.costs[0].when.n must be as the schema says'],
+    [{ n: '5' }, 'budget.costs[0].when.n must be as the schema says'],
+    [{ acton: 'delete' }, 'budget.costs[0].when must be about action, n, at'],
+  ])('when %j is %s, of a tool in code and of one in the registry', async (when, fault) => {
+    const budget = { costs: [{ when: when as Record<string, unknown>, costUnits: 5 }] };
+    const common = {
+      version: '1.0.0',
+      description: 'Has sizes.',
+      tier: 'workspace',
+      inputSchema: sizes,
+      budget,
+    } as const;
+    const define = () => defineUntypedTool({ ...common, name: 'sizes', run: () => ({ output: null }) });
+    const routing = { method: 'POST', url: 'https://sizes.example/' } as const;
+    const declare = () => declaredToolRecord({ ...common, kind: 'http', routing }, REVISION);
+    if (fault === undefined) {
+      expect(define).not.toThrow();
+      return void (await declare());
+    }
+    expect(define).toThrow(fault);
+    const message = expect.stringContaining(fault.replace(' must', ': must'));
+    await expect(declare()).rejects.toMatchObject({ code: 'CONTRACT_INVALID', message });
   });
 });
