@@ -3,9 +3,12 @@
  * Nothing here runs.
  */
 import { z } from 'zod';
+import * as mini from 'zod/mini';
+import * as z3 from 'zod/v3';
 import {
   type AnyTool,
   defineTool,
+  functionTool,
   type InputOf,
   type OutputOf,
   type Pawl,
@@ -163,3 +166,28 @@ export async function read(pawl: Pawl, session: Session): Promise<void> {
   const results = await Promise.all([session.call(weather, { city: 'Paris' }), session.call('shell', {})]);
   results.filter((each) => each.status === 'success').map(({ output }) => output.content);
 }
+
+// A schema of another version of zod 4 has types of its own, as one of zod/mini does.
+const small = defineTool({
+  name: 'small',
+  version: '1.0.0',
+  description: 'Takes a schema of zod/mini.',
+  tier: 'read-only',
+  input: mini.object({ city: mini.string(), days: mini._default(mini.number(), 1) }),
+  output: mini.object({ nights: mini.number() }),
+  run: ({ days }) => ({ output: { nights: days } }),
+});
+holds<Equal<InputOf<typeof small>, { city: string; days?: number | undefined }>>();
+holds<Equal<OutputOf<typeof small>, { nights: number }>>();
+
+functionTool('small', 'Takes a schema of zod/mini.', mini.object({ city: mini.string() }), ({ city }) => city.length);
+
+defineTool({
+  name: 'old',
+  version: '1.0.0',
+  description: 'Takes a schema of zod 3.',
+  tier: 'read-only',
+  // @ts-expect-error only schemas of zod 4 are taken
+  input: z3.object({ city: z3.string() }),
+  run: () => ({ output: 1 }),
+});

@@ -16,15 +16,23 @@ import { withTags } from './tagged-union.ts';
 import { isCostlyCheck, sizeOfValue } from './value-size.ts';
 import { zodIssues } from './zod-issues.ts';
 
+/**
+ * A schema of any version of zod 4, or of zod/mini. zod's own types accept schemas of their own version alone, and a tool's author may
+ * have another one than Pawl.
+ */
+export interface ZodSchema<Output = unknown, Input = unknown> {
+  readonly _zod: { readonly output: Output; readonly input: Input };
+}
+
 /** Schemas that zod generated, or that were checked when they were declared. They are not checked again. */
 const validSchemas = new WeakSet<JsonSchema>();
 
 /** The schema of the values that callers may send. Unknown properties are refused unless the schema allows them. */
-export function inputJsonSchema(schema: z.ZodType): JsonSchema {
+export function inputJsonSchema(schema: ZodSchema): JsonSchema {
   return toJsonSchema(schema, 'input');
 }
 
-export function outputJsonSchema(schema: z.ZodType): JsonSchema {
+export function outputJsonSchema(schema: ZodSchema): JsonSchema {
   return toJsonSchema(schema, 'output');
 }
 
@@ -33,11 +41,11 @@ const metadata = {
   get: (schema: z.ZodType) => z.globalRegistry.get(schema) ?? schema.meta?.(),
 } as typeof z.globalRegistry;
 
-function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
+function toJsonSchema(schema: ZodSchema, io: 'input' | 'output'): JsonSchema {
   requireZod(schema, io);
   try {
     const jsonSchema: Record<string, unknown> = {
-      ...z.toJSONSchema(schema, { target: 'draft-2020-12', io, metadata }),
+      ...z.toJSONSchema(schema as z.ZodType, { target: 'draft-2020-12', io, metadata }),
     };
     delete jsonSchema['$schema'];
     delete jsonSchema['~standard'];
@@ -52,7 +60,7 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
   }
 }
 
-export function requireZod(schema: z.ZodType, io: 'input' | 'output'): void {
+export function requireZod(schema: ZodSchema, io: 'input' | 'output'): void {
   const fault = zodFault(schema);
   if (fault !== undefined) throw new PawlError('CONFIGURATION', `\`${io}\` must be a schema of zod 4; ${fault}.`);
 }
@@ -235,8 +243,8 @@ export function isMarkedValid(schema: JsonSchema): boolean {
  * Parses parameters for a tool. Throws `INVALID_PARAMS` where a rule fails that JSON Schema cannot express (zod's `refine`), and
  * `TOOL_FAILED` for an asynchronous schema.
  */
-export function parseWith<Schema extends z.ZodType>(schema: Schema, params: unknown): z.output<Schema> {
-  const parsed = safeParseWith(schema, params);
+export function parseWith<Schema extends ZodSchema>(schema: Schema, params: unknown): z.output<Schema> {
+  const parsed = safeParseWith(schema as unknown as z.ZodType<z.output<Schema>>, params);
   if (!parsed.success) throw new PawlError('INVALID_PARAMS', undefined, { issues: zodIssues(parsed.error) });
   return parsed.data;
 }

@@ -10,6 +10,7 @@ import {
   outputJsonSchema,
   parseWith,
   requireZod,
+  type ZodSchema,
 } from '../schema/schema.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
 import { withoutReference } from '../schema/schema-references.ts';
@@ -50,7 +51,7 @@ const checkOptions = optionsCheck(['name', 'input', 'schema', 'variant']);
  * Defines a tool; `run` is typed by the zod schema `input`, callers by the same schema's input side.
  * Throws `CONFIGURATION` naming the field when the definition is unusable, at definition time and not at the first call.
  */
-export function defineTool<const Name extends string, Schema extends z.ZodType, Output>(
+export function defineTool<const Name extends string, Schema extends ZodSchema, Output>(
   spec: ToolSpec<Name, Schema, Output>,
 ): Tool<Name, z.input<Schema>, z.output<Schema>, Output> {
   checkOptions(spec);
@@ -66,7 +67,7 @@ export function defineTool<const Name extends string, Schema extends z.ZodType, 
  * Defines one of Pawl's own tools, whose definitions a test checks. Its schemas are computed at their first use: every program loads all
  * of these tools, and few programs use them.
  */
-export function defineBaseTool<const Name extends string, Schema extends z.ZodType, Output>(
+export function defineBaseTool<const Name extends string, Schema extends ZodSchema, Output>(
   spec: ToolSpec<Name, Schema, Output>,
 ): Tool<Name, z.input<Schema>, z.output<Schema>, Output> {
   const { input, output, schema, variant = { type: 'function' }, ...options } = spec;

@@ -3,7 +3,7 @@
 import type { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { inputJsonSchema, parseWith } from '../schema/schema.ts';
+import { inputJsonSchema, parseWith, type ZodSchema } from '../schema/schema.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { defined } from '../util/json/omit-undefined.ts';
@@ -28,7 +28,7 @@ export type FunctionToolOptions<Params, Output> = Omit<
  * A tool from one function, which returns its output alone. Its version is 1.0.0. Unless `tier` says otherwise, its tier is `read-only`
  * with `annotations.readOnlyHint` and `system` without. Throws `CONFIGURATION` as `defineTool` does.
  */
-export function functionTool<const Name extends string, Schema extends z.ZodType, Output>(
+export function functionTool<const Name extends string, Schema extends ZodSchema, Output>(
   name: Name,
   description: string,
   input: Schema,

@@ -5,6 +5,7 @@ import { ToolError } from '../errors/failure.ts';
 import type { Effects } from '../retries/effects.ts';
 import type { RetryOverrides } from '../retries/retry.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import type { ZodSchema } from '../schema/schema.ts';
 import type { Capability, Need } from './capabilities.ts';
 import { answerFault } from './tool-answers.ts';
 import type { ToolContext } from './tool-context.ts';
@@ -134,7 +135,7 @@ export interface ToolOptions<Params, Output> extends ToolFunctions<Params, Outpu
   readonly effects?: Effects;
   readonly annotations?: ToolAnnotations;
   /** The schema of the output, which checks every result. */
-  readonly output?: z.ZodType<Output>;
+  readonly output?: ZodSchema<Output>;
   /** Capabilities, or handles of the context: `workspace`, `memory`, `fetch`. Default: those that the session and the tier allow. */
   readonly needs?: readonly Need[];
   /** False runs the session's calls of the tool one at a time. Default true. */
@@ -151,7 +152,7 @@ export interface ToolOptions<Params, Output> extends ToolFunctions<Params, Outpu
   readonly circuit?: CircuitOverrides;
 }
 
-export interface ToolSpec<Name extends string, Schema extends z.ZodType, Output>
+export interface ToolSpec<Name extends string, Schema extends ZodSchema, Output>
   extends ToolOptions<z.output<Schema>, Output> {
   readonly name: Name;
   readonly input: Schema;
