@@ -6,6 +6,8 @@ import { loadSettings } from '../../main.ts';
 import { checkBinding } from '../../producer/http/core/access.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import {
+  asksFor,
+  hasWaitaof,
   PERSISTENCE_FIXES,
   PROMISES,
   persistenceText,
@@ -130,7 +132,10 @@ async function checkRedis(
       CONNECT_TIMEOUT_MS,
     ));
     const server = await inspectServer(redis, settings.prefix);
-    await checkRights(redis, settings.prefix, true);
+    await checkRights(redis, settings.prefix, {
+      blocks: true,
+      waits: asksFor('waitaof', settings) && hasWaitaof(server),
+    });
     const source =
       embedded === undefined ? `REDIS_URL=${withoutPassword(url)}` : `embedded, ${lines[0] ?? 'running already'}`;
     const nodes = isClustered(redis) ? `, a cluster with ${plural(serversOf(redis).length, 'master')}` : '';

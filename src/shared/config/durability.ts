@@ -75,6 +75,11 @@ export function durabilityOf(settings: Pick<Settings, 'tools' | 'durability'>, t
   return tool.effects === 'once' ? (toolPolicy(settings, tool).durability ?? settings.durability) : 'everysec';
 }
 
+/** Whether the calls of some tool require this durability. */
+export function asksFor(wanted: Durability, { durability, tools }: Pick<Settings, 'tools' | 'durability'>): boolean {
+  return [durability, ...Object.values(tools).map((policy) => policy.durability)].includes(wanted);
+}
+
 /** A property that some tools need and the server lacks. */
 export interface ServerFault {
   /** The name of the setting in Redis. */
@@ -108,7 +113,7 @@ export function serverFaults(
       fix: [fix ?? [], 'CONFIG SET appendfsync always'].flat().join(', and '),
     });
   const waitaofTools = toolsWith('waitaof');
-  if (waitaofTools.length > 0 && !isAtLeast(server.version, WAITAOF_VERSION))
+  if (waitaofTools.length > 0 && !hasWaitaof(server))
     faults.push({
       setting: 'version',
       message: `${toolNames(waitaofTools)} is configured with durability waitaof, and Redis ${server.version} has no WAITAOF`,
@@ -134,6 +139,10 @@ export function unfitServer(faults: readonly ServerFault[]): PawlError {
 }
 
 const WAITAOF_VERSION = [7, 2] as const;
+
+export function hasWaitaof({ version }: Pick<ServerFacts, 'version'>): boolean {
+  return isAtLeast(version, WAITAOF_VERSION);
+}
 
 export function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {
   const [actualMajor = Number.NaN, actualMinor = 0] = version.split('.').map(Number);

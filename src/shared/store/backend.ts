@@ -1,7 +1,15 @@
 /** A process's connection to Redis, checked, and the stores that use it. Starts the embedded server when no Redis is configured. */
 import type { AuditType, RecordAudit } from '../audit/audit-event.ts';
 import type { Settings } from '../config/config.ts';
-import { evicts, PERSISTENCE_FIXES, PROMISES, type ServerFacts, WAITAOF_PROMISE } from '../config/durability.ts';
+import {
+  asksFor,
+  evicts,
+  hasWaitaof,
+  PERSISTENCE_FIXES,
+  PROMISES,
+  type ServerFacts,
+  WAITAOF_PROMISE,
+} from '../config/durability.ts';
 import { PawlError } from '../errors/failure.ts';
 import { secretsOf } from '../errors/redaction.ts';
 import { Signer, UNSIGNED } from '../signing/signature.ts';
@@ -102,9 +110,13 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   const following = new ClockFollower(redis);
   try {
     // Only the embedded server is configured by Pawl.
-    if (embedded !== undefined && needsFsyncAlways(settings)) await redis.config('SET', 'appendfsync', 'always');
+    if (embedded !== undefined && asksFor('always', settings)) await redis.config('SET', 'appendfsync', 'always');
     const [server] = await Promise.all([inspectServer(redis, settings.prefix), following.read()]);
-    await checkRights(redis, settings.prefix, options.mode === 'patient');
+    const blocks = options.mode === 'patient';
+    await checkRights(redis, settings.prefix, {
+      blocks,
+      waits: blocks && asksFor('waitaof', settings) && hasWaitaof(server),
+    });
     logServer(server, options);
     const writer = openAuditWriter(options, redis, following.clock);
     const audit = auditOf(options, writer);
@@ -214,10 +226,6 @@ async function loadShards(redis: Redis, { prefix, shards: configured }: Settings
     if (count !== undefined && !shards.layout[tier].isSet) await shards.set(tier, count, true);
   }
   return shards;
-}
-
-function needsFsyncAlways({ durability, tools }: Settings): boolean {
-  return [durability, ...Object.values(tools).map((policy) => policy.durability)].includes('always');
 }
 
 async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {

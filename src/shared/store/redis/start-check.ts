@@ -11,10 +11,15 @@ const tryScript = new Script(new URL('./try-commands.lua', import.meta.url));
 const BLOCK_SECONDS = 0.001;
 
 /**
- * Tries the commands, keys and channels that Pawl uses. Throws `BACKEND_UNAVAILABLE` with the rule that a Redis user lacks, or with what
+ * Tries the commands, keys and channels that Pawl uses: those that block where this process waits for Redis, and the one that waits for
+ * the disk where a setting asks for that. Throws `BACKEND_UNAVAILABLE` with the rule that a Redis user lacks, or with what
  * Redis answered.
  */
-export async function checkRights(redis: Redis, prefix: string, blocks: boolean): Promise<void> {
+export async function checkRights(
+  redis: Redis,
+  prefix: string,
+  { blocks, waits }: { readonly blocks: boolean; readonly waits: boolean },
+): Promise<void> {
   const channel = broadcastChannel(redis, prefix);
   const { trial } = new FleetKeys(prefix);
   const needs: readonly (readonly [name: string, attempt: () => Promise<unknown>])[] = [
@@ -29,7 +34,8 @@ export async function checkRights(redis: Redis, prefix: string, blocks: boolean)
           ['blpop', () => inTransaction(redis.multi().blpop(trial, BLOCK_SECONDS))],
           ['bzpopmin', () => inTransaction(redis.multi().bzpopmin(trial, BLOCK_SECONDS))],
         ] as const)
-      : []),
+      : [['exec', () => inTransaction(redis.multi().exists(trial))] as const]),
+    ...(waits ? [['waitaof', () => redis.call('WAITAOF', 0, 0, 1)] as const] : []),
   ];
   const rules: string[] = [];
   for (const [name, attempt] of needs) {

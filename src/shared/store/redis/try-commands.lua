@@ -15,8 +15,8 @@ local tried = {
   {'SADD', key, 'm'}, {'SCARD', key}, {'SMEMBERS', key}, {'SRANDMEMBER', key}, {'SREM', key, 'm'},
   {'RPUSH', key, 'v'}, {'LPUSH', key, 'v'}, {'LINDEX', key, '0'}, {'LLEN', key}, {'LRANGE', key, '0', '1'}, {'LREM', key, '1', 'v'},
   {'LPOS', key, 'v'}, {'LTRIM', key, '0', '1'}, {'RPOPLPUSH', key, key}, {'RPOP', key}, {'LPOP', key},
-  {'XADD', key, '*', 'f', '1'}, {'XRANGE', key, '-', '+'}, {'XDEL', key, '1-1'}, {'XTRIM', key, 'MAXLEN', '1'},
-  {'TIME'}, {'PUBSUB', 'NUMSUB'},
+  {'XADD', key, '*', 'f', '1'}, {'XRANGE', key, '-', '+'}, {'XREVRANGE', key, '+', '-'}, {'XDEL', key, '1-1'}, {'XTRIM', key, 'MAXLEN', '1'},
+  {'TIME'}, {'PING'}, {'PUBSUB', 'NUMSUB'},
 }
 local refused = {}
 for _, command in ipairs(tried) do

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { connect, startWorker } from '../../../../src/index.ts';
+import type { SettingsInput } from '../../../../src/shared/config/config.ts';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { openBackend } from '../../../../src/shared/store/backend.ts';
 import { connectVerified } from '../../../../src/shared/store/redis/connection.ts';
@@ -24,8 +25,13 @@ const OTHERWISE = new Set(
 );
 const STORE = fileURLToPath(new URL('../../../../src/shared/store/', import.meta.url));
 
-async function startOn(redisUrl: string, prefix = 'pawl', mode: 'fail-fast' | 'patient' = 'patient'): Promise<void> {
-  const settings = resolveSettings({ options: { redisUrl, prefix } });
+async function startOn(
+  redisUrl: string,
+  prefix = 'pawl',
+  mode: 'fail-fast' | 'patient' = 'patient',
+  options: Partial<SettingsInput> = {},
+): Promise<void> {
+  const settings = resolveSettings({ options: { redisUrl, prefix, ...options } });
   const backend = await openBackend({ settings, name: 'test', mode, log: () => {} });
   await backend.close();
 }
@@ -80,6 +86,28 @@ describe('a Redis user', () => {
     },
   );
 
+  test.each(['multi', 'exec', 'xrevrange', 'ping'])(
+    'of a producer without %s is refused at the start, too',
+    async (command) => {
+      const { redisUrl, prefix } = await createWorld();
+      const { url } = await createUser(redisUrl, prefix, ['~*', '&*', '+@all', `-${command}`]);
+      await expect(startOn(url, prefix, 'fail-fast')).rejects.toMatchObject({
+        message: expect.stringContaining(`+${command}`),
+      });
+    },
+  );
+
+  test('without waitaof is refused where a tool’s calls wait for the disk', async ({ skip }) => {
+    const { redisUrl, prefix } = await createWorld();
+    const rules = ['~*', '&*', '+@all', '-waitaof'];
+    const user = await createUser(redisUrl, prefix, rules).catch(() => skip('this Redis has no WAITAOF'));
+    await startOn(user.url, prefix);
+    for (const options of [{ durability: 'waitaof' }, { tools: { pay: { durability: 'waitaof' } } }] as const)
+      await expect(startOn(user.url, prefix, 'patient', options)).rejects.toMatchObject({
+        message: expect.stringMatching(/ACL SETUSER \S+ \+waitaof$/),
+      });
+  });
+
   test('without the channels or the keys is refused with their patterns', async () => {
     const { redisUrl, prefix } = await createWorld();
     const { url, give } = await createUser(redisUrl, prefix, ['~*', 'resetchannels', '+@all']);
@@ -129,7 +157,7 @@ describe('a Redis user', () => {
       /^(?:add(?:Standard|Delayed|Prioritized)Job|moveTo(?:Active|Delayed|Finished)|moveStalledJobsToWait|extendLocks?|retryJob|promote|changeDelay|removeJob|getCounts|getRanges|getStateV2)-\d+\.js$/,
       /call\(["'](\w+)["']/g,
     );
-    find(STORE, /\.ts$/, /\bredis\.([a-z]+)\(/g);
+    find(STORE, /\.ts$/, /\bredis\.([a-z]+)(?:Buffer)?\(/g);
     const tried = readFileSync(join(STORE, 'redis/try-commands.lua'), 'utf8');
     // They are tried on their own, are methods of the client, or may be missing.
     for (const name of OTHERWISE) used.delete(name);
