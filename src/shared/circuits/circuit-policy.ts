@@ -69,19 +69,29 @@ const DEFAULT_CIRCUIT: CircuitPolicy = {
   whenOpen: 'refuse',
 };
 
-/** Read-only tools may fail more often and recover sooner. The operator's defaults for the tool's class win over those for all tools. */
+/**
+ * Read-only tools may fail more often and recover sooner. The operator's defaults for the tool's class win over those for all tools. The
+ * outcomes that the failure rate is of, and their minimum, fit each other: otherwise the rate would never open a circuit.
+ */
 export function circuitPolicy(
   readOnly: boolean,
   tool: CircuitOverrides = {},
   operator: CircuitOverrides = {},
   { readOnly: readDefaults, mutating: writeDefaults, ...commonDefaults }: CircuitDefaults = {},
 ): CircuitPolicy {
-  return {
-    ...DEFAULT_CIRCUIT,
-    ...(readOnly ? { consecutiveFailures: 8, cooldownMs: 20_000 } : {}),
+  const given = {
     ...defined(commonDefaults),
     ...defined((readOnly ? readDefaults : writeDefaults) ?? {}),
     ...defined(tool),
     ...defined(operator),
+  };
+  const { rateMinimum = DEFAULT_CIRCUIT.rateMinimum } = given;
+  const { rateSamples = Math.max(DEFAULT_CIRCUIT.rateSamples, rateMinimum) } = given;
+  return {
+    ...DEFAULT_CIRCUIT,
+    ...(readOnly ? { consecutiveFailures: 8, cooldownMs: 20_000 } : {}),
+    ...given,
+    rateSamples,
+    rateMinimum: Math.min(rateMinimum, rateSamples),
   };
 }

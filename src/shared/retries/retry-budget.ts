@@ -32,15 +32,19 @@ export interface RetryAllowance {
 export function retryAllowance(
   tool: string,
   tenantId: string | undefined,
-  { ratio, floor, capacity, windowMs }: RetryBudgetOverrides = {},
+  {
+    ratio,
+    capacity,
+    floor = Math.min(DEFAULT_RETRY_BUDGET.floor, capacity ?? Infinity),
+    windowMs,
+  }: RetryBudgetOverrides = {},
 ): RetryAllowance {
-  const maxTokens = capacity ?? DEFAULT_RETRY_BUDGET.capacity;
   return {
     bucket: tenantId === undefined ? tool : `${tool}@${tenantId}`,
     budget: {
       ratio: ratio ?? DEFAULT_RETRY_BUDGET.ratio,
-      floor: floor ?? DEFAULT_RETRY_BUDGET.floor,
-      capacity: Math.max(maxTokens, floor ?? DEFAULT_RETRY_BUDGET.floor),
+      floor,
+      capacity: Math.max(capacity ?? DEFAULT_RETRY_BUDGET.capacity, floor),
       windowMs: windowMs ?? DEFAULT_RETRY_BUDGET.windowMs,
     },
   };

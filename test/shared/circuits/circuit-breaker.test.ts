@@ -87,6 +87,20 @@ describe('the default thresholds (R22 to R24)', () => {
     },
   );
 
+  test.each([
+    [{}, 20, 10],
+    [{ rateMinimum: 50 }, 50, 50],
+    [{ rateSamples: 4 }, 4, 4],
+    [{ rateSamples: 100 }, 100, 10],
+    [{ rateSamples: 4, rateMinimum: 10 }, 4, 4],
+  ])('with %j, the rate is of the last %d outcomes, of which %d must exist', (overrides, rateSamples, rateMinimum) => {
+    const rated = circuitPolicy(false, overrides);
+    expect(rated).toMatchObject({ rateSamples, rateMinimum });
+    expect(circuitPolicy(false, {}, {}, { mutating: overrides })).toEqual(rated);
+    const trip = tripReason(outcomes('xo'.repeat(rateSamples / 2)), rated, NOW);
+    expect(trip).toContain(`of the last ${rateSamples} calls failed`);
+  });
+
   test('a window holds as many outcomes as its policy reads', () => {
     expect(sampleFor('tool:a', CLOSED_CIRCUIT, policy).windowSize).toBe(20);
     expect(sampleFor('tool:a', CLOSED_CIRCUIT, { ...policy, consecutiveFailures: 50 }).windowSize).toBe(50);

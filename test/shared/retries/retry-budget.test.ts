@@ -56,4 +56,10 @@ test('a bucket is for one tool and one tenant, and holds at least its floor', ()
   expect(retryAllowance('tools.ask', 'acme').bucket).toBe('tools.ask@acme');
   const { budget } = retryAllowance('tools.ask', undefined, { floor: 500 });
   expect(budget).toEqual({ ratio: 0.2, floor: 500, capacity: 500, windowMs: 86_400_000 });
+  // A capacity alone bounds the first tokens, too.
+  for (const capacity of [0, 5, 100, 500])
+    expect(retryAllowance('tools.ask', undefined, { capacity }).budget).toMatchObject({
+      floor: Math.min(100, capacity),
+      capacity,
+    });
 });
