@@ -144,7 +144,7 @@ function contradictions({
   const faults: { readonly path: string[]; readonly message: string }[] = [];
   const add = (name: string, message: string) => void faults.push({ path: [name], message });
   if (every !== undefined && cron !== undefined) add('cron', 'must not stand beside every: give one of them');
-  if (every === undefined && cron === undefined) add('every', 'must be given, or cron: when does the call occur?');
+  if (every === undefined && cron === undefined) add('every', 'must be given, or cron');
   if (every !== undefined && cron === undefined && timezone !== undefined)
     add('timezone', 'belongs to cron: an interval takes the same time in every zone');
   if (from !== undefined && until !== undefined && from > until) add('until', 'must not be before from');
