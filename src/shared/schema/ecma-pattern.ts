@@ -67,6 +67,19 @@ export function withEcmaClasses(pattern: string): string {
   return written;
 }
 
+/** RE2's groups with modifiers, such as `(?i)`. ECMAScript has some since 2025. */
+const MODIFIERS = /(?<!\\)(?:\\\\)*\(\?[a-zA-Z-]+[:)]/;
+
+/** Whether every engine of ECMAScript knows the pattern. RE2 knows more, which libraries and providers fail on. */
+export function isEcmaPattern(pattern: string): boolean {
+  if (MODIFIERS.test(pattern)) return false;
+  try {
+    return new RegExp(pattern, 'u') !== undefined;
+  } catch {
+    return false;
+  }
+}
+
 function codePointOf(high: string, low: string): number {
   return String.fromCharCode(Number.parseInt(high, 16), Number.parseInt(low, 16)).codePointAt(0) ?? 0;
 }

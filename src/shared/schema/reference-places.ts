@@ -24,10 +24,15 @@ export class ReferenceResolver {
     const hash = reference.indexOf('#');
     const address = hash === -1 ? reference : reference.slice(0, hash);
     const fragment = hash === -1 ? '' : reference.slice(hash + 1);
-    if (fragment !== '' && !fragment.startsWith('/'))
-      return this.#index().get(`${address === '' ? '' : absolute(address, this.#base)}#${fragment}`);
+    // Addresses are relative to that of the schema around them. Some generators copy a schema and leave them relative to the root's.
+    const bases = address === '' ? [] : [this.#baseOf(ancestors), this.#base];
+    if (fragment !== '' && !fragment.startsWith('/')) {
+      const names = address === '' ? [''] : bases.map((base) => absolute(address, base));
+      return names.map((name) => this.#index().get(`${name}#${fragment}`)).find((schema) => schema !== undefined);
+    }
     const inner = ancestors.find((schema) => addressOf(schema) !== undefined) ?? this.#root;
-    const document = address === '' ? inner : this.#index().get(absolute(address, this.#base));
+    const addressed = bases.map((base) => this.#index().get(absolute(address, base)));
+    const document = address === '' ? inner : addressed.find((schema) => schema !== undefined);
     const found = atPointer(fragment, document);
     if (found !== undefined || address !== '') return found;
     // Generators copy a schema with its definitions into another one, and leave its references as they were.
@@ -36,6 +41,11 @@ export class ReferenceResolver {
       if (nested !== undefined) return nested;
     }
     return undefined;
+  }
+
+  #baseOf(ancestors: readonly SchemaObject[]): string {
+    const addresses = ancestors.flatMap((schema) => addressOf(schema) ?? []);
+    return addresses.reduceRight((base, address) => absolute(address, base), this.#base);
   }
 
   #index(): ReadonlyMap<string, unknown> {

@@ -5,7 +5,7 @@
 import { getOrInsert } from '../util/get-or-insert.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { defined } from '../util/json/omit-undefined.ts';
-import { startOf } from '../util/text/text-cut.ts';
+import { startOf, wellFormed } from '../util/text/text-cut.ts';
 import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { isLinear, patternFault } from './linear-pattern.ts';
@@ -88,7 +88,8 @@ export const UNFOLLOWED = 'cannot be followed';
 /** Repairs a schema. The root of a tool's parameters becomes an object; an output may be of any type. */
 export function sanitizeSchema(foreign: unknown, role: 'parameters' | 'output' = 'parameters'): SanitizedSchema {
   const changes: string[] = [];
-  const root = isObject(foreign) ? foreign : {};
+  const root = isObject(foreign) ? wellFormed(foreign) : {};
+  if (isObject(foreign) && root !== foreign) changes.push('root: half characters replaced');
   if (!isObject(foreign))
     changes.push(`root: ${foreign === undefined ? 'nothing' : typeof foreign} replaced by an object`);
   const definitions = {
@@ -222,7 +223,8 @@ function sanitizeSubschemas(
     else if (schema[keyword] !== undefined) drop(keyword, 'it is no list of schemas');
   }
   for (const keyword of SCHEMA_SINGLES)
-    if (schema[keyword] !== undefined) schema[keyword] = sanitizePart(schema[keyword], keyword);
+    if (isSchema(schema[keyword])) schema[keyword] = sanitizePart(schema[keyword], keyword);
+    else if (schema[keyword] !== undefined) drop(keyword, 'it is no schema');
 }
 
 function dropInvalidKeywords({ schema, drop }: SchemaEdit): void {
@@ -230,6 +232,8 @@ function dropInvalidKeywords({ schema, drop }: SchemaEdit): void {
     for (const keyword of keywords)
       if (schema[keyword] !== undefined && !hasType(schema[keyword])) drop(keyword, `it is no ${typeName}`);
   for (const keyword of RESTRICTIONS) if (schema[keyword] === null) drop(keyword, 'it is null');
+  const types = [schema['type'] ?? []].flat();
+  if (schema['const'] === null && types.length > 0 && !types.includes('null')) drop('const', 'its type excludes null');
 }
 
 function repairRequired(part: SchemaEdit): void {

@@ -45,7 +45,7 @@ function toJsonSchema(schema: ZodSchema, io: 'input' | 'output'): JsonSchema {
   requireZod(schema, io);
   try {
     const jsonSchema: Record<string, unknown> = {
-      ...z.toJSONSchema(schema as z.ZodType, { target: 'draft-2020-12', io, metadata }),
+      ...z.toJSONSchema(schema as z.ZodType, { target: 'draft-2020-12', io, metadata, override: correctZod }),
     };
     delete jsonSchema['$schema'];
     delete jsonSchema['~standard'];
@@ -58,6 +58,41 @@ function toJsonSchema(schema: ZodSchema, io: 'input' | 'output'): JsonSchema {
       cause: error,
     });
   }
+}
+
+/**
+ * Corrects what zod writes otherwise than it parses. It leaves out the flags of patterns, and writes infinite bounds and empty lists of
+ * schemas, which JSON Schema does not have.
+ */
+function correctZod({ zodSchema, jsonSchema }: { zodSchema: z.core.$ZodTypes; jsonSchema: JsonSchema }): void {
+  const parts = jsonSchema as Record<string, unknown>;
+  const patterns = new Map(patternsOf(zodSchema).map((pattern) => [pattern.source, withFlags(pattern)]));
+  for (const place of [parts, ...(Array.isArray(parts['allOf']) ? parts['allOf'] : [])] as Record<string, unknown>[]) {
+    const { pattern } = place;
+    if (typeof pattern !== 'string' || !patterns.has(pattern)) continue;
+    if (patterns.get(pattern) === undefined) delete place['pattern'];
+    else place['pattern'] = patterns.get(pattern);
+  }
+  for (const keyword of ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'])
+    if (parts[keyword] !== undefined && !Number.isFinite(parts[keyword])) delete parts[keyword];
+  for (const keyword of ['allOf', 'prefixItems'])
+    if (Array.isArray(parts[keyword]) && parts[keyword].length === 0) delete parts[keyword];
+  if (Array.isArray(parts['anyOf']) && parts['anyOf'].length === 0) {
+    delete parts['anyOf'];
+    parts['not'] = {};
+  }
+}
+
+/** The pattern with its flags within it; undefined for a syntax that JSON Schema does not have, which zod alone checks. */
+function withFlags({ source, flags }: RegExp): string | undefined {
+  if (flags.includes('v')) return undefined;
+  const modifiers = flags.replaceAll(/[^ims]/g, '');
+  return modifiers === '' ? source : `(?${modifiers}:${source})`;
+}
+
+function patternsOf({ _zod: { def } }: z.core.$ZodTypes): readonly RegExp[] {
+  const defs = [def, ...(def.checks ?? []).map((check) => check._zod.def)];
+  return defs.flatMap((each) => ('pattern' in each && each.pattern instanceof RegExp ? [each.pattern] : []));
 }
 
 export function requireZod(schema: ZodSchema, io: 'input' | 'output'): void {

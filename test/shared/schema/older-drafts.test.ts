@@ -117,6 +117,48 @@ describe('keywords of older drafts are translated, and the change is reported', 
       /what \$ref "#\/\$defs\/z" leads to copied/,
     ],
     [
+      'an address that is relative to the one around it',
+      {
+        $id: 'https://example.org/a/b.json',
+        ...properties({ $id: 'c/', type: 'object', properties: { d: { $ref: 'd.json' }, e: { $ref: 'd.json#e' } } }),
+        $defs: {
+          d: { $id: 'https://example.org/a/c/d.json', type: 'string', $defs: { e: { $anchor: 'e', type: 'number' } } },
+          other: { $id: 'd.json', type: 'boolean' },
+        },
+      },
+      [{ a: { d: 'x', e: 1 } }],
+      [{ a: { d: true } }, { a: { e: 'x' } }],
+      /leads to copied/,
+    ],
+    [
+      'addresses that are names',
+      {
+        $id: 'urn:example:a',
+        ...properties({ $id: 'urn:example:b', properties: { c: { $ref: 'urn:example:c' }, d: { $ref: '#/$defs/d' } } }),
+        $defs: { c: { $id: 'urn:example:c', type: 'string' }, d: { type: 'number' } },
+      },
+      [{ a: { c: 'x', d: 1 } }],
+      [{ a: { c: 1 } }, { a: { d: 'x' } }],
+      /leads to copied/,
+    ],
+    [
+      'keywords that are all there, with null for those that say nothing',
+      properties({
+        type: 'string',
+        ...{ const: null, not: null, if: null, contains: null, propertyNames: null, items: null },
+      }),
+      [{ a: 'x' }],
+      [{ a: 1 }],
+      /not dropped, it is no schema/,
+    ],
+    [
+      'a name with half a character',
+      { type: 'object', properties: { 'a\ud83d': { type: 'string' } } },
+      [{ 'a\ufffd': 'x' }],
+      [{ 'a\ufffd': 1 }],
+      /replaced/,
+    ],
+    [
       'addresses that two schemas have',
       { ...properties({ $id: 'x', type: 'string' }), $defs: { d: { $id: 'x' } } },
       [{ a: 'x' }],

@@ -225,6 +225,23 @@ describe('JSON Schema 2020-12 from zod', () => {
   });
 
   test.each([
+    ['a pattern that ignores case', z.string().regex(/^abc$/i), ['ABC', 'abc'], ['abd', 'xABC']],
+    ['a pattern of lines', z.string().regex(/^b$/m), ['a\nb', 'b'], ['ab']],
+    ['a dot that takes line ends', z.string().regex(/^a.b$/s), ['a\nb'], ['ab']],
+    ['patterns with and without flags', z.string().regex(/A/i).regex(/b/).startsWith('x'), ['xab'], ['xaB', 'ab']],
+    ['a pattern of an email address', z.email({ pattern: /^a@b\.c$/i }), ['A@B.c'], ['x@b.c']],
+    ['a class of two classes, which zod alone checks', z.string().regex(/^[\p{L}--[a-z]]+$/v), ['A', 'a'], [1]],
+    ['a bound that bounds nothing', z.number().min(-Infinity).max(Infinity), [1e300, -1], ['1']],
+    ['a list without places', z.tuple([]), [[]], [[1]]],
+    ['a choice without alternatives', z.union([] as unknown as [z.ZodString]), [], ['a', null]],
+  ])('%s accepts what zod does', (_what, schema: z.ZodType, valid: unknown[], invalid: unknown[]) => {
+    const input = inputJsonSchema(z.object({ a: schema }));
+    const check = compileSchema(JSON.parse(JSON.stringify(input)));
+    for (const a of valid) expect(check({ a }), JSON.stringify(a)).toEqual([]);
+    for (const a of invalid) expect(check({ a }), JSON.stringify(a)).not.toEqual([]);
+  });
+
+  test.each([
     ['a date', z.object({ at: z.date() })],
     ['a bigint', z.bigint()],
     ['a map', z.map(z.string(), z.string())],
