@@ -5,6 +5,7 @@
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { isTooCostly } from '../schema/schema-cost.ts';
 import { withoutReference } from '../schema/schema-references.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { keywordText, type RemovedKeyword } from './provider-subset.ts';
 
@@ -37,8 +38,10 @@ export function flatRoot(schema: JsonSchema): {
     return { schema: { type: 'object', properties: {} }, removedKeywords: [{ path: '', keyword: '$ref' }] };
   const root = resolve(schema, schema);
   const combiners = FORBIDDEN_AT_ROOT.filter((keyword) => root[keyword] !== undefined);
-  if (combiners.length === 0 && schema['$ref'] === undefined)
-    return { schema: schema['type'] === 'object' ? schema : { ...schema, type: 'object' }, removedKeywords: [] };
+  if (combiners.length === 0 && schema['$ref'] === undefined) {
+    const isComplete = schema['type'] === 'object' && isObject(schema['properties']);
+    return { schema: isComplete ? schema : { properties: {}, ...schema, type: 'object' }, removedKeywords: [] };
+  }
   const { $defs } = root;
   const isCombined = [...CHOICES, 'allOf'].some((keyword) => combiners.includes(keyword));
   const droppedKeywords = [

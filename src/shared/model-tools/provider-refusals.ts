@@ -3,8 +3,9 @@
  * this table before it is returned.
  */
 import { canonicalJson } from '../schema/canonical-json.ts';
+import { isEcmaPattern } from '../schema/ecma-pattern.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
-import { isOfType } from '../util/json/json-types.ts';
+import { isObject, isOfType } from '../util/json/json-types.ts';
 import { PROVIDERS, type Provider } from './export-types.ts';
 
 type SchemaObject = Readonly<Record<string, unknown>>;
@@ -24,6 +25,7 @@ const READ_BY_PROVIDERS: readonly ProviderForm[] = [...STRICT, 'openai', 'gemini
 const ALL: readonly ProviderForm[] = [...STRICT, ...PROVIDERS];
 
 const has = (schema: SchemaObject, keyword: string) => schema[keyword] !== undefined;
+const isEmptyList = (value: unknown) => Array.isArray(value) && value.length === 0;
 const hasType = ({ type }: SchemaObject, name: string) => [type].flat().includes(name);
 
 const REFUSALS: readonly Refusal[] = [
@@ -33,6 +35,27 @@ const REFUSALS: readonly Refusal[] = [
     fault: 'is combined at its root',
     applies: (schema, isRoot) =>
       isRoot && ['anyOf', 'oneOf', 'allOf', 'not', 'enum', '$ref'].some((each) => has(schema, each)),
+  },
+  {
+    forms: ALL,
+    fault: 'has no properties',
+    applies: (schema, isRoot) => isRoot && !isObject(schema['properties']),
+  },
+  {
+    forms: ALL,
+    fault: 'has a choice without alternatives',
+    applies: (schema) => ['anyOf', 'oneOf', 'allOf', 'prefixItems'].some((each) => isEmptyList(schema[each])),
+  },
+  {
+    forms: READ_BY_PROVIDERS,
+    fault: 'has a pattern that ECMAScript does not know',
+    applies: ({ pattern }) => typeof pattern === 'string' && !isEcmaPattern(pattern),
+  },
+  {
+    forms: ['gemini'],
+    fault: 'requires a property that it does not describe',
+    applies: ({ properties = {}, required = [] }) =>
+      (required as readonly string[]).some((name) => !Object.hasOwn(properties as object, name)),
   },
   {
     forms: READ_BY_PROVIDERS,
@@ -69,7 +92,7 @@ const REFUSALS: readonly Refusal[] = [
       ),
   },
   {
-    forms: ['openai-strict', 'openai'],
+    forms: ['openai-strict', 'openai', 'gemini'],
     fault: 'has a list that says nothing of its items',
     applies: (schema) => hasType(schema, 'array') && !has(schema, 'items'),
   },

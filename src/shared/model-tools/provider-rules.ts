@@ -80,6 +80,8 @@ export const ANTHROPIC_LIMITS = { tools: 20, optional: 24, unions: 16 } as const
 export const GEMINI: SubsetRules = {
   known: GEMINI_KEYWORDS,
   plainEnums: true,
+  itemsRequired: true,
+  describedRequired: true,
   unknown: new Set([
     ...[...COMBINING, ...COUNTING, ...BOUNDS, ...CONTENT, 'pattern', 'minLength', 'maxLength'],
     ...['exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],

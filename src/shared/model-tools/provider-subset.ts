@@ -3,6 +3,7 @@
  * the tool does. Each removed keyword is reported, and written into the description.
  */
 import { canonicalJson } from '../schema/canonical-json.ts';
+import { isEcmaPattern } from '../schema/ecma-pattern.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { ANNOTATIONS } from '../schema/schema-keywords.ts';
 import { isOfType } from '../util/json/json-types.ts';
@@ -21,8 +22,10 @@ export interface SubsetRules {
   /** The formats that it knows; undefined for all. */
   readonly formats?: ReadonlySet<string>;
   readonly largestMinItems?: number;
-  /** Whether every array must describe its items, if only as anything. OpenAI refuses the whole request otherwise. */
+  /** Whether every array must describe its items, if only as anything. OpenAI and Gemini refuse the whole request otherwise. */
   readonly itemsRequired?: boolean;
+  /** Whether `required` names only properties that stand beside it. Gemini refuses the whole request otherwise. */
+  readonly describedRequired?: boolean;
   /** Whether every property is required. Optional ones then accept null. */
   readonly nullForOptional: boolean;
   /**
@@ -163,10 +166,21 @@ function removeUnknown(conversion: Conversion): void {
 function removeUnsupported(conversion: Conversion): void {
   const { result, rules } = conversion;
   if (rules.itemsRequired && isType(result, 'array') && result['items'] === undefined) result['items'] = {};
+  if (rules.describedRequired) requireDescribed(conversion);
+  if (typeof result['pattern'] === 'string' && !isEcmaPattern(result['pattern'])) remove(conversion, 'pattern');
   if (rules.formats !== undefined && result['format'] !== undefined && !rules.formats.has(String(result['format'])))
     remove(conversion, 'format');
   if (Number(result['minItems'] ?? 0) > (rules.largestMinItems ?? Number.POSITIVE_INFINITY))
     remove(conversion, 'minItems');
+}
+
+function requireDescribed(conversion: Conversion): void {
+  const { result } = conversion;
+  const required = (result['required'] ?? []) as readonly string[];
+  const described = required.filter((name) => Object.hasOwn((result['properties'] ?? {}) as object, name));
+  if (described.length === required.length) return;
+  remove(conversion, 'required');
+  if (described.length > 0) result['required'] = described;
 }
 
 /** Converts the schemas within this one. */

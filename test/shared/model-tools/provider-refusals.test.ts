@@ -2,12 +2,15 @@
 import { globSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
 import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
 import { type ExportableTool, PROVIDERS } from '../../../src/shared/model-tools/export-types.ts';
 import { type ProviderForm, providerRefusal } from '../../../src/shared/model-tools/provider-refusals.ts';
 import { plainParameters, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
+import { inputJsonSchema } from '../../../src/shared/schema/schema.ts';
 import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';
+import { ajv } from './judging.ts';
 import { schemas } from './random-schemas.ts';
 
 const tool = (inputSchema: JsonSchema, name = 'go') =>
@@ -71,6 +74,56 @@ test('no provider refuses a schema of those that may come', () => {
     }),
     { numRuns: 300 },
   );
+});
+
+const text = { type: 'string' };
+const list = { type: 'array' };
+
+test.each<[string, JsonSchema]>([
+  ['nothing', { type: 'object' }],
+  ['members without names', { type: 'object', additionalProperties: text }],
+  ['names that are required alone', { type: 'object', properties: { a: text }, required: ['a', 'b'] }],
+  [
+    'members of listed names',
+    inputJsonSchema(
+      z.object({ m: z.record(z.enum(['a', 'b']), z.number()), t: z.tuple([]), u: z.tuple([z.string()]) }),
+    ),
+  ],
+  [
+    'alternatives that only require',
+    {
+      type: 'object',
+      properties: {
+        o: { type: 'object', properties: { a: text, b: text }, anyOf: [{ required: ['a'] }, { required: ['b'] }] },
+      },
+    },
+  ],
+  [
+    'lists of unknown items at any depth',
+    {
+      type: 'object',
+      properties: {
+        a: { type: ['array', 'null'] },
+        b: { anyOf: [list, text] },
+        c: { type: 'array', items: list },
+        d: { type: 'object', additionalProperties: list },
+        e: { type: 'array', prefixItems: [list] },
+      },
+    },
+  ],
+  ['a pattern of RE2', { type: 'object', properties: { a: { type: 'string', pattern: '(?i)^a$' } } }],
+  ['a pattern with a flag', inputJsonSchema(z.object({ a: z.string().regex(/^a$/i) }))],
+])('no provider refuses %s', (_what, schema) => {
+  expect(refusalsOf(schema)).toEqual([]);
+  for (const provider of PROVIDERS) {
+    const { tools, reports } = toolsFor(provider, [tool(schema)]);
+    expect(reports[0]?.warnings, provider).toEqual([]);
+    const names = ['parameters', 'input_schema', 'parametersJsonSchema', 'inputSchema'];
+    const parameters = tools[0]?.[names.find((name) => name in (tools[0] ?? {})) ?? ''];
+    expect(parameters, provider).toMatchObject({ type: 'object', properties: expect.any(Object) });
+    // The two others are given the tool's own patterns.
+    if (provider === 'openai' || provider === 'gemini') ajv.compile(parameters as JsonSchema);
+  }
 });
 
 test('a list of values of two types keeps those of its own', () => {
