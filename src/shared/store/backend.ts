@@ -109,15 +109,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   });
   const following = new ClockFollower(redis);
   try {
-    // Only the embedded server is configured by Pawl.
-    if (embedded !== undefined && asksFor('always', settings)) await redis.config('SET', 'appendfsync', 'always');
-    const [server] = await Promise.all([inspectServer(redis, settings.prefix), following.read()]);
-    const blocks = options.mode === 'patient';
-    await checkRights(redis, settings.prefix, {
-      blocks,
-      waits: blocks && asksFor('waitaof', settings) && hasWaitaof(server),
-    });
-    logServer(server, options);
+    const server = await prepareServer(redis, options, following, embedded !== undefined);
     const writer = openAuditWriter(options, redis, following.clock);
     const audit = auditOf(options, writer);
     const signatures = new Signatures(
@@ -155,6 +147,25 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     await embedded?.stop();
     throw startError(error, settings.prefix);
   }
+}
+
+/** Configures the embedded server, and checks that any server can be used. Throws `CONFIGURATION`. */
+async function prepareServer(
+  redis: Redis,
+  options: BackendOptions,
+  following: ClockFollower,
+  isEmbedded: boolean,
+): Promise<ServerFacts> {
+  const { settings, mode } = options;
+  if (isEmbedded && asksFor('always', settings)) await redis.config('SET', 'appendfsync', 'always');
+  const [server] = await Promise.all([inspectServer(redis, settings.prefix), following.read()]);
+  const blocks = mode === 'patient';
+  await checkRights(redis, settings.prefix, {
+    blocks,
+    waits: blocks && asksFor('waitaof', settings) && hasWaitaof(server),
+  });
+  logServer(server, options);
+  return server;
 }
 
 function openAuditWriter({ settings, log }: BackendOptions, redis: Redis, clock: SyncedClock): AuditWriter {
