@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 import { callbackUrlSchema } from '../callbacks/callback.ts';
 import { identifierSchema } from '../calls/envelope.ts';
-import { PawlError } from '../errors/failure.ts';
+import { invalidInput, PawlError } from '../errors/failure.ts';
 import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.ts';
 import { PRIORITIES, type Priority } from '../queues/priority-names.ts';
 import type { SessionShards } from '../queues/shards.ts';
@@ -11,6 +11,7 @@ import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { CAPABILITIES, type Capability, READ_ONLY_CAPABILITIES } from '../tools/capabilities.ts';
 import { TIERS, type Tier } from '../tools/tool.ts';
 import type { SessionAgent } from '../tools/tool-context.ts';
+import { findUnserializable } from '../util/json/json-support.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import {
   CHANNEL_KINDS,
@@ -157,7 +158,13 @@ export function mergeTaint(record: SessionRecord, other: SessionRecord | undefin
 
 /** Throws `CONTRACT_INVALID` with every fault. */
 export function parseOpenSession(open: OpenSession): z.output<typeof openSessionSchema> {
-  return parseOrThrow(openSessionSchema, open, 'The session cannot be opened');
+  const problem = 'The session cannot be opened';
+  const { agent, channel }: Partial<OpenSession> = open ?? {};
+  // The schemas of these two end where the stack does.
+  const found = findUnserializable({ agent, channel });
+  if (found === undefined) return parseOrThrow(openSessionSchema, open, problem);
+  const issue = { path: found.path.slice(1), message: `must be JSON-serializable; got ${found.kind}` };
+  throw invalidInput(problem, [issue], 'the options');
 }
 
 /** Throws `CONTRACT_INVALID` for a state that a session cannot have. */
@@ -168,12 +175,7 @@ export function parseSessionState(state: string): string {
 function parseOrThrow<Schema extends z.ZodType>(schema: Schema, value: unknown, problem: string): z.output<Schema> {
   const result = schema.safeParse(value, WITH_RECEIVED);
   if (result.success) return result.data;
-  const issues = zodIssues(result.error);
-  throw new PawlError(
-    'CONTRACT_INVALID',
-    `${problem}: ${issues.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')}.`,
-    { issues },
-  );
+  throw invalidInput(problem, zodIssues(result.error), 'the options');
 }
 
 /** The largest number of ancestors, because a record names them all. */

@@ -3,6 +3,7 @@ import { SESSION_KINDS } from '../../../src/shared/sessions/channel-kinds.ts';
 import {
   newSession,
   openSessionSchema,
+  parseOpenSession,
   SESSION_CAPABILITIES,
   SESSION_TIERS,
   type SessionRecord,
@@ -86,4 +87,33 @@ test('I23: a session names each source of taint once, and a bounded number of th
   );
   expect(full.taint).toHaveLength(32);
   expect(withTaint(full, ['more'], 7)).toBe(full);
+});
+
+describe('what a program describes freely', () => {
+  const own: Record<string, unknown> = {};
+  own['self'] = own;
+  const deep = JSON.parse(`${'{"a":'.repeat(5_000)}1${'}'.repeat(5_000)}`) as object;
+  test.each([
+    ['holds itself', own, 'a value that holds itself'],
+    ['is nested very deep', deep, 'a value more than 1000 levels deep'],
+    ['has a bigint', { n: 1n }, 'bigint'],
+  ])('is refused by its place when it %s', (_what, value, kind) => {
+    const places = {
+      'agent.permissions': { agent: { id: 'a', permissions: value } },
+      channel: { channel: { kind: 'operator', value } },
+    };
+    for (const [path, open] of Object.entries(places)) {
+      let refused: unknown;
+      try {
+        parseOpenSession(open as never);
+      } catch (error) {
+        refused = error;
+      }
+      const issue = {
+        path: expect.stringMatching(new RegExp(`^${path}`)),
+        message: `must be JSON-serializable; got ${kind}`,
+      };
+      expect(refused).toMatchObject({ code: 'CONTRACT_INVALID', issues: [issue] });
+    }
+  });
 });
