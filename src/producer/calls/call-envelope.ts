@@ -98,7 +98,9 @@ export function callEnvelope(
 /** Throws `CONTRACT_INVALID` for an invalid start. */
 function deadlineOf(options: CallOptions, nowMs: number): number | undefined {
   const start = startTimeOf(options, nowMs);
-  return options.timeoutMs === undefined ? undefined : (start?.atMs ?? nowMs) + options.timeoutMs;
+  const { timeoutMs = Number.NaN } = options;
+  // The schema of the call reports any other value.
+  return Number.isInteger(timeoutMs) ? (start?.atMs ?? nowMs) + timeoutMs : undefined;
 }
 
 /** Throws `CONTRACT_INVALID`. */

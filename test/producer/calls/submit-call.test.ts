@@ -231,3 +231,24 @@ test('R7: results are envelopes of the published form', async () => {
     expect(result.durationMs).toBeGreaterThanOrEqual(0);
   }
 });
+
+test('a time limit that is no whole number is refused by its name alone, whatever it is', async () => {
+  const { session } = await startFleet({ tools: [echo], workers: 0 });
+  for (const timeoutMs of [
+    0.5,
+    Number.NaN,
+    Number.POSITIVE_INFINITY,
+    '5s',
+    '',
+    null,
+    [],
+    1n,
+    Symbol('x'),
+    new Date(),
+  ]) {
+    const { error } = await session.call(echo, { text: 'a' }, { timeoutMs: timeoutMs as number });
+    expect(error?.code, String(timeoutMs)).toBe('CONTRACT_INVALID');
+    expect(error?.message, String(timeoutMs)).toMatch(/callHints\.timeoutMs: must be a/);
+    expect(error?.message, String(timeoutMs)).not.toContain('deadlineAtMs');
+  }
+});
