@@ -1,5 +1,6 @@
 import { serverFaults, unfitServer } from '../shared/config/durability.ts';
-import { PawlError } from '../shared/errors/failure.ts';
+import { invalidInput, PawlError } from '../shared/errors/failure.ts';
+import { quoteValue } from '../shared/schema/schema-issues.ts';
 import { AuditService } from '../shared/store/audit-service.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { HEARTBEAT_MS, publishedToolId, RENEWAL_MS } from '../shared/store/fleet/catalogue.ts';
@@ -150,9 +151,16 @@ export class ToolWorker implements AsyncDisposable {
 
   /**
    * Fetches no further jobs, waits `graceMs` for the running ones, then interrupts those. Jobs that have done nothing yet are released
-   * without consuming an attempt. A second call waits for the first.
+   * without consuming an attempt. A second call waits for the first. Throws `CONTRACT_INVALID` for a time that is no number, such as the
+   * signal that a listener of the process is called with: no call would be waited for.
    */
-  close(graceMs: number = this.#options.settings.drainMs): Promise<void> {
+  async close(graceMs: number = this.#options.settings.drainMs): Promise<void> {
+    if (typeof graceMs !== 'number' || Number.isNaN(graceMs))
+      throw invalidInput(
+        'The arguments of worker.close are not usable',
+        [{ path: 'graceMs', message: `must be a number of milliseconds; got ${quoteValue(graceMs)}` }],
+        'the arguments',
+      );
     this.#closing ??= this.#drain(graceMs);
     return this.#closing;
   }

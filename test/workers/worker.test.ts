@@ -99,6 +99,23 @@ describe('draining', () => {
     expect(gate.contexts).toHaveLength(1);
   });
 
+  test.each([Number.NaN, 'SIGTERM', '10s', null, 1n, {}])(
+    'a grace period of %s is refused by its name, and ends nothing',
+    async (graceMs) => {
+      const gate = gated();
+      const fleet = await startFleet({ tools: [gate.tool], workers: 0 });
+      const worker = await fleet.startWorker();
+      const submission = pending(await fleet.session.submit(gate.tool, {}));
+      await gate.arrived();
+      await expect(worker.close(graceMs as number)).rejects.toMatchObject({
+        code: 'CONTRACT_INVALID',
+        message: expect.stringContaining('graceMs: must be a number of milliseconds'),
+      });
+      gate.open();
+      expect(await submission.result).toMatchObject({ status: 'success' });
+    },
+  );
+
   test.each([
     ['idempotent', 'success'],
     ['once', 'OUTCOME_UNKNOWN'],
