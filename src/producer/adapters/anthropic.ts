@@ -4,6 +4,7 @@ import type { Session } from '../sessions/session.ts';
 import {
   type AdapterOptions,
   type CallSource,
+  callIdOf,
   type ModelCallOptions,
   type ModelContent,
   ModelTools,
@@ -53,7 +54,8 @@ export interface MessagesTools {
 export async function messagesTools(session: Session, options?: AdapterOptions): Promise<MessagesTools> {
   const tools = await ModelTools.create(session, 'anthropic', options);
   const runOne = async (block: MessageBlock, source: CallSource): Promise<ToolResultBlock> => {
-    const { id = '', name = '', input } = block;
+    const { name = '', input } = block;
+    const id = callIdOf(block.id);
     const call = { kind: 'function', name, arguments: input as Readonly<Record<string, unknown>> } as const;
     const { content, text, isError } = await tools.answer(call, { ...source, toolCallId: id, callObject: block });
     // The API takes no images in what is marked as an error.
@@ -70,7 +72,9 @@ export async function messagesTools(session: Session, options?: AdapterOptions):
     tools: [...tools.exported.tools] as object[] as MessagesTool[],
     run(content, options = {}) {
       const calls = content.filter(({ type }) => type === 'tool_use');
-      return tools.respond((response) => Promise.all(calls.map((block) => runOne(block, { ...options, response }))));
+      return tools.respond((response) =>
+        Promise.all(calls.map((block, index) => runOne(block, { ...options, response, index }))),
+      );
     },
   };
 }

@@ -7,6 +7,7 @@ import { refusal } from '../../shared/calls/outcome.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
 import type { ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
+import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { CallOptions } from '../calls/call-envelope.ts';
@@ -74,6 +75,13 @@ export interface CallSource extends ModelCallOptions {
   readonly responseName?: string | undefined;
   /** The response of the model that holds the call. */
   readonly response?: ModelResponse | undefined;
+  /** The place of the call in its response. It names a call without an ID where the turn names the response. */
+  readonly index?: number | undefined;
+}
+
+/** The ID of a call as a text. Some model servers leave it out, or write null or a number. */
+export function callIdOf(id: unknown): string {
+  return id === undefined || id === null ? '' : String(id);
 }
 
 export class ModelTools {
@@ -83,6 +91,8 @@ export class ModelTools {
   readonly #options: AdapterOptions;
   readonly #invalidCounts = new Map<string, number>();
   readonly #calls: ModelCalls;
+  /** IDs for calls that came without one. */
+  readonly #ownIds = new WeakMap<object, string>();
 
   static async create(session: Session, provider: Provider, options: AdapterOptions = {}): Promise<ModelTools> {
     return new ModelTools(session, provider, await session.toolsFor(provider, options), options);
@@ -123,9 +133,10 @@ export class ModelTools {
       const { namespace, name, params } = await this.#session.decode(this.exported, call);
       const options = defined({ namespace, turnId, signal });
       const run = (toolCallId?: string) => this.#runWithNotices(name, params, defined({ ...options, toolCallId }));
-      // Some model servers leave the ID empty.
-      if (source.toolCallId === undefined || source.toolCallId === '') result = yield* run();
-      else result = yield* this.#calls.run({ namespace, name, params, turnId, ...this.#source(source) }, run);
+      const origin = this.#origin(source);
+      result = yield* origin === undefined
+        ? run()
+        : this.#calls.run({ namespace, name, params, turnId, ...origin }, run);
     } catch (error) {
       if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
       return errorAnswer(await explain(error));
@@ -144,8 +155,14 @@ export class ModelTools {
     return { ...errorAnswer(await explain(result.error, result)), result };
   }
 
-  #source({ toolCallId = '', turnId, responseName, callObject, response }: CallSource) {
+  /** Undefined for a call that nothing names, so that it is a new one. */
+  #origin({ toolCallId, turnId, responseName, callObject, response, index }: CallSource) {
     const isTurnOwn = turnId !== undefined || typeof this.#options.turnId === 'function';
+    if (toolCallId === undefined || toolCallId === '') {
+      if (isTurnOwn && index !== undefined) return { toolCallId: `call-${index}`, isNamed: true };
+      if (callObject === undefined) return undefined;
+      return { toolCallId: getOrInsert(this.#ownIds, callObject, () => uuidv7()), isNamed: true };
+    }
     const isNamed = isTurnOwn || (responseName !== undefined && callObject === undefined);
     const id = responseName === undefined ? identifierOf(toolCallId) : markedId(toolCallId, responseName);
     return { toolCallId: id, isNamed, callObject, response };

@@ -10,6 +10,7 @@ import { dataUrl } from './model-content.ts';
 import {
   type AdapterOptions,
   type CallSource,
+  callIdOf,
   type ModelAnswer,
   type ModelCallOptions,
   type ModelContent,
@@ -71,9 +72,8 @@ export interface ResponsesTools {
 export async function responsesTools(session: Session, options?: AdapterOptions): Promise<ResponsesTools> {
   const tools = await ModelTools.create(session, 'openai', options);
   const runOne = async (item: ResponseItem, call: ProviderCall, source: CallSource): Promise<ToolOutput> => {
-    const toolCallId = item.call_id ?? undefined;
-    const { content, text } = await tools.answer(call, { ...source, toolCallId, callObject: item });
-    const id = toolCallId ?? '';
+    const id = callIdOf(item.call_id);
+    const { content, text } = await tools.answer(call, { ...source, toolCallId: id, callObject: item });
     if (call.kind === 'local-shell') return { type: 'local_shell_call_output', id, call_id: id, output: text };
     const type = call.kind === 'custom' ? 'custom_tool_call_output' : 'function_call_output';
     return { type, call_id: id, output: hasImages(content) ? content.map(outputContent) : text };
@@ -82,9 +82,9 @@ export async function responsesTools(session: Session, options?: AdapterOptions)
     tools: [...tools.exported.tools] as object[] as ResponsesTool[],
     run(output, options = {}) {
       const runAll = (response: ModelResponse) =>
-        output.flatMap((item) => {
+        output.flatMap((item, index) => {
           const call = callOf(item);
-          return call === undefined ? [] : [runOne(item, call, { ...options, response })];
+          return call === undefined ? [] : [runOne(item, call, { ...options, response, index })];
         });
       return tools.respond((response) => Promise.all(runAll(response)));
     },
@@ -159,7 +159,8 @@ export interface ChatTools {
 export async function chatTools(session: Session, options?: AdapterOptions): Promise<ChatTools> {
   const tools = await ModelTools.create(session, 'openai', { ...options, native: false });
   const runOne = async (toolCall: ChatToolCall, source: CallSource): Promise<ChatToolMessage> => {
-    const { id = '', function: { name = '', arguments: rawArguments = '' } = {} } = toolCall;
+    const { function: { name = '', arguments: rawArguments = '' } = {} } = toolCall;
+    const id = callIdOf(toolCall.id);
     const call = { kind: 'function', name, arguments: argumentsOf(rawArguments) } as const;
     const { content } = await tools.answer(call, { ...source, toolCallId: id, callObject: toolCall });
     return { role: 'tool', tool_call_id: id, content: content.map(contentText).join('\n') };
@@ -170,7 +171,7 @@ export async function chatTools(session: Session, options?: AdapterOptions): Pro
     ),
     run(calls, options = {}) {
       return tools.respond((response) =>
-        Promise.all((calls ?? []).map((call) => runOne(call, { ...options, response }))),
+        Promise.all((calls ?? []).map((call, index) => runOne(call, { ...options, response, index }))),
       );
     },
   };

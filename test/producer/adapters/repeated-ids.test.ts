@@ -183,6 +183,32 @@ test('calls with one constant ID in one answer are as many as their arguments', 
   }
 });
 
+describe.each([undefined, null, '', 7])('calls of a server that writes %j for each ID', (id) => {
+  const answers: Readonly<Record<string, (path: string) => object>> = {
+    chat: (path) => ({ id, function: { name: 'read', arguments: JSON.stringify({ path }) } }),
+    responses: (path) => ({ type: 'function_call', call_id: id, name: 'read', arguments: JSON.stringify({ path }) }),
+    messages: (path) => ({ type: 'tool_use', id, name: 'read', input: { path } }),
+  };
+
+  test.each(Object.entries(answers))('run once for each response of %s', async (kind, callOf) => {
+    const { tool, runs } = counter();
+    const { session, pawl } = await startFleet({ tools: [tool] });
+    const loop = await LOOPS[kind]?.(session);
+    for (const response of [1, 2]) {
+      const answer = [callOf('a'), callOf('b')];
+      for (const _time of [1, 2]) await loop?.run(answer);
+      expect(runs()).toBe(2 * response);
+    }
+    // The turn names a response also in another process.
+    const answer = [callOf('a'), callOf('b')];
+    for (const _process of [1, 2]) {
+      const resumed = await LOOPS[kind]?.(await pawl.session(session.key));
+      await resumed?.run(stored(answer), 'third');
+      expect(runs()).toBe(6);
+    }
+  });
+});
+
 test('sessions share no ID of a call, also where they share a tool’s calls', async () => {
   let runs = 0;
   const tool = defineTool({
