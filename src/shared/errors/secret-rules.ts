@@ -15,12 +15,12 @@ export const PLAIN_PREFIXES =
   ATCTT3 ATBB ATOA CCIPAT_ CCIPRJ_ bkua_ cflt dckr_pat_ dckr_oat_ figd_ figo_ figu_ gsk_ xai- r8_ csk- nvapi-
   tgp_v1_ fw_ llx- jina_ e2b_ fc- phc_ phx_ phs_ sbp_ nfp_ nfc_ napi_ rnd_ whsec_ NRAK- NRII- NRBR-
   cio sq0csp- wandb_v1_ vck_ vcp_ vca_ vci_ lsv2_pt_ lsv2_sk_ lsv2_ kagi_ rk_live_ rk_test_ pk_live_ HRKU-AA
-  mlsn. rpa_ crsr_ bb_live_ bb_test_ dtn_ ddp_ ddw_ squ_ sqp_ sqa_ AQVN AKLT CFPAT- AVNS_ ctx7sk- tfp_ sgp_ sgd_
+  mlsn. rpa_ crsr_ bb_live_ bb_test_ dtn_ ddp_ ddw_ squ_ sqp_ sqa_ AQVN AKLT CFPAT- AVNS_ tfp_ sgp_ sgd_
   slk_ n8n_api_ retool_01 retool_wk_ shptka_ alcht_ IQoJb3JpZ2lu FwoGZXIvYXdz STS.N IGQV IGAA hcaik_ hcamk_
   hcalk_ unkey_ cal_live_ polar_oat_ polar_pat_ os_v2_app_ os_v2_org_ xau_ CCDB1_ essu_ dbtc_ dbtu_
   dbts_ packagist_ora_ packagist_uut_ xprv nsec1 suiprivkey1 hf_oauth_ pnb_ bkaa_ bkct_ lin_wh_ ddo_ vtwn_ gb_api_ rca_
   sktsec_ eyJrIjoi nyk_v0_ xnd_production_ xnd_development_ mka_ dG9rO apk_user_ opk_ aio_ chpt_ zpka_ esecret_ hxtp_
-  depot_org_ depot_project_ tpuf_ dls_ endr+ NRJS- cfsk_ma_prod_ cfsk_ma_test_ z_1dWlkIjoi s-s4t2ud- s-s4t2af-`);
+  depot_org_ depot_project_ tpuf_ dls_ endr+ NRJS- cfsk_ma_prod_ cfsk_ma_test_ testsk_ dub_ lip_ z_1dWlkIjoi s-s4t2ud- s-s4t2af-`);
 
 /** Behind each of these, a token may have other characters between its letters as well. */
 export const MIXED_PREFIXES: readonly string[] = [
@@ -32,7 +32,7 @@ export const MIXED_PREFIXES: readonly string[] = [
   xoxp- xoxe- xoxe. xoxo- xoxr- xoxs- xoxc- xoxd- xapp- HRKU- pat-na1- pat-na2- pat-eu1- pat-ap1- APP_USR- vercel_blob_rw_ ory_st_ ory_pat_
   ory_at_ mdb_sa_sk_ cfut_ cfat_ cfk_ apify_api_ dd_pat_ ddapp_ ddpat_ ukey_
   glwt- xaat- xapt- pdl_live_ pdl_sdbx_ pdl_ntfset_ xwfp- wk-1. WPL_AP1. dp.st. secret-live- secret-test- Mid-server-
-  pcsk_ tvly- snyk_uat. signkey- t1.9euelZ bce-v3/ALTAK- tr_prod_ tr_dev_ tr_stg_`),
+  pcsk_ tvly- ctx7sk- dnkey- tr_pat_ snyk_uat. signkey- t1.9euelZ bce-v3/ALTAK- tr_prod_ tr_dev_ tr_stg_`),
 ];
 
 /** A word begins here, also behind a line break as JSON writes it. */
@@ -47,8 +47,8 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   ['pat.', atStart(/pat\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}/)],
   ['sat.', atStart(/sat\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}/)],
   ['sk-lm-', atStart(/sk-lm-[\w-]{6,}:[\w-]{16,}/)],
-  // A key of Zhipu's models.
-  ['.', atStart(/[a-f0-9]{32}\.[A-Za-z0-9]{16}\b/)],
+  // A key of Zhipu's models, and of Ollama's service.
+  ['.', atStart(/[a-f0-9]{32}\.(?:[A-Za-z0-9]{16}|[\w-]{24})\b/)],
   ['A3T', atStart(/A3T[A-Z0-9][A-Z2-7]{16}\b/)],
   ['4b1d', atStart(/4b1d[A-Za-z0-9]{38}\b/)],
   ['API-', atStart(/API-[A-Z0-9]{26}\b/)],
@@ -99,6 +99,12 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   ['secret_', atStart(/secret_[\w-]{1,60}_[a-f0-9]{32}\.[A-Za-z0-9]{32}\b/)],
   ['live_', atStart(/live_[a-f0-9]{35}\b/)],
   ['test_', atStart(/test_[a-f0-9]{35}\b/)],
+  ['live_', atStart(/live_(?=[A-Za-z]{0,29}\d)(?:[A-Za-z0-9]{30}|[A-Za-z0-9]{40})\b/)],
+  ['sdk-', atStart(/sdk-[a-f0-9]{8}(?:-[a-f0-9]{4}){3}-[a-f0-9]{12}\b/)],
+  ['api-', atStart(/api-[a-f0-9]{8}(?:-[a-f0-9]{4}){3}-[a-f0-9]{12}\b/)],
+  ['-', atStart(/[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8}\b/)],
+  ['EAA', atStart(/EAA[A-Z][A-Za-z0-9]{80,}/)],
+  ['AAAAAAAAAAAAAAAAAAAAAA', atStart(/A{22}[A-Za-z0-9%]{80,100}\b/)],
   ['v1.0-', atStart(/v1\.0-[a-f0-9]{24}-[a-f0-9]{146}/)],
   ['pa-', atStart(/pa-[A-Za-z0-9_-]{40,48}\b/)],
   ['secret_', atStart(/secret_[A-Za-z0-9]{40,}/)],
@@ -107,6 +113,7 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   [':AA', atStart(/(?:bot)?\d{8,10}:AA[\w-]{32,33}/)],
   ['.', atStart(/[MNO][A-Za-z\d_-]{23,27}\.[\w-]{6}\.[\w-]{27,40}/)],
   ['hooks.slack.com', /hooks\.slack\.com\/(?:services|workflows|triggers)\/[\w+/]{20,}/g],
+  ['.make.com/', /hook\.[a-z\d.]{2,12}\.make\.com\/[a-z\d]{20,}/g],
   ['hooks.zapier.com', /hooks\.zapier\.com\/hooks\/catch\/\d{1,12}\/\w{5,20}/g],
   ['/api/webhooks/', /\/api\/webhooks\/\d{16,20}\/[\w-]{40,}/g],
   ['webhookb2', /\.webhook\.office\.com\/webhookb2\/[\w@/-]{40,}/g],
@@ -124,7 +131,14 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   // Azure's keys hold a mark of their service.
   ['AZDO', atStart(/[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}\b/)],
   ['JQQJ99', atStart(/[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}\b/)],
-  ['+ASt', atStart(/[A-Za-z0-9+/]{76}\+ASt[A-Za-z0-9+/]{6}==/)],
+  ...['+ASt', '+ABa', '+AMC', 'APIM', 'ACDb'].map(
+    (mark) => [mark, atStart(new RegExp(`[A-Za-z0-9+/]{76}${mark.replace('+', '[+]')}[A-Za-z0-9+/]{6}==`))] as const,
+  ),
+  ...['+ASb', '+AEh', '+ARm', 'AIoT', 'AzCa'].map(
+    (mark) => [mark, atStart(new RegExp(`[A-Za-z0-9+/]{33}${mark.replace('+', '[+]')}[A-Za-z0-9+/]{6}=`))] as const,
+  ),
+  ['AzSe', atStart(/[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}\b/)],
+  ['+ACR', atStart(/[A-Za-z0-9+/]{42}\+ACR[A-Za-z0-9]{6}\b/)],
   ['AzFu', atStart(/[A-Za-z0-9+/_-]{44}AzFu[A-Za-z0-9+/_-]{6}==/)],
   ['ZXlK', atStart(/ZXlK[A-Za-z0-9/_+-]{40,}={0,2}/)],
 ];

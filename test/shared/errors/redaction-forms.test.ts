@@ -11,6 +11,8 @@ const hex = (length: number) => '0a1b2c3d4e5f67890918273645546372'.repeat(20).sl
 const upper = (length: number) => 'A2B3C4D5E6F7G2H3J4K5L6M7'.repeat(10).slice(0, length);
 const join = (...parts: readonly string[]) => parts.join('');
 
+const UUID = '1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed';
+
 const TOKENS: Readonly<Record<string, string>> = {
   '1Password service account': join('ops_', 'eyJ', letters(260)),
   '1Password secret key': join('A3', '-ABC123-ABCDE12345F-ABCD1-EFGH2-JKLM3'),
@@ -56,6 +58,28 @@ const TOKENS: Readonly<Record<string, string>> = {
   'Google access token': join('ya29', '.a0', letters(100)),
   'Azure client secret': join(letters(3), '8Q~', letters(34)),
   'Alibaba key ID': join('LTAI', letters(20)),
+  'Azure Cosmos DB key': join(letters(76), 'ACDb', letters(6), '=='),
+  'Azure Batch key': join(letters(76), '+ABa', letters(6), '=='),
+  'Azure Service Bus key': join(letters(33), '+ASb', letters(6), '='),
+  'Azure IoT Hub key': join(letters(33), 'AIoT', letters(6), '='),
+  'Azure Cache key': join(letters(33), 'AzCa', letters(6), '='),
+  'Azure Search key': join(letters(42), 'AzSe', letters(6)),
+  'Azure Container Registry key': join(letters(42), '+ACR', letters(6)),
+  'Context7 key': join('ctx7sk', '-', UUID),
+  'Ollama key': join(hex(32), '.', letters(24)),
+  'LaunchDarkly SDK key': join('sdk', '-', UUID),
+  'LaunchDarkly API key': join('api', '-', UUID),
+  'Mailgun key of today': join(hex(32), '-', hex(8), '-', hex(8)),
+  'Mollie key': join('live', '_', letters(30)),
+  'GoCardless token': join('live', '_', letters(40)),
+  'Trigger.dev token': join('tr', '_pat_', letters(40)),
+  'Defined Networking key': join('dnkey', '-', letters(26), '-', letters(52)),
+  'Svix test key': join('testsk', '_', letters(32)),
+  'Dub key': join('dub', '_', letters(24)),
+  'Lichess token': join('lip', '_', letters(20)),
+  'Facebook page token': join('EAAG', letters(120)),
+  'X bearer token': join('A'.repeat(22), letters(90)),
+  'Make webhook': join('https://hook.eu1.make.com/', letters(32).toLowerCase()),
   'DigitalOcean token': join('dop', '_v1_', hex(64)),
   'Cloudflare origin key': join('v1.0', '-', hex(24), '-', hex(146)),
   'Databricks token': join('dapi', hex(32)),
@@ -317,6 +341,8 @@ test.each([
   'permission.denied.because.the.user.has.no.role, perm-check.first.second',
   'SCWebServiceHandlerFactory, KEY0_LENGTH, AQEngine, mb_strtolower, dls_enabled',
   'the request 1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed | ok',
+  'api-gateway-2026-11-27, sdk-1.2.3, dub_step_bass, lip_sync_for_all, live_stream_for_2026_and_after',
+  '0a1b2c3d4e5f67890918273645546372.js and 0a1b2c3d4e5f67890918273645546372-1.png',
 ])('what only begins like a token is left: %s', (text) => {
   expect(redact(text)).toBe(text);
 });
