@@ -112,11 +112,17 @@ const printed = (indent: number | string, batch = false) => {
   const message: unknown = JSON.parse(answer);
   return JSON.stringify(batch ? [message] : message, null, indent).split('\n');
 };
+const unindented = printed(1).map((line) => line.trimStart());
 /** Such lines come from programs alone. */
 const MIXED_LINES: readonly (readonly string[])[] = [
   ...[2, 4, '\t'].flatMap((indent) => [printed(indent), printed(indent, true)]),
   ['[{', ...printed(2).slice(1, -1), '}]'],
   printed(2).flatMap((line) => [`${line}\r`, '']),
+  unindented,
+  ['[', ...unindented, ']'],
+  ['loading', '{', ...unindented, answer],
+  ['{', '"level": 1,', ...unindented],
+  ['{', '"level": 1,', answer],
   // What only looks like such a message hides none.
   ['{', answer],
   ['[', '  1,', answer],

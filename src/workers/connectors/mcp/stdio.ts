@@ -70,6 +70,8 @@ export class StdioTransport implements Transport {
   #lineChunks: Buffer[] = [];
   /** The lines of a message that the server prints over several, which the protocol forbids. */
   #openLines: string[] = [];
+  #openBrackets = 0;
+  #hasIndented = false;
   /** The size of what waits for its end. */
   #bytes = 0;
   #stderrText = '';
@@ -183,18 +185,39 @@ export class StdioTransport implements Transport {
   }
 
   /**
-   * Reads the line whose chunks have arrived. A message over several lines is a bracket that opens, indented lines, and a line that closes
-   * it. Any other line ends what only looked like one, so that it hides no message.
+   * Reads the line whose chunks have arrived. A message over several lines is a bracket that opens, lines that are indented or are JSON, and
+   * a line that closes it. Any other line ends what only looked like one, so that it hides no message.
    */
   #readLine(): void {
     const line = Buffer.concat(this.#lineChunks).toString('utf8').trimEnd();
     this.#lineChunks = [];
     if (line === '' && this.#openLines.length === 0) this.#bytes = 0;
     if (line === '') return;
-    if (this.#openLines.length > 0 && /^[^\s}\]]/.test(line)) this.#readOpenLines();
+    if (this.#openLines.length > 0 && !/^\s/.test(line) && !isJsonLine(line)) this.#readOpenLines();
+    // Another message begins: the bracket above it opens it, and all before belong to none.
+    if (/^\s*"jsonrpc"\s*:/.test(line) && this.#openLines.length > 1 && this.#openLines.at(-1) === '{') {
+      this.#openLines.pop();
+      this.#readOpenLines();
+      this.#openLines.push('{');
+      this.#staysOpen('{');
+    }
     this.#openLines.push(line);
-    const staysOpen = this.#openLines.length === 1 ? /^[[{]+$/.test(line) : /^\s/.test(line);
-    if (!staysOpen) this.#readOpenLines();
+    if (!this.#staysOpen(line)) this.#readOpenLines();
+  }
+
+  /** Indented lines end where a bracket closes at the beginning of a line; where none is indented, the brackets are counted. */
+  #staysOpen(line: string): boolean {
+    if (this.#openLines.length === 1) {
+      this.#hasIndented = false;
+      this.#openBrackets = line.length;
+      return /^[[{]+$/.test(line);
+    }
+    const isIndented = /^\s/.test(line);
+    this.#hasIndented ||= isIndented;
+    if (this.#hasIndented) return isIndented || !/^[}\]]/.test(line);
+    const brackets = unquoted(line);
+    this.#openBrackets += (brackets.match(/[[{]/g)?.length ?? 0) - (brackets.match(/[\]}]/g)?.length ?? 0);
+    return this.#openBrackets > 0;
   }
 
   #readOpenLines(): void {
@@ -243,6 +266,19 @@ export class StdioTransport implements Transport {
     this.#abort.abort(this.#closing);
     await this.#tree?.ended.catch(() => undefined);
   }
+}
+
+/** Whether an unindented line may be of a message over several lines. A line that is a message of its own is not. */
+function isJsonLine(line: string): boolean {
+  if (/^[{[].*"jsonrpc"/.test(line)) return false;
+  return (
+    /^(?:[{}\]["[].*|(?:-?\d[\d.eE+-]*|true|false|null),?)$/.test(line) && !/[^\s"{}[\],:\w.+-]/.test(unquoted(line))
+  );
+}
+
+function unquoted(line: string): string {
+  // A string without an end reaches to the end of the line, so that the search never begins again within it.
+  return line.replace(/"(?:[^"\\]|\\.)*\\?(?:"|$)/g, '');
 }
 
 function notRunning(): ToolError {
