@@ -23,9 +23,10 @@ import { realpath } from 'node:fs/promises';
 import { release, tmpdir } from 'node:os';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { findTrusted } from './find-program.ts';
+import type { ExpectedMount } from './mount-check.ts';
 import { processGroups } from './process-limit.ts';
 import { syscallFilter } from './syscall-filter.ts';
-import { type Confinement, mountArguments, UNCONFINED } from './view.ts';
+import { type Confinement, expectedMounts, mountArguments, UNCONFINED } from './view.ts';
 
 export const ISOLATION_MODES = ['bubblewrap', 'namespace', 'keeper', 'group'] as const;
 export type Isolation = (typeof ISOLATION_MODES)[number];
@@ -37,6 +38,8 @@ export interface Launch {
   readonly hasInit: boolean;
   /** A seccomp filter, which the first program reads from `FILTER_DESCRIPTOR`. */
   readonly filter?: Buffer;
+  /** The mounts that the program's init must see before the program may start. */
+  readonly mounts?: readonly ExpectedMount[];
   /** Must be called when the tree has ended. */
   clean?(): Promise<void>;
 }
@@ -207,9 +210,10 @@ async function bubblewrapCandidates(): Promise<readonly Sandbox[]> {
       ...mountArguments(root, folder, confine),
       ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...limits, ...argv],
     ] as const;
-    if (group === undefined) return { argv: confined, hasInit: true, filter };
+    const mounts = expectedMounts(root, confine);
+    if (group === undefined) return { argv: confined, hasInit: true, filter, mounts };
     const [first = bubblewrap, ...rest] = [...group.enter, ...confined];
-    return { argv: [first, ...rest], hasInit: true, filter, clean: group.remove };
+    return { argv: [first, ...rest], hasInit: true, filter, mounts, clean: group.remove };
   };
   return [{ isolation: 'bubblewrap', launch }];
 }

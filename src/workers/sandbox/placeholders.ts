@@ -4,10 +4,10 @@
  * worker, removes them. The next run removes what a killed worker left behind.
  */
 import { randomBytes } from 'node:crypto';
-import { opendirSync } from 'node:fs';
-import { lstat, mkdir, open, readdir, rename, rmdir, unlink } from 'node:fs/promises';
+import { constants, opendirSync } from 'node:fs';
+import { lstat, mkdir, open, readdir, readlink, rename, rmdir, unlink } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 
 const MAX_TRIES = 20;
 const MARK = /^\.pawl-(?<host>[^ ]+) (?<processId>\d+) [0-9a-f]+$/;
@@ -40,30 +40,52 @@ export async function makePlaceholders(
   absent: readonly string[],
   renamedLater: readonly string[],
 ): Promise<Placeholders> {
-  const created = await Promise.all(absent.map(createPlaceholder));
-  const placeholders = created.filter((each) => each !== undefined);
+  const marks = new Map<string, string>();
+  await inFolders(absent, async (entry, path) => {
+    const mark = await createPlaceholder(entry);
+    if (mark !== undefined) marks.set(path, mark);
+  });
+  const paths = [...marks.keys()];
   return {
-    paths: placeholders.map(({ path }) => path),
+    paths,
     remove: async () => {
-      await Promise.all([...placeholders.map(removePlaceholder), ...renamedLater.map(renameAside)]);
+      await Promise.all([
+        inFolders(paths, (entry, path) => removePlaceholder(entry, marks.get(path) ?? '')),
+        inFolders(renamedLater, renameAside),
+      ]);
     },
   };
 }
 
-interface Placeholder {
-  readonly path: string;
-  readonly mark: string;
+/**
+ * Passes each path to `use` with a name that leads to it through its open folder. A path whose folder is gone, or was
+ * replaced by a link to another one, is left out: this process may write where the programs of the workspace may not.
+ */
+async function inFolders(paths: readonly string[], use: (entry: string, path: string) => Promise<void>): Promise<void> {
+  const inFolder = async ([folder, below]: readonly [string, readonly string[]]): Promise<void> => {
+    const handle = await open(folder, constants.O_DIRECTORY | constants.O_NOFOLLOW).catch(() => undefined);
+    if (handle === undefined) return;
+    try {
+      const opened = `/proc/self/fd/${handle.fd}`;
+      if ((await readlink(opened)) !== folder) return;
+      await Promise.all(below.map((path) => use(join(opened, basename(path)), path)));
+    } finally {
+      await handle.close();
+    }
+  };
+  await Promise.all([...Map.groupBy(paths, (path) => dirname(path))].map(inFolder));
 }
 
-async function createPlaceholder(path: string): Promise<Placeholder | undefined> {
+/** Returns the name of the mark, or undefined where this user cannot create the folder. */
+async function createPlaceholder(path: string): Promise<string | undefined> {
   const host = encodeURIComponent(hostname());
-  const mark = join(path, `.pawl-${host} ${process.pid} ${randomBytes(6).toString('hex')}`);
+  const mark = `.pawl-${host} ${process.pid} ${randomBytes(6).toString('hex')}`;
   for (let tries = 0; tries < MAX_TRIES; tries += 1) {
     try {
       await mkdir(path).catch(ignore('EEXIST'));
       await removeStaleMarks(path, host);
-      await (await open(mark, 'wx')).close();
-      return { path, mark };
+      await (await open(join(path, mark), 'wx')).close();
+      return mark;
     } catch (error) {
       // Another run has just removed it, unless a folder above it is gone.
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return undefined;
@@ -80,8 +102,8 @@ async function removeStaleMarks(path: string, host: string): Promise<void> {
   }
 }
 
-async function removePlaceholder({ path, mark }: Placeholder): Promise<void> {
-  await unlink(mark).catch(ignore('ENOENT'));
+async function removePlaceholder(path: string, mark: string): Promise<void> {
+  await unlink(join(path, mark)).catch(ignore('ENOENT'));
   await rmdir(path).catch(ignore('ENOENT', 'ENOTEMPTY', 'EEXIST', 'EBUSY', 'ENOTDIR'));
 }
 

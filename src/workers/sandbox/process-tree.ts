@@ -13,6 +13,7 @@ import { onAbort } from '../../shared/util/wait.ts';
 import { collectOutput } from './capped-output.ts';
 import type { ProgramEnvironment } from './environment.ts';
 import { FILTER_DESCRIPTOR, type Launch, type LaunchRequest, type Sandbox } from './isolation.ts';
+import { mountFault } from './mount-check.ts';
 
 /** How long a program's outputs may stay open after its end. Only an escaped process holds them. */
 const OUTPUT_GRACE_MS = 500;
@@ -139,20 +140,23 @@ async function waitForEnd(
       closed.resolve();
     }, graceMs);
   };
-  const killBecause = (cause: 'time limit' | 'abort'): void => {
+  const kill = (end: RunEnd): void => {
     if (runEnd !== undefined) return;
-    runEnd = { kind: 'killed', cause };
+    runEnd = end;
     killTree(child, channel, launch);
     limitWait(KILL_GRACE_MS);
   };
-  const stopListening = onAbort(signal, () => killBecause('abort'));
+  const stopListening = onAbort(signal, () => kill({ kind: 'killed', cause: 'abort' }));
   readMessages(channel, (message) => {
     if (runEnd !== undefined) return;
     if (message === 'armed') {
+      const fault = mountFault(childrenOf(child.pid)[0], launch.mounts ?? []);
+      if (fault !== undefined) return kill({ kind: 'not started', error: new Error(fault) });
       isArmed = true;
       onArmed();
       channel.write('go\n');
-      if (timeoutMs !== undefined) timeLimit = setTimeout(killBecause, Math.min(timeoutMs, MAX_TIMER_MS), 'time limit');
+      const overdue = { kind: 'killed', cause: 'time limit' } as const;
+      if (timeoutMs !== undefined) timeLimit = setTimeout(kill, Math.min(timeoutMs, MAX_TIMER_MS), overdue);
     } else if (message.startsWith('exit ')) {
       runEnd = { kind: 'exited', status: Number(message.slice('exit '.length)) };
       limitWait(KILL_GRACE_MS);

@@ -5,6 +5,8 @@
  */
 import { statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { liesIn } from '../../shared/util/file-path.ts';
+import type { ExpectedMount } from './mount-check.ts';
 
 /** The paths that a sandbox withholds from a program. The other isolation modes withhold nothing. */
 export interface Confinement {
@@ -31,6 +33,18 @@ const EMPTY_FOLDERS = ['/tmp', '/var/tmp', '/run'];
 const KERNEL_SETTINGS = ['sys', 'sysrq-trigger', 'irq', 'bus'].map((name) => `/proc/${name}`);
 
 export function mountArguments(root: string, folder: string, confine: Confinement): readonly string[] {
+  const mounts = mountsFor(root, confine).flatMap((mount) => mount.arguments);
+  return [...mounts, ...['--setenv', 'TMPDIR', '/tmp', '--chdir', folder]];
+}
+
+/** The mounts that a program of the workspace could redirect while they are made: the workspace's own and those in it. */
+export function expectedMounts(root: string, confine: Confinement): readonly ExpectedMount[] {
+  return mountsFor(root, confine)
+    .filter((mount) => liesIn(root, mount.path) && mount.arguments[0] !== '--ro-bind-try')
+    .map(({ path, arguments: [, source, target] }) => ({ path, bindsItself: source === path && target === path }));
+}
+
+function mountsFor(root: string, confine: Confinement): readonly Mount[] {
   const { hidden, readOnly, unusable, programs } = confine;
   const protectedPaths = [...hidden, ...readOnly, ...unusable].filter((path) => path.startsWith(join(root, '/')));
   const mounts: readonly Mount[] = [
@@ -49,7 +63,7 @@ export function mountArguments(root: string, folder: string, confine: Confinemen
     ...hidden.map(hide),
     ...unusable.map((path) => ({ path, arguments: ['--tmpfs', path, '--remount-ro', path] })),
   ];
-  return [...sortedArguments(mounts), ...['--setenv', 'TMPDIR', '/tmp', '--chdir', folder]];
+  return sorted(mounts);
 }
 
 function hide(path: string): Mount {
@@ -58,10 +72,10 @@ function hide(path: string): Mount {
 }
 
 /** Sorts shallow paths first. Of several mounts of one path the last one, the strictest, remains. */
-function sortedArguments(mounts: readonly Mount[]): readonly string[] {
+function sorted(mounts: readonly Mount[]): readonly Mount[] {
   const byPath = new Map(mounts.map((mount) => [mount.path, mount]));
   const depth = ({ path }: Mount) => path.split('/').filter(Boolean).length;
-  return [...byPath.values()].sort((one, other) => depth(one) - depth(other)).flatMap((mount) => mount.arguments);
+  return [...byPath.values()].sort((one, other) => depth(one) - depth(other));
 }
 
 function foldersBetween(root: string, path: string): readonly string[] {
