@@ -23,6 +23,7 @@ import {
 } from '../shared/util/time.ts';
 import { protectFolder } from '../workers/workspace/protected-paths.ts';
 import type { LocalRunnerOptions, RunnerDeps } from './compose-runner.ts';
+import { checkedChannels, checkedMemory } from './program-handles.ts';
 import { LocalRunner } from './runner.ts';
 
 /** A runner of tools in this process. Close it when done. Throws `CONFIGURATION`. */
@@ -56,7 +57,11 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
     workspaceRoot: options.workspaceRoot ?? process.cwd(),
     environment: options.environment ?? process.env,
     hooks,
-    ...defined({ memory: options.memory, channels: options.channels, approve: options.approve }),
+    ...defined({
+      memory: options.memory && checkedMemory(options.memory),
+      channels: options.channels && checkedChannels(options.channels),
+      approve: options.approve,
+    }),
     onEvent: (event) => notify(options.onEvent, event, (error) => logListenerFailure(log, 'onEvent', error)),
   });
 }

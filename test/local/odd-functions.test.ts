@@ -1,7 +1,15 @@
 /** Functions that a program hands over may return and throw anything. A call then ends with a code, and never waits for ever. */
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { defineFreeformTool, defineHook, defineTool, PawlError, type ToolSpec, toolsFor } from '../../src/index.ts';
+import {
+  defineFreeformTool,
+  defineHook,
+  defineTool,
+  PawlError,
+  type ToolContext,
+  type ToolSpec,
+  toolsFor,
+} from '../../src/index.ts';
 import { checkedStore } from '../../src/shared/calls/dedupe-store.ts';
 import { createLocalRunner, fakeClock, InMemoryDedupeStore, type LocalRunnerOptions } from '../../src/testing.ts';
 
@@ -73,8 +81,8 @@ const FUNCTIONS: Readonly<Record<string, [make: (odd: () => never) => Case, ...e
   onRetry: [(odd) => hook('onRetry', odd, { tool: busy }), 'HTTP_503'],
   afterCall: [(odd) => hook('afterCall', odd), 'success'],
   onEvent: [(onEvent) => ({ options: { onEvent } }), 'success'],
-  memory: [(open) => ({ options: { memory: memory(open) } }), 'success', 'TOOL_FAILED'],
-  channels: [(open) => ({ options: { channels: { open } } }), 'success', 'TOOL_FAILED'],
+  memory: [(open) => ({ options: { memory: memory(open) } }), 'CONFIGURATION', 'TOOL_FAILED'],
+  channels: [(open) => ({ options: { channels: { open } } }), 'CONFIGURATION', 'TOOL_FAILED'],
   sleep: [(sleep) => ({ tool: busy, options: { sleep } }), 'CONFIGURATION', 'HTTP_503'],
   random: [(random) => ({ tool: busy, options: { random } }), 'CONFIGURATION'],
 };
@@ -97,6 +105,43 @@ test.each(Object.entries(FUNCTIONS))('whatever %s returns or throws, its call en
     const result = await runner.run('note', {});
     expect(ends, what).toContain(result.error?.code ?? result.status);
     expect(result.error?.message ?? '', what).not.toMatch(/Cannot (?:read|convert)|is not (?:a function|iterable)/);
+  }
+});
+
+const HANDLE_ANSWERS: Readonly<Record<string, (ctx: ToolContext) => Promise<unknown>>> = {
+  'memory.search': (ctx) => ctx.memory.search('x'),
+  'memory.store': (ctx) => ctx.memory.store('x'),
+  'memory.get': (ctx) => ctx.memory.get('x'),
+  'memory.forget': (ctx) => ctx.memory.forget('x'),
+  'channel.ask': async (ctx) => ctx.channel.ask?.({ text: 'x' }),
+};
+const ODD_ANSWERS = [7, 'x', {}, [null], [{ id: 'a', text: 'b', score: Number.NaN }], Symbol('x'), unreadable()];
+
+test.each(Object.entries(HANDLE_ANSWERS))('an odd answer of `%s` of a program is named', async (method, use) => {
+  for (const odd of ODD_ANSWERS) {
+    const answer = async () => odd as never;
+    const tools = [
+      defineTool({
+        name: 'note',
+        version: '1.0.0',
+        description: 'Notes.',
+        tier: 'workspace',
+        input: z.object({}),
+        run: async (_params, ctx) => ({ output: await use(ctx) }),
+      }),
+    ];
+    const memory = {
+      open: () => ({ search: answer, store: answer, get: answer, forget: answer }),
+      close: async () => {},
+    };
+    const channels = { open: async () => ({ kind: 'test', send: async () => {}, ask: answer }) };
+    const runner = createLocalRunner({ tools, memory, channels });
+    onTestFinished(() => runner.close(0));
+    const { error } = await runner.run('note', {});
+    expect(error, String(odd)).toMatchObject({
+      code: 'CONFIGURATION',
+      message: expect.stringContaining(`\`${method}\``),
+    });
   }
 });
 

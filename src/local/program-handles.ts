@@ -1,0 +1,90 @@
+/**
+ * The memory store and the channels of a program, whose answers may be anything. What is no answer is refused with `CONFIGURATION` and
+ * the name of the method: a tool would pass it on to a model.
+ */
+import { z } from 'zod';
+import { PawlError, reasonOf } from '../shared/errors/failure.ts';
+import { WITH_RECEIVED, zodIssues } from '../shared/schema/zod-issues.ts';
+import type { Channel, Channels, MemoryStore, StoredMemory } from '../shared/tools/capabilities.ts';
+import { backgroundSchedule } from '../shared/util/time.ts';
+import { withinMs } from '../shared/util/wait.ts';
+
+/** The channels of a program have this long to open one. */
+const OPEN_MS = 5_000;
+
+const text = z.string();
+const method = z.custom((value) => typeof value === 'function', 'must be a function');
+const record = z.looseObject({ id: text, text });
+const openedMemory = z.looseObject({
+  search: method,
+  store: method,
+  get: method.optional(),
+  forget: method.optional(),
+});
+const openedChannel = z.looseObject({ kind: text, send: method, ask: method.optional() });
+const hits = z.array(record.extend({ score: z.number() }));
+const question = z.discriminatedUnion('state', [
+  z.looseObject({ state: z.literal('answered'), value: text }),
+  z.looseObject({ state: z.literal('expired') }),
+  z.looseObject({ state: z.literal('dismissed') }),
+]);
+
+export function checkedMemory(store: MemoryStore): MemoryStore {
+  return {
+    open: (owner) => {
+      const memory = checked<StoredMemory>('memory.open', openedMemory, store.open(owner));
+      return {
+        search: async (...given) => checked('memory.search', hits, await memory.search(...given)),
+        store: async (...given) => checked('memory.store', z.looseObject({ id: text }), await memory.store(...given)),
+        ...(memory.get !== undefined && {
+          get: async (id) => checked('memory.get', record.nullish(), await memory.get?.(id)) ?? undefined,
+        }),
+        ...(memory.forget !== undefined && {
+          forget: async (id) => checked('memory.forget', z.boolean(), await memory.forget?.(id)) === true,
+        }),
+      };
+    },
+    close: () => store.close(),
+  };
+}
+
+export function checkedChannels(channels: Channels): Channels {
+  return {
+    open: async (owner, signal) => {
+      const open = async () => ({ channel: await channels.open(owner, signal) });
+      const opened = await withinMs(open(), OPEN_MS, backgroundSchedule);
+      if (opened === undefined) throw fault('channels.open', `did not answer within ${OPEN_MS} ms`);
+      const channel = checked<Channel | null | undefined>('channels.open', openedChannel.nullish(), opened.channel);
+      if (channel === undefined || channel === null) return undefined;
+      return {
+        kind: channel.kind,
+        send: (message) => channel.send(message),
+        ...(channel.ask !== undefined && {
+          ask: async (asked) => checked('channel.ask', question, await channel.ask?.(asked)),
+        }),
+      };
+    },
+  };
+}
+
+/** The value itself, so that what the schema does not name is kept. */
+function checked<Value>(name: string, schema: z.ZodType, value: unknown): Value {
+  let found: readonly { readonly path: string; readonly message: string }[];
+  try {
+    const { error } = schema.safeParse(value, WITH_RECEIVED);
+    found = error === undefined ? [] : zodIssues(error);
+  } catch (error) {
+    // The value may have a getter that throws.
+    throw fault(name, `cannot be read: ${reasonOf(error)}`);
+  }
+  const [issue] = found;
+  if (issue === undefined) return value as Value;
+  throw fault(
+    name,
+    `answered what is no answer of its own: ${issue.path === '' ? '' : `${issue.path} `}${issue.message}`,
+  );
+}
+
+function fault(name: string, what: string): PawlError {
+  return new PawlError('CONFIGURATION', `\`${name}\` of this program ${what}.`);
+}
