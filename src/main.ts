@@ -2,21 +2,20 @@
  * Composition root of the library: reads the environment and the configuration file, and starts producers and workers with them.
  * Each side is loaded when it is started: a process that is one of them starts sooner without the other.
  */
-import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { basename, join } from 'node:path';
 import { isatty } from 'node:tty';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { pathToFileURL } from 'node:url';
 import type { Pawl } from './producer/client.ts';
 import type { PawlOptions } from './producer/compose.ts';
 import { checkHooks, type Hook } from './shared/calls/define-hook.ts';
 import { type Settings, type SettingsInput, settingsSchema } from './shared/config/config.ts';
+import { CONFIG_JSON, CONFIG_MODULES } from './shared/config/config-files.ts';
 import { resolveSettings } from './shared/config/resolve-settings.ts';
 import { SECRET_VARIABLES, variableText } from './shared/config/variables.ts';
 import { PawlError } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';
-import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
-import { tenantsFolder } from './shared/policy/workspace-root.ts';
 import { quoteValue } from './shared/schema/schema-issues.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
@@ -76,55 +75,6 @@ function withSecretFiles(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return read;
 }
 
-/** Real paths of the files that hold secrets of this process. A pipe, as a shell's `<(…)` makes one, is read once and is no file. */
-function secretFiles(environment: NodeJS.ProcessEnv): readonly string[] {
-  const named = SECRET_VARIABLES.flatMap((name) => variableText(environment, `${name}_FILE`) ?? []);
-  return named
-    .filter((file) => statSync(file, { throwIfNoEntry: false })?.isFile() === true)
-    .map((file) => realpathSync(file));
-}
-
-const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));
-/** The files that a checkout runs. An installed package is protected as a whole. */
-const OWN_CODE =
-  `bin src dist scripts schemas dashboards docker package.json package-lock.json .npmrc tsconfig.json tsconfig.build.json
-  vitest.config.ts biome.json .ci docker-compose.yml Dockerfile`.split(/\s+/);
-
-/** Protects the files that this process, and the next one that is started in this folder, executes and loads. */
-export async function protectOwnCode(cwd: string): Promise<void> {
-  const [{ codeNames, packageLookupNames }, { protectCode, realPaths }] = await Promise.all([
-    import('./workers/workspace/code-files.ts'),
-    import('./workers/workspace/protected-paths.ts'),
-  ]);
-  const configs = CONFIG_MODULES.map((name) => join(cwd, name)).filter((file) => existsSync(file));
-  const isInstalled = OWN_FOLDER.includes('/node_modules/');
-  const ownCode = isInstalled
-    ? [OWN_FOLDER]
-    : OWN_CODE.map((name) => join(OWN_FOLDER, name)).filter((path) => existsSync(path));
-  const names = [
-    ...ownCode,
-    ...packageLookupNames(join(OWN_FOLDER, 'package.json')),
-    ...packageLookupNames(join(cwd, 'package.json')).filter((path) => basename(path) === 'node_modules'),
-    ...codeNames([...programFiles(), ...configs], realPaths(ownCode)).filter((path) => !configs.includes(path)),
-    process.execPath,
-    realpathSync(process.execPath),
-  ];
-  for (const name of names) protectCode(name);
-}
-
-/** The file that Node was started with, and those that it loads before. */
-function programFiles(): readonly string[] {
-  const options = [...process.execArgv, ...(process.env['NODE_OPTIONS'] ?? '').split(/\s+/)];
-  const loaded = options.flatMap((option, index) => {
-    const [name = '', value = options[index + 1] ?? ''] = option.split('=');
-    return /^(?:-r|--require|--import|--loader|--experimental-loader|--env-file)$/.test(name) ? [value] : [];
-  });
-  const paths = loaded.map((each) => (each.startsWith('file:') ? fileURLToPath(each) : each));
-  return [...(process.argv[1] === undefined ? [] : [process.argv[1]]), ...paths.filter((path) => /^[./]/.test(path))];
-}
-
-const CONFIG_JSON = 'pawl.config.json';
-const CONFIG_MODULES = ['ts', 'mts', 'cts', 'js', 'mjs', 'cjs'].map((extension) => `pawl.config.${extension}`);
 /** File names that people try, and that would be ignored silently. */
 const UNREADABLE = ['yaml', 'yml', 'toml', 'jsonc', 'json5'].map((extension) => `pawl.config.${extension}`);
 
@@ -299,27 +249,13 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     const { AttemptTraces } = await import('./workers/attempt/traces.ts');
     return new AttemptTraces(tracer);
   });
-  const [
-    { ToolWorker },
-    { openMemory },
-    { protectCode, protectFile, protectFolder, protectOwnerFiles },
-    { addWorkspaceFolder },
-  ] = await Promise.all([
+  const [{ ToolWorker }, { openMemory }, { protectProcess }] = await Promise.all([
     import('./workers/worker.ts'),
     import('./workers/context/memory.ts'),
-    import('./workers/workspace/protected-paths.ts'),
-    import('./workers/workspace/workspace-roots.ts'),
+    import('./trust-boundary.ts'),
   ]);
   boundYoungGeneration(process.env);
-  protectFolder(settings.dataDir);
-  // It may hold tokens and keys, and what stands there at the next start is done.
-  for (const name of [CONFIG_JSON, ...CONFIG_MODULES]) protectFile(join(process.cwd(), name));
-  for (const file of secretFiles(process.env)) protectFile(file);
-  for (const folder of settings.skillFolders) protectCode(folder);
-  await protectOwnCode(process.cwd());
-  protectOwnerFiles(readOnlyPathsOf(settings.readOnlyPaths));
-  protectFolder(tenantsFolder(settings));
-  if (settings.workspaceRoot !== undefined) addWorkspaceFolder(settings.workspaceRoot);
+  protectProcess(settings, process.cwd(), process.env);
   return ToolWorker.start({
     settings,
     ...(tracing !== undefined && { tracing }),

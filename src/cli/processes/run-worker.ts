@@ -1,10 +1,11 @@
 /** `pawl worker`: one worker process. The first signal drains it, the second one or the grace period ends it. */
-import { createLogger, loadSettings, protectOwnCode, type StartWorkerOptions, startWorker } from '../../main.ts';
+import { createLogger, loadSettings, type StartWorkerOptions, startWorker } from '../../main.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { parseTiers } from '../../shared/config/variables.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { workerLine, writeLogLine } from '../../shared/telemetry/log-events.ts';
 import { type AnyTool, qualifiedName, TIERS, type Tier } from '../../shared/tools/tool.ts';
+import { protectOwnCode } from '../../trust-boundary.ts';
 import { baseTools } from '../../workers/tools/index.ts';
 import type { ToolWorker } from '../../workers/worker.ts';
 import { type CliContext, print, say, usageError, withRedisHint } from '../context.ts';
@@ -101,7 +102,7 @@ async function loadTools(
   const fileTools = await toolsOf(files);
   protectToolCode(paths ?? [], [...files.sources, ...(files.inexactImports ?? [])], settings, context.cwd);
   // In a checkout, Pawl itself lies in the workspace.
-  await protectOwnCode(context.cwd);
+  protectOwnCode(context.cwd, process.env);
   if (paths !== undefined) forbidUnknownCode(settings.workspaceRoot ?? context.cwd);
   reportSkippedTools(context, fileTools, tiers);
   return { files, tools: [...baseTools, ...fileTools] };

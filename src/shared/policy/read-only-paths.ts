@@ -3,6 +3,8 @@ interface OwnerFiles {
   readonly paths: readonly string[];
   /** The program, and when it runs what the files say. `docs/security.md` has the same table. */
   readonly runBy: string;
+  /** Programs in the sandbox read these files too, and fail on a folder in their place. */
+  readonly isReadInSandbox?: true;
 }
 
 /**
@@ -54,7 +56,7 @@ export const OWNER_FILES: readonly OwnerFiles[] = [
     runBy: 'direnv, mise and asdf, when a shell enters the folder',
   },
   {
-    paths: ['.vscode', '.idea', '.zed', '.devcontainer', '.devcontainer.json'],
+    paths: ['.vscode', '.idea', '.zed', '.helix', '.devcontainer', '.devcontainer.json'],
     runBy: 'editors, when they open the folder: tasks, paths of programs, commands of containers on the host',
   },
   {
@@ -89,6 +91,11 @@ export const OWNER_FILES: readonly OwnerFiles[] = [
       'rust-toolchain.toml',
     ],
     runBy: 'npm, Yarn, pnpm, Bun, Maven, Cargo and rustup, at any command: other programs in place of their own',
+  },
+  {
+    paths: ['.Rprofile', '.Renviron', '.ghci', '.irbrc', '.pryrc', '.ocamlinit', '.iex.exs', '.gdbinit'],
+    runBy: 'interpreters of R, Haskell, Ruby, OCaml and Elixir, and gdb, when they start in the folder',
+    isReadInSandbox: true,
   },
   {
     paths: [

@@ -5,9 +5,11 @@ import { basename, dirname, join, relative, sep } from 'node:path';
 import { OWNER_FILES } from '../../shared/policy/read-only-paths.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { isPlaceholder } from '../sandbox/placeholders.ts';
+import { foldersAbove } from './named-files.ts';
 import { findOwnerFiles } from './owner-files.ts';
 import {
   credentials,
+  namedFiles,
   ownerFilePaths,
   protectedCode,
   protectedFiles,
@@ -31,28 +33,40 @@ export interface Boundary {
 }
 
 /**
- * Names of the owner's files that cannot be placeholders: git fails if one of the first is a folder, and a name without
- * a dot would appear in every list of the workspace.
+ * Names of the owner's files that cannot be placeholders: git and interpreters fail if theirs is a folder, and a name without a dot would
+ * appear in every list of the workspace.
  */
 const RENAMED_LATER = new Set([
   ...['commondir', 'config.worktree', 'gitdir', 'HEAD'],
-  ...OWNER_FILES.flatMap(({ paths }) => paths).filter((path) => !/^\.|\//.test(path)),
+  ...OWNER_FILES.flatMap(({ paths, isReadInSandbox }) =>
+    paths.filter((path) => isReadInSandbox || !/^\.|\//.test(path)),
+  ),
 ]);
 
 export async function findBoundary(root: string): Promise<Boundary> {
   const hiddenFiles = protectedFiles();
   const hidden = [...new Set([...protectedFolders(), ...realPaths(hiddenFiles.filter(exists)), ...credentials()])];
-  const ownPaths = [...hiddenFiles, ...protectedCode()].filter((path) => liesIn(root, path) && path !== root);
   const ownerFiles = await findOwnerFiles(root, ownerFilePaths());
+  const repositories = ownerFiles.present
+    .filter((path) => path.endsWith('/.git/config'))
+    .map((path) => dirname(dirname(path)));
+  const inRoot = (path: string) => liesIn(root, path) && path !== root;
+  const named = namedFiles([...foldersAbove(root), ...repositories]).filter(inRoot);
+  const ownPaths = [...hiddenFiles, ...protectedCode()].filter(inRoot);
   const present = [
-    ...ownPaths.filter(exists),
+    ...[...ownPaths, ...named].filter(exists),
     ...ownerFiles.present,
     ...(await hardLinksTo(protectedCode(), root)),
   ].map(resolveLink);
   const readOnly = outermost(present.filter((path) => liesIn(root, path) && !hidden.includes(path)));
-  const missing = outermost([...ownPaths.flatMap((path) => firstMissing(root, path) ?? []), ...ownerFiles.absent]);
+  const missing = outermost([
+    ...[...ownPaths, ...named].flatMap((path) => firstMissing(root, path) ?? []),
+    ...ownerFiles.absent,
+  ]);
   const uncovered = missing.filter((path) => ![...readOnly, ...hidden].some((other) => liesIn(other, path)));
-  const isRenamed = (path: string) => RENAMED_LATER.has(basename(path)) && !ownPaths.some((each) => liesIn(path, each));
+  const isRenamed = (path: string) =>
+    (RENAMED_LATER.has(basename(path)) || named.some((each) => liesIn(path, each))) &&
+    !ownPaths.some((each) => liesIn(path, each));
   const [absent, renamedLater] = [uncovered.filter((path) => !isRenamed(path)), uncovered.filter(isRenamed)];
   return { hidden, readOnly, absent, renamedLater, replaceable: replaceableLinks(root) };
 }

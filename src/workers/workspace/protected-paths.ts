@@ -13,6 +13,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { readOnlyPathsOf } from '../../shared/policy/read-only-paths.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
+import { foldersAbove, pathsNamedIn } from './named-files.ts';
 import { isOwnerFile } from './owner-files.ts';
 
 const folders = new Set<string>();
@@ -96,11 +97,20 @@ export function refuseReadOnly(path: string, root: string, stats: Stats | undefi
       'PERMISSION_DENIED',
       `${quotedPath} is code that Pawl runs outside of the sandbox, or decides what it loads: no tool may change it.`,
     );
-  if (isOwnerFile(path, root, ownerFiles, stats?.isDirectory() === true))
+  if (isOwnerFile(path, root, ownerFiles, stats?.isDirectory() === true) || isNamed(path))
     throw new PawlError(
       'PERMISSION_DENIED',
       `${quotedPath} is run later by programs of the workspace's owner: no tool may change it (setting readOnlyPaths).`,
     );
+}
+
+/** The paths that the settings of git and Yarn in these folders name, where the settings themselves are read-only. */
+export function namedFiles(folders: readonly string[]): readonly string[] {
+  return pathsNamedIn(folders, ownerFiles);
+}
+
+function isNamed(path: string): boolean {
+  return namedFiles(foldersAbove(dirname(path))).some((named) => liesIn(named, path));
 }
 
 /** The stats of the name itself, not of a link's target; undefined where it does not or cannot exist. */

@@ -208,11 +208,12 @@ describe('what the owner of a workspace runs later', () => {
   });
 
   const paths = OWNER_FILES.flatMap((each) => each.paths).filter((path) => !path.includes('*'));
-  const inEveryList = paths.filter((path) => !path.startsWith('.'));
+  const readInSandbox = OWNER_FILES.flatMap(({ paths, isReadInSandbox }) => (isReadInSandbox ? paths : []));
+  const inEveryList = [...paths.filter((path) => !path.startsWith('.')), ...readInSandbox];
 
   confined('cannot be begun where there is none', async () => {
     const root = temporaryFolder();
-    const hidden = paths.filter((path) => path.startsWith('.'));
+    const hidden = paths.filter((path) => path.startsWith('.') && !readInSandbox.includes(path));
     await expectUnchangeable(root, ['.git', ...hidden, '.devcontainer/devcontainer.json']);
     expect(readdirSync(root).filter((name) => name.startsWith('.') && !name.endsWith('.tmp'))).toEqual([]);
   });
@@ -240,6 +241,46 @@ describe('what the owner of a workspace runs later', () => {
       'app/.devcontainer/devcontainer.json',
       'app/.tool-versions',
     ]);
+  });
+
+  confined('is left as it is where the settings of git or Yarn name it', async () => {
+    const root = temporaryFolder();
+    git(root, 'init', '-q');
+    files(root, {
+      '.git/config': `[core]\n\thooksPath = scripts/hooks ; a comment\n[include]\n\tpath = ../.gitconfig\n[alias]\n\tlint = "!tools/lint.sh --all"
+[includeIf "gitdir:x"] path = ../missing.gitconfig\n[branch "main"]\n\tremote = origin\n`,
+      '.gitconfig': '[include]\npath = deep.gitconfig\n',
+      'deep.gitconfig': '[filter "x"]\nclean = sh tools/clean.sh\n',
+      'scripts/hooks/pre-commit': 'mine',
+      'tools/lint.sh': 'mine',
+      'tools/clean.sh': 'mine',
+      '.yarnrc.yml': 'yarnPath: .yarn/releases/yarn-4.cjs\nplugins:\n  - path: .yarn/plugins/a.cjs\n',
+      '.yarn/releases/yarn-4.cjs': 'mine',
+      '.yarn/plugins/a.cjs': 'mine',
+      'nested/.git/config': '[core]\nhooksPath = hooks-of-mine\n',
+      'nested/hooks-of-mine/pre-push': 'mine',
+      origin: 'a file that is no program',
+    });
+    await expectUnchangeable(root, [
+      '.gitconfig',
+      'deep.gitconfig',
+      'scripts/hooks/new-hook',
+      'scripts/hooks/pre-commit',
+      'tools/lint.sh',
+      'tools/clean.sh',
+      '.yarn/releases/yarn-4.cjs',
+      '.yarn/plugins/a.cjs',
+      'nested/hooks-of-mine/pre-push',
+      'missing.gitconfig',
+    ]);
+    const ctx = testContext({ workspaceRoot: root });
+    for (const path of ['scripts/other.sh', 'tools/new.sh', 'nested/new.ts', '.yarn/install-state.gz', 'src/new.ts'])
+      await expect(write.run(write.parse({ path, content: 'fine' }), ctx), path).resolves.toBeDefined();
+    expect(
+      await run(root, 'echo fine > scripts/more.sh && echo fine > a.txt && git status --short > /dev/null'),
+    ).toMatchObject({
+      exitCode: 0,
+    });
   });
 
   confined('is renamed when a program makes it under a name that everybody sees', async () => {

@@ -1,0 +1,99 @@
+/**
+ * Protects what a worker's process, and the next process of its folder, executes, loads, or reads as instructions from the calls that it
+ * runs. `workers/workspace/protected-paths.ts` enforces it.
+ */
+import { existsSync, realpathSync, statSync } from 'node:fs';
+import { basename, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Settings } from './shared/config/config.ts';
+import { CONFIG_JSON, CONFIG_MODULES } from './shared/config/config-files.ts';
+import { type Environment, SECRET_VARIABLES, variableText } from './shared/config/variables.ts';
+import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
+import { tenantsFolder } from './shared/policy/workspace-root.ts';
+import { codeNames, packageLookupNames } from './workers/workspace/code-files.ts';
+import {
+  protectCode,
+  protectFile,
+  protectFolder,
+  protectOwnerFiles,
+  realName,
+  realPaths,
+} from './workers/workspace/protected-paths.ts';
+import { addWorkspaceFolder } from './workers/workspace/workspace-roots.ts';
+
+const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));
+/** The files that a checkout runs. An installed package is protected as a whole. */
+const OWN_CODE =
+  `bin src dist scripts schemas dashboards docker package.json package-lock.json .npmrc tsconfig.json tsconfig.build.json
+  vitest.config.ts biome.json .ci docker-compose.yml Dockerfile`.split(/\s+/);
+
+/** Protects all of it for a worker with these settings. */
+export function protectProcess(settings: Settings, cwd: string, environment: Environment): void {
+  for (const folder of hiddenFolders(settings)) protectFolder(resolve(cwd, folder));
+  // It may hold tokens and keys, and what stands there at the next start is done.
+  for (const name of [CONFIG_JSON, ...CONFIG_MODULES]) protectFile(join(cwd, name));
+  for (const file of secretFiles(environment)) protectFile(file);
+  const variables = nodeOptions(environment, /^--env-file(?:-if-exists)?$/).map((file) => realName(resolve(cwd, file)));
+  for (const file of [...variables, ...realPaths(variables)]) protectFile(file);
+  for (const folder of settings.skillFolders) protectCode(folder);
+  for (const name of codeNames(settings.connectors.secrets.programs)) protectCode(name);
+  protectOwnCode(cwd, environment);
+  protectOwnerFiles(readOnlyPathsOf(settings.readOnlyPaths));
+  if (settings.workspaceRoot !== undefined) addWorkspaceFolder(settings.workspaceRoot);
+}
+
+/** Protects the files that this process, and the next one that is started in this folder, executes and loads. */
+export function protectOwnCode(cwd: string, environment: Environment): void {
+  const configs = CONFIG_MODULES.map((name) => join(cwd, name)).filter((file) => existsSync(file));
+  const isInstalled = OWN_FOLDER.includes('/node_modules/');
+  const ownCode = isInstalled
+    ? [OWN_FOLDER]
+    : OWN_CODE.map((name) => join(OWN_FOLDER, name)).filter((path) => existsSync(path));
+  const names = [
+    ...ownCode,
+    ...packageLookupNames(join(OWN_FOLDER, 'package.json')),
+    ...packageLookupNames(join(cwd, 'package.json')).filter((path) => basename(path) === 'node_modules'),
+    ...codeNames([...programFiles(cwd, environment), ...configs], realPaths(ownCode)).filter(
+      (path) => !configs.includes(path),
+    ),
+    process.execPath,
+    realpathSync(process.execPath),
+  ];
+  for (const name of names) protectCode(name);
+}
+
+/** The folders whose content calls may neither read nor change. An address such as `s3://…` is no folder. */
+function hiddenFolders(settings: Settings): readonly string[] {
+  const { dataDir, audit, memory, blobStore, connectors } = settings;
+  const named = [audit.folder, memory.uri, /^file:(.+)$/.exec(blobStore)?.[1]].filter((path) => path !== undefined);
+  const kept = named.filter((path) => !/^\w+:\/\//.test(path));
+  return [dataDir, tenantsFolder(settings), ...kept, ...connectors.secrets.folders];
+}
+
+/** Real paths of the files that hold secrets of this process. A pipe, as a shell's `<(…)` makes one, is read once and is no file. */
+function secretFiles(environment: Environment): readonly string[] {
+  const named = SECRET_VARIABLES.flatMap((name) => variableText(environment, `${name}_FILE`) ?? []);
+  return named
+    .filter((file) => statSync(file, { throwIfNoEntry: false })?.isFile() === true)
+    .map((file) => realpathSync(file));
+}
+
+/** The file that Node was started with, and those that it loads before. A module without a path is a package. */
+function programFiles(cwd: string, environment: Environment): readonly string[] {
+  const modules = nodeOptions(environment, /^(?:-r|--require|--import|--loader|--experimental-loader)$/)
+    .map((each) => (each.startsWith('file:') ? fileURLToPath(each) : each))
+    .filter((path) => /^[./]/.test(path));
+  const configs = nodeOptions(environment, /^--experimental-config-file$/);
+  const started = process.argv[1] === undefined ? [] : [process.argv[1]];
+  return [...started, ...[...modules, ...configs].map((path) => resolve(cwd, path))];
+}
+
+/** The values of the options with these names that Node was started with. */
+function nodeOptions(environment: Environment, name: RegExp): readonly string[] {
+  const inVariable = (environment['NODE_OPTIONS'] ?? '').match(/(?:[^\s"]|"(?:[^"\\]|\\.)*")+/g) ?? [];
+  const options = [...process.execArgv, ...inVariable.map((option) => option.replaceAll(/\\(.)|"/g, '$1'))];
+  return options.flatMap((option, index) => {
+    const [, optionName = option, value = options[index + 1] ?? ''] = /^([^=]+)=(.*)$/s.exec(option) ?? [];
+    return name.test(optionName) && value !== '' ? [value] : [];
+  });
+}

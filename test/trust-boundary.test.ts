@@ -1,0 +1,48 @@
+/** A worker protects what its settings and the options of Node name, wherever that lies in the workspace. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { expect, test } from 'vitest';
+import { resolveSettings } from '../src/shared/config/resolve-settings.ts';
+import { protectProcess } from '../src/trust-boundary.ts';
+import { temporaryFolder, testContext } from './helpers/context.ts';
+
+const denied = { code: 'PERMISSION_DENIED' };
+
+/** A workspace with this file, protected as a worker in its folder with these settings and options of Node protects it. */
+function protectedWorkspace(path: string, nodeOptions: string, settings: (root: string) => object) {
+  const root = temporaryFolder();
+  mkdirSync(dirname(join(root, path)), { recursive: true });
+  writeFileSync(join(root, path), 'mine');
+  const options = { dataDir: join(root, '.pawl'), ...settings(root) };
+  protectProcess(resolveSettings({ options }), root, { NODE_OPTIONS: nodeOptions });
+  return testContext({ workspaceRoot: root }).workspace;
+}
+
+const none = () => ({});
+
+test.each([
+  ['prod.env', '--env-file=prod.env', none],
+  ['config/app.env', '--max-old-space-size=4096 --env-file config/app.env', none],
+  ['prod.env', '--env-file-if-exists=./prod.env', none],
+  ['my vars.env', '--env-file="my vars.env"', none],
+  ['audit-of-mine/2026.jsonl', '', (root: string) => ({ audit: { folder: join(root, 'audit-of-mine') } })],
+  ['memory/table.lance', '', (root: string) => ({ memory: { uri: join(root, 'memory') } })],
+  ['blobs/a', '', (root: string) => ({ blobStore: `file:${join(root, 'blobs')}` })],
+  ['secrets/key', '', (root: string) => ({ connectors: { secrets: { folders: [join(root, 'secrets')] } } })],
+] as const)('%s is hidden from calls with NODE_OPTIONS=%s', async (path, nodeOptions, settings) => {
+  const workspace = protectedWorkspace(path, nodeOptions, settings);
+  await expect(workspace.read(path)).rejects.toMatchObject(denied);
+  await expect(workspace.write(path, 'evil')).rejects.toMatchObject(denied);
+});
+
+test.each([
+  ['hook.mjs', '--import=./hook.mjs', none],
+  ['node.json', '--experimental-config-file=node.json', none],
+  ['bin/secret', '', (root: string) => ({ connectors: { secrets: { programs: [join(root, 'bin/secret')] } } })],
+  ['skills/a/SKILL.md', '', (root: string) => ({ skillFolders: [join(root, 'skills')] })],
+] as const)('%s is read-only for calls with NODE_OPTIONS=%s', async (path, nodeOptions, settings) => {
+  const workspace = protectedWorkspace(path, nodeOptions, settings);
+  await expect(workspace.read(path)).resolves.toBeDefined();
+  await expect(workspace.write(path, 'evil')).rejects.toMatchObject(denied);
+  await expect(workspace.write('src/other.ts', 'fine')).resolves.toBeDefined();
+});
