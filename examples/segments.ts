@@ -33,7 +33,7 @@ const allMoved = Promise.withResolvers<void>();
 let moved = 0;
 const ignore = () => {};
 const log = {
-  ...{ debug: ignore, warn: console.warn, error: console.error },
+  ...{ debug: ignore, warn: ignore, error: console.error }, // it may warn of the file that is away below
   // The log of a worker says when calls have left.
   info(line: { readonly event?: string; readonly calls?: number }) {
     if (line.event === 'calls_moved') moved += line.calls ?? 0;

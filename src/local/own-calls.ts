@@ -223,6 +223,12 @@ export class OwnCalls {
     return false;
   }
 
+  /** Gives up a call that this process cannot run: it is followed like a call of another process. */
+  abandon(callId: string): void {
+    const call = this.#calls.get(callId);
+    if (call !== undefined) this.#lose(call);
+  }
+
   /** Ends a call that this process cannot go on with. Its callers receive the error, even if its record cannot be written. */
   async fail(callId: string, reason: PawlError): Promise<void> {
     const call = this.#calls.get(callId);

@@ -161,12 +161,17 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     this.#jobs.add(work);
   }
 
-  /** Ends a call that cannot go on: a function of the program failed that no attempt answers for, such as its store. */
+  /**
+   * Ends a call that cannot go on: a function of the program failed that no attempt answers for, such as its store. A store that is only
+   * away does not end it: the call may go on in another process.
+   */
   async #giveUp({ callId }: CallJob, error: unknown): Promise<void> {
+    const { own } = this.#parts.ledger;
     const { log } = this.#deps;
     log.error({ event: 'worker_defect', callId, stack: stackOf(error) }, 'a call could not be executed');
     const cause = isNativeError(error) && error instanceof PawlError ? error : undefined;
-    await this.#parts.ledger.own.fail(callId, cause ?? new PawlError('CONFIGURATION', reasonOf(error)));
+    if (cause?.code === 'BACKEND_UNAVAILABLE') own.abandon(callId);
+    else await own.fail(callId, cause ?? new PawlError('CONFIGURATION', reasonOf(error)));
   }
 
   /** Runs a call's attempts until it has ended, or the runner closes. */

@@ -172,6 +172,8 @@ test.each(['setIfNotExists', 'get', 'compareAndSet', 'now'] as const)(
   async (method) => {
     for (const [what, odd] of Object.entries(STORE_ANSWERS)) {
       if (method === 'get' && what === 'undefined') continue; // There is no record.
+      // A store that fails may be back soon: a call that has begun waits for it.
+      if (method === 'compareAndSet' && /^(?:throws|rejects)/.test(what)) continue;
       const store = Object.assign(new InMemoryDedupeStore(), { [method]: odd });
       const spec = { name: 'note', version: '1.0.0', description: 'Notes.', tier: 'read-only' } as const;
       const tools = [defineTool({ ...spec, input: z.object({}), run: () => answer })];
