@@ -48,16 +48,15 @@ export async function runTool<T extends AnyTool>(
   const { hooks, memory, channels, approve, ...rest } = others;
   const { workspaceRoot, ...call } = rest;
   const folder = workspaceRoot ?? mkdtempSync(join(tmpdir(), 'pawl-workspace-'));
-  const runner = createLocalRunner({
-    tools: [tool],
-    sleep,
-    workspaceRoot: folder,
-    ...defined({ store, clock, random, settings, log, environment, onEvent, hooks, memory, channels, approve }),
-  });
   try {
-    return await runner.run(tool, params, call);
+    const runner = createLocalRunner({
+      tools: [tool],
+      sleep,
+      workspaceRoot: folder,
+      ...defined({ store, clock, random, settings, log, environment, onEvent, hooks, memory, channels, approve }),
+    });
+    return await runner.run(tool, params, call).finally(() => runner.close(0));
   } finally {
-    await runner.close(0);
     if (workspaceRoot === undefined) rmSync(folder, { recursive: true, force: true });
   }
 }

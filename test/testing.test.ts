@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import {
   runTool,
   testContext,
 } from 'pawl/testing';
-import { describe, expect, expectTypeOf, onTestFinished, test } from 'vitest';
+import { describe, expect, expectTypeOf, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { detectIsolation } from '../src/workers/context/processes.ts';
 import { read as readTool } from '../src/workers/tools/read.ts';
@@ -307,8 +307,12 @@ test.each([
   [undefined, 'undefined'],
   [null, 'null'],
   [{ name: 'note' }, 'another object'],
-])('what is no tool, such as a missing export, is named: %s', async (stranger, shown) => {
+])('what is no tool, such as a missing export, is named, and leaves no folder: %s', async (stranger, shown) => {
+  const folder = temporaryFolder();
+  vi.stubEnv('TMPDIR', folder);
+  onTestFinished(() => void vi.unstubAllEnvs());
   await expect(runTool(stranger as unknown as typeof note, { title: '' })).rejects.toThrow(
     `tools[0] must be a tool, as defineTool({ … }) returns it; got ${shown}.`,
   );
+  expect(readdirSync(folder)).toEqual([]);
 });
