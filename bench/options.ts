@@ -35,7 +35,7 @@ docs/performance.md is written; on another machine than the record's, only --ful
   npm run bench -- --only NAME,NAME  these only; record and page are left as they are
   npm run bench -- --only NAME --add these only, into record and page
   npm run bench -- --quick           fewer and shorter rounds, for a first look; record and page are left as they are
-  npm run bench -- --steady          with any of these: 5 rounds of 10 s, after 30 s of load; with --add, a table of their own
+  npm run bench -- --steady          with --only, for workloads: 5 rounds of 10 s, after 30 s of load; --add gives them a table of their own
   npm run bench -- --page            the page from the record; nothing is measured
   npm run bench -- --json            the figures on standard output as JSON
 
@@ -61,8 +61,8 @@ export function options(): Options {
   const wanted = named ?? NAMES.filter(({ full }) => values.full || full !== true).map(({ name }) => name);
   if (values.add && (values.only === undefined || values.quick))
     wrongUsage('--add goes with --only, and not with --quick.');
-  if (values.add && values.steady && named?.some((name) => !WORKLOADS.some((workload) => workload.name === name)))
-    wrongUsage('--steady goes with --add for workloads against BullMQ alone.');
+  if (values.steady && named?.every((name) => WORKLOADS.some((workload) => workload.name === name)) !== true)
+    wrongUsage('--steady goes with --only, for workloads against BullMQ.');
   if (values.page && (values.only !== undefined || values.quick || values.full))
     wrongUsage('--page measures nothing: it goes without --only, --quick and --full.');
   return {

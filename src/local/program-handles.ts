@@ -22,8 +22,9 @@ const openedMemory = z.looseObject({
   forget: method.optional(),
 });
 const openedChannel = z.looseObject({ kind: text, send: method, ask: method.optional() });
+const stored = z.looseObject({ id: text });
 const hits = z.array(record.extend({ score: z.number() }));
-const question = z.discriminatedUnion('state', [
+const answer = z.discriminatedUnion('state', [
   z.looseObject({ state: z.literal('answered'), value: text }),
   z.looseObject({ state: z.literal('expired') }),
   z.looseObject({ state: z.literal('dismissed') }),
@@ -35,12 +36,12 @@ export function checkedMemory(store: MemoryStore): MemoryStore {
       const memory = checked<StoredMemory>('memory.open', openedMemory, store.open(owner));
       return {
         search: async (...given) => checked('memory.search', hits, await memory.search(...given)),
-        store: async (...given) => checked('memory.store', z.looseObject({ id: text }), await memory.store(...given)),
+        store: async (...given) => checked('memory.store', stored, await memory.store(...given)),
         ...(memory.get !== undefined && {
           get: async (id) => checked('memory.get', record.nullish(), await memory.get?.(id)) ?? undefined,
         }),
         ...(memory.forget !== undefined && {
-          forget: async (id) => checked('memory.forget', z.boolean(), await memory.forget?.(id)) === true,
+          forget: async (id) => checked<boolean>('memory.forget', z.boolean(), await memory.forget?.(id)),
         }),
       };
     },
@@ -60,7 +61,7 @@ export function checkedChannels(channels: Channels): Channels {
         kind: channel.kind,
         send: (message) => channel.send(message),
         ...(channel.ask !== undefined && {
-          ask: async (asked) => checked('channel.ask', question, await channel.ask?.(asked)),
+          ask: async (asked) => checked('channel.ask', answer, await channel.ask?.(asked)),
         }),
       };
     },

@@ -2,7 +2,7 @@
 import { switchedToolView } from '../../producer/http/core/views.ts';
 import { type SwitchedTool, switchedTools } from '../../producer/tools/switched-tools.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { DEFAULT_NAMESPACE, qualifiedName, toolNamed } from '../../shared/tools/tool.ts';
+import { qualifiedName, shortName, toolNamed } from '../../shared/tools/tool.ts';
 import { capitalized, didYouMean } from '../../shared/util/text/nearest.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { pawlCommand, printList, printResult } from '../context.ts';
@@ -22,11 +22,6 @@ const SWITCH_ON_HINTS = {
   registry: (name: string) => `its calls are refused until 'pawl tools enable ${name}'`,
   configuration: (name: string) => `tools.${name}.enabled is false in pawl.config`,
 } as const;
-
-/** The name that `pawl call` takes: without the namespace if that is the default one. */
-function shortName(tool: SwitchedTool): string {
-  return tool.namespace === DEFAULT_NAMESPACE ? tool.name : qualifiedName(tool);
-}
 
 function firstSentence(text: string): string {
   const line = text.replace(/\s+/g, ' ');

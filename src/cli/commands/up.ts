@@ -2,7 +2,7 @@
 import { relative, resolve } from 'node:path';
 import { loadSettings } from '../../main.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import { DEFAULT_NAMESPACE, TIERS } from '../../shared/tools/tool.ts';
+import { shortName, TIERS } from '../../shared/tools/tool.ts';
 import { type CliContext, print, say } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { jsonLine, plural } from '../print.ts';
@@ -119,5 +119,6 @@ function printAddresses(context: CliContext, workers: WorkerProcesses, api: ApiP
 /** The name that `pawl call` takes, of a tool such as `tools.read@1.1.0`. */
 function callableName(tool: string): string {
   const name = tool.slice(0, tool.lastIndexOf('@'));
-  return name.startsWith(`${DEFAULT_NAMESPACE}.`) ? name.slice(DEFAULT_NAMESPACE.length + 1) : name;
+  const dot = name.lastIndexOf('.');
+  return shortName({ namespace: name.slice(0, dot), name: name.slice(dot + 1) });
 }

@@ -131,14 +131,18 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   // Azure's keys hold a mark of their service.
   ['AZDO', atStart(/[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}\b/)],
   ['JQQJ99', atStart(/[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}\b/)],
-  ...['+ASt', '+ABa', '+AMC', 'APIM', 'ACDb'].map(
-    (mark) => [mark, atStart(new RegExp(`[A-Za-z0-9+/]{76}${mark.replace('+', '[+]')}[A-Za-z0-9+/]{6}==`))] as const,
-  ),
-  ...['+ASb', '+AEh', '+ARm', 'AIoT', 'AzCa'].map(
-    (mark) => [mark, atStart(new RegExp(`[A-Za-z0-9+/]{33}${mark.replace('+', '[+]')}[A-Za-z0-9+/]{6}=`))] as const,
-  ),
+  ...azureForms(76, '==', ['+ASt', '+ABa', '+AMC', 'APIM', 'ACDb']),
+  ...azureForms(33, '=', ['+ASb', '+AEh', '+ARm', 'AIoT', 'AzCa']),
   ['AzSe', atStart(/[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}\b/)],
   ['+ACR', atStart(/[A-Za-z0-9+/]{42}\+ACR[A-Za-z0-9]{6}\b/)],
   ['AzFu', atStart(/[A-Za-z0-9+/_-]{44}AzFu[A-Za-z0-9+/_-]{6}==/)],
   ['ZXlK', atStart(/ZXlK[A-Za-z0-9/_+-]{40,}={0,2}/)],
 ];
+
+/** Keys with so many characters before the mark of their service, and six behind it. */
+function azureForms(length: number, padding: string, marks: readonly string[]): (readonly [string, RegExp])[] {
+  return marks.map((mark) => {
+    const form = `[A-Za-z0-9+/]{${length}}${mark.replace('+', '[+]')}[A-Za-z0-9+/]{6}${padding}`;
+    return [mark, atStart(new RegExp(form))];
+  });
+}

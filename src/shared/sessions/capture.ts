@@ -2,7 +2,7 @@
 import type { Outcome } from '../calls/outcome.ts';
 import { redact, secretsIn } from '../errors/redaction.ts';
 import { REDACTED } from '../errors/secret-patterns.ts';
-import { DEFAULT_NAMESPACE, qualifiedName, type Tier } from '../tools/tool.ts';
+import { shortName, type Tier } from '../tools/tool.ts';
 import { truncateJson } from '../util/text/truncate-json.ts';
 import { escapeJson, escapeLine, formatForDisplay } from '../util/text/visible-text.ts';
 
@@ -71,10 +71,6 @@ function withoutSecrets(params: Params): Params {
     // Parameters too large to be searched for secrets are left out as a whole.
     return { params: REDACTED };
   }
-}
-
-function shortName(tool: CapturedCall['tool']): string {
-  return tool.namespace === DEFAULT_NAMESPACE ? tool.name : qualifiedName(tool);
 }
 
 /** Replaces texts that an earlier step's output contained by references to it. */

@@ -210,3 +210,8 @@ export function isTool(value: unknown): value is AnyTool {
 export function qualifiedName(tool: { readonly namespace: string; readonly name: string }): string {
   return `${tool.namespace}.${tool.name}`;
 }
+
+/** The name that `pawl call` takes: without the namespace if that is the default one. */
+export function shortName(tool: { readonly namespace: string; readonly name: string }): string {
+  return tool.namespace === DEFAULT_NAMESPACE ? tool.name : qualifiedName(tool);
+}

@@ -1,0 +1,223 @@
+/** Calls cannot change the files that the workspace's owner runs later. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { OWNER_FILES, readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
+import { write } from '../../../src/workers/tools/write.ts';
+import { protectOwnerFiles } from '../../../src/workers/workspace/protected-paths.ts';
+import { temporaryFolder, testContext } from '../../helpers/context.ts';
+import { expectUnchangeable, files, hasSandbox, run } from './boundary-checks.ts';
+
+const confined = test.skipIf(!hasSandbox);
+
+describe('what the owner of a workspace runs later', () => {
+  const git = (folder: string, ...args: string[]) =>
+    execFileSync('git', ['-c', 'protocol.file.allow=always', '-c', 'user.name=a', '-c', 'user.email=a@b', ...args], {
+      cwd: folder,
+      stdio: 'pipe',
+    });
+
+  confined('is left as it is in a repository, its worktrees and its submodules', { timeout: 60_000 }, async () => {
+    const other = temporaryFolder();
+    git(other, 'init', '-q');
+    git(other, 'commit', '-q', '--allow-empty', '-m', 'first');
+    const root = temporaryFolder();
+    git(root, 'init', '-q');
+    git(root, 'commit', '-q', '--allow-empty', '-m', 'first');
+    git(root, 'worktree', 'add', '-q', 'tree');
+    git(root, 'submodule', '--quiet', 'add', other, 'sub');
+    mkdirSync(join(root, 'nested'));
+    git(join(root, 'nested'), 'init', '-q');
+    files(root, { '.vscode/launch.json': '{}', '.envrc': 'mine', 'packages/app/.npmrc': 'mine' });
+    await expectUnchangeable(root, [
+      '.git/hooks/pre-commit',
+      '.git/config',
+      '.git/modules/sub/hooks/post-checkout',
+      '.git/modules/sub/config',
+      '.git/worktrees/tree/commondir',
+      'tree/.git',
+      'sub/.git',
+      'nested/.git/hooks/pre-push',
+      'nested/.git/config',
+      '.vscode/tasks.json',
+      '.vscode/launch.json',
+      '.husky/pre-commit',
+      '.envrc',
+      '.npmrc',
+      'packages/app/.npmrc',
+    ]);
+    const commit = 'git -c user.name=a -c user.email=a@b commit -q --allow-empty -m second && git status --short';
+    expect(await run(root, `touch a && git add a && ${commit}`)).toMatchObject({ exitCode: 0 });
+    expect(String(git(root, 'log', '--oneline')).split('\n')).toHaveLength(3);
+    expect(await run(root, 'echo elsewhere > .git/commondir')).toMatchObject({ exitCode: 0 });
+    expect(readdirSync(join(root, '.git'))).not.toContain('commondir');
+  });
+
+  const paths = OWNER_FILES.flatMap((each) => each.paths).filter((path) => !path.includes('*'));
+  const readInSandbox = OWNER_FILES.flatMap(({ paths, isReadInSandbox }) => (isReadInSandbox ? paths : []));
+  const inEveryList = [...paths.filter((path) => !path.startsWith('.')), ...readInSandbox];
+
+  confined('cannot be begun where there is none', async () => {
+    const root = temporaryFolder();
+    const hidden = paths.filter((path) => path.startsWith('.') && !readInSandbox.includes(path));
+    await expectUnchangeable(root, ['.git', ...hidden, '.devcontainer/devcontainer.json']);
+    expect(readdirSync(root).filter((name) => name.startsWith('.') && !name.endsWith('.tmp'))).toEqual([]);
+  });
+
+  confined('is left as it is where it is there', async () => {
+    const root = temporaryFolder();
+    files(root, {
+      'lefthook.yml': 'mine',
+      'mise.toml': 'mine',
+      'rust-toolchain.toml': 'mine',
+      '.pre-commit-config.yaml': 'mine',
+      '.claude/settings.json': '{}',
+      '.cargo/config.toml': 'mine',
+      'app/.devcontainer/devcontainer.json': '{}',
+      'app/.tool-versions': 'mine',
+    });
+    await expectUnchangeable(root, [
+      'lefthook.yml',
+      'mise.toml',
+      'rust-toolchain.toml',
+      '.pre-commit-config.yaml',
+      '.claude/settings.json',
+      '.cargo/config.toml',
+      '.cargo/config',
+      'app/.devcontainer/devcontainer.json',
+      'app/.tool-versions',
+    ]);
+  });
+
+  confined('is left as it is where the settings of git or Yarn name it', async () => {
+    const root = temporaryFolder();
+    git(root, 'init', '-q');
+    files(root, {
+      '.git/config': `[core]\n\thooksPath = scripts/hooks ; a comment\n[include]\n\tpath = ../.gitconfig\n[alias]\n\tlint = "!tools/lint.sh --all"
+[includeIf "gitdir:x"] path = ../missing.gitconfig\n[branch "main"]\n\tremote = origin\n`,
+      '.gitconfig': '[include]\npath = deep.gitconfig\n',
+      'deep.gitconfig': '[filter "x"]\nclean = sh tools/clean.sh\n',
+      'scripts/hooks/pre-commit': 'mine',
+      'tools/lint.sh': 'mine',
+      'tools/clean.sh': 'mine',
+      '.yarnrc.yml': 'yarnPath: .yarn/releases/yarn-4.cjs\nplugins:\n  - path: .yarn/plugins/a.cjs\n',
+      '.yarn/releases/yarn-4.cjs': 'mine',
+      '.yarn/plugins/a.cjs': 'mine',
+      'nested/.git/config': '[core]\nhooksPath = hooks-of-mine\n',
+      'nested/hooks-of-mine/pre-push': 'mine',
+      origin: 'a file that is no program',
+    });
+    await expectUnchangeable(root, [
+      '.gitconfig',
+      'deep.gitconfig',
+      'scripts/hooks/new-hook',
+      'scripts/hooks/pre-commit',
+      'tools/lint.sh',
+      'tools/clean.sh',
+      '.yarn/releases/yarn-4.cjs',
+      '.yarn/plugins/a.cjs',
+      'nested/hooks-of-mine/pre-push',
+      'missing.gitconfig',
+    ]);
+    const ctx = testContext({ workspaceRoot: root });
+    for (const path of ['scripts/other.sh', 'tools/new.sh', 'nested/new.ts', '.yarn/install-state.gz', 'src/new.ts'])
+      await expect(write.run(write.parse({ path, content: 'fine' }), ctx), path).resolves.toBeDefined();
+    expect(
+      await run(root, 'echo fine > scripts/more.sh && echo fine > a.txt && git status --short > /dev/null'),
+    ).toMatchObject({
+      exitCode: 0,
+    });
+  });
+
+  confined('is renamed when a program makes it under a name that everybody sees', async () => {
+    const root = temporaryFolder();
+    expect(await run(root, `ls; for name in ${inEveryList.join(' ')}; do echo evil > $name; done`)).toMatchObject({
+      exitCode: 0,
+      stdout: '',
+    });
+    expect(readdirSync(root).map((name) => name.replace(/\.aside-.*/, ''))).toEqual(inEveryList.toSorted());
+    expect(readdirSync(root).filter((name) => inEveryList.includes(name))).toEqual([]);
+    const ctx = testContext({ workspaceRoot: root });
+    for (const name of inEveryList)
+      await expect(ctx.workspace.write(name, 'evil'), name).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  });
+
+  confined('is left as it is in a repository without a folder of its own', async () => {
+    const root = temporaryFolder();
+    const bare = [
+      'printf "[core]\\nfsmonitor=evil" > config',
+      'mkdir -p objects refs',
+      'echo ref: refs/heads/x > HEAD',
+    ];
+    await run(root, bare.join('; '));
+    expect(readdirSync(root).map((name) => name.replace(/\.aside-.*/, ''))).toEqual([
+      'HEAD',
+      'config',
+      'objects',
+      'refs',
+    ]);
+    expect(() => git(root, 'rev-parse')).toThrow();
+    const ctx = testContext({ workspaceRoot: root });
+    const denied = { code: 'PERMISSION_DENIED' };
+    for (const path of ['HEAD', 'deep/folder/HEAD'])
+      await expect(ctx.workspace.write(path, 'ref: refs/heads/x'), path).rejects.toMatchObject(denied);
+    git(root, 'init', '-q', '--bare', 'mine.git');
+    await expectUnchangeable(root, ['mine.git/config', 'mine.git/hooks/pre-receive']);
+    for (const path of ['config', 'head/hooks/config', 'src/head/refs']) await ctx.workspace.write(path, 'free');
+  });
+
+  confined('is found beside any number of other folders', { timeout: 60_000 }, async () => {
+    const root = temporaryFolder();
+    git(root, 'init', '-q');
+    const names = [
+      '.envrc',
+      '.husky/pre-push',
+      '.git/modules/sub/hooks/x',
+      'z/z/.git/hooks/x',
+      'a/b/c/d/e/f/g/h/i/.envrc',
+    ];
+    files(root, Object.fromEntries(names.map((name) => [name, 'mine'])));
+    await run(root, '(cd .git/modules && mkdir $(seq 1 2500)); mkdir x && cd x && mkdir $(seq 1 2500)');
+    expect(readdirSync(join(root, 'x'))).toHaveLength(2500);
+    await run(root, names.map((name) => `echo evil > ${name}`).join('\n'));
+    for (const name of names) expect(readFileSync(join(root, name), 'utf8'), name).toBe('mine');
+  });
+
+  test('is not the whole workspace, where that lies in a folder of such a name', async () => {
+    const root = join(temporaryFolder(), '.claude', 'worktrees', 'one');
+    mkdirSync(root, { recursive: true });
+    const { workspace } = testContext({ workspaceRoot: root });
+    await workspace.write('src/free.ts', 'free');
+    const denied = { code: 'PERMISSION_DENIED' };
+    await expect(workspace.write('.claude/settings.json', '{}')).rejects.toMatchObject(denied);
+    const git = join(temporaryFolder(), '.git', 'hooks');
+    mkdirSync(git, { recursive: true });
+    await expect(testContext({ workspaceRoot: git }).workspace.write('pre-commit', 'evil')).rejects.toMatchObject(
+      denied,
+    );
+  });
+
+  test('stands in the documentation, with what runs it', () => {
+    const page = readFileSync('docs/security.md', 'utf8');
+    for (const { paths, runBy } of OWNER_FILES) {
+      expect(page).toContain(`| ${runBy} |`);
+      for (const path of paths) expect(page, path).toContain(`\`${path}\``);
+    }
+  });
+});
+
+/** Makes system calls that each must be refused. */
+
+test('the setting readOnlyPaths adds or removes protected paths', async () => {
+  const root = temporaryFolder();
+  onTestFinished(() => protectOwnerFiles(readOnlyPathsOf(undefined)));
+  const write = (path: string) => testContext({ workspaceRoot: root }).workspace.write(path, 'x');
+  const denied = { code: 'PERMISSION_DENIED' };
+  protectOwnerFiles(readOnlyPathsOf(['default', '/Makefile']));
+  for (const path of ['.envrc', 'Makefile', 'sub/Makefile'])
+    await expect(write(path), path).rejects.toMatchObject(denied);
+  protectOwnerFiles(readOnlyPathsOf(['.husky']));
+  await write('.envrc');
+  await expect(write('.husky/pre-commit')).rejects.toMatchObject(denied);
+});
