@@ -117,6 +117,7 @@ export function sanitizeSchema(foreign: unknown, role: 'parameters' | 'output' =
   if (schema['type'] !== 'object') {
     changes.push(`root: type ${JSON.stringify(schema['type']) ?? 'missing'} made object`);
     schema['type'] = 'object';
+    dropNullConst(schema, (change) => void changes.push(`root: ${change}`));
   }
   if (!isObject(schema['properties'])) schema['properties'] = {};
   return { schema, changes };
@@ -162,6 +163,7 @@ function sanitize(value: unknown, path: string, walk: Walk, depth: number): unkn
   repairPatterns(part);
   repairRequired(part);
   repairType(part);
+  dropNullConst(schema, note);
   ensureStructure(part);
   if (allowsNull) acceptNull(schema);
   return schema;
@@ -232,8 +234,14 @@ function dropInvalidKeywords({ schema, drop }: SchemaEdit): void {
     for (const keyword of keywords)
       if (schema[keyword] !== undefined && !hasType(schema[keyword])) drop(keyword, `it is no ${typeName}`);
   for (const keyword of RESTRICTIONS) if (schema[keyword] === null) drop(keyword, 'it is null');
+}
+
+/** Some generators write null where there is no constant. The type must be final. */
+function dropNullConst(schema: Record<string, unknown>, note: (change: string) => void): void {
   const types = [schema['type'] ?? []].flat();
-  if (schema['const'] === null && types.length > 0 && !types.includes('null')) drop('const', 'its type excludes null');
+  if (schema['const'] !== null || types.length === 0 || types.includes('null')) return;
+  delete schema['const'];
+  note('const dropped, its type excludes null');
 }
 
 function repairRequired(part: SchemaEdit): void {
