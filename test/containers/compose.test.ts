@@ -29,6 +29,7 @@ let url: string;
 interface Call {
   readonly callId: string;
   readonly status: string;
+  readonly output?: { readonly content: unknown };
 }
 
 function compose(...args: readonly string[]): string {
@@ -125,6 +126,18 @@ describe.skipIf(!here)('docker compose', () => {
     expect(list('worker-system', 'used-approvals')).toBe(list('worker-elevated', 'used-approvals'));
     expect(await eventually(() => list('api', 'audit'), { what: 'the audit trail', everyMs: 500 })).toContain('.jsonl');
     expect(compose('exec', '-T', 'api', 'pawl', 'doctor')).toContain('/var/lib/pawl');
+  });
+
+  test('a tool’s program runs in a sandbox of its container: it writes in the workspace, and sees no network and no secret', async () => {
+    const { sessionKey } = await request<{ sessionKey: string }>('/v1/sessions', { kind: 'main' });
+    const script = 'echo made > made.txt; cat made.txt; tail -n +3 /proc/net/dev | cut -d: -f1; ! cat /run/pawl/*';
+    const { status, output } = await request<Call>('/v1/calls?wait=60000', {
+      tool: 'shell',
+      params: { command: ['sh', '-c', script] },
+      session: sessionKey,
+    });
+    expect({ status, output }).toMatchObject({ status: 'success', output: { content: { exitCode: 0 } } });
+    expect(output?.content).toMatchObject({ stdout: expect.stringMatching(/^made\n\s*lo\n$/) });
   });
 
   test('the stack is closed: no token, no answer; Redis’ users reach what they need and no more', async () => {
