@@ -105,6 +105,27 @@ describe('the characters of a fetched page', () => {
     ['an image in XML', 'image/svg+xml', latin('<?xml version="1.0" encoding="latin1"?><svg>grün</svg>'), 'grün'],
     ['a header whose quotes do not end', `${HTML}; charset="windows-1252`, latin(named('')), 'grün —'],
     ['a header that has a charset and no type', '; charset=koi8-r', Buffer.from([0xd0, 0xd2]), 'пр'],
+    ...[
+      '<meta x=a"b charset=koi8-r>',
+      '<p title=it"s><meta charset=koi8-r>',
+      '</><meta charset=koi8-r>',
+      '<meta/charset=koi8-r>',
+      `<script>${'x'.repeat(3_000)}</script><meta charset="koi8-r">`,
+    ].map((head): [string, string, Buffer, string] => [
+      `HTML below ${head.slice(0, 40)}`,
+      HTML,
+      latin(`${head}<p>\xd0\xd2</p>`),
+      'пр',
+    ]),
+    ...['<p title="<meta charset=koi8-r>', '<p title=\'">x<meta charset="koi8-r">', '<meta charset="koi8-r'].map(
+      (open): [string, string, Buffer, string] => [`HTML above ${open}`, HTML, latin(`${named('')}${open}`), 'grün —'],
+    ),
+    [
+      'UTF-8 that names another far below',
+      HTML,
+      utf8(`<script>${'x'.repeat(3_000)}</script><meta charset="latin1">${named('')}`),
+      'grün —',
+    ],
     ['a page that names none', HTML, latin(named('')), 'grün —'],
     ['a page in UTF-8 with one wrong byte', HTML, Buffer.concat([utf8('grün —'), latin('ü')]), 'grün —\ufffd'],
     ['a page that has a replacement character', HTML, utf8('a \ufffd b'), 'a \ufffd b'],

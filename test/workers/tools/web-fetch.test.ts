@@ -113,7 +113,7 @@ describe('web_fetch (A16)', () => {
   ])('addresses of a page are relative to its base: %s', async (base, link, image) => {
     const text = '<p>A paragraph with enough text to be the main content of this page, as pages have it.</p>'.repeat(6);
     const body = `<article>${text}<p><a href="page">link</a> <img src="pic.png" alt="pic"> <a href="#x">part</a>
-      <img srcset="pic.png 1x, x.png 2x" alt="set"> <img data-src="pic.png" alt="late"></p></article>`;
+      <img srcset="pic.png 1x, x.png 2x" alt="set"> <img src="" srcset=" ,pic.png, x.png 2x" alt="list"> <img data-src="pic.png" alt="late"></p></article>`;
     const { result, url } = await fetched('/a/b', (_, response) =>
       response
         .writeHead(200, { 'content-type': 'text/html' })
@@ -121,13 +121,23 @@ describe('web_fetch (A16)', () => {
     );
     const { content } = (await result).output;
     expect(content).toContain(`[link](${new URL(link, url).href})`);
-    for (const name of ['pic', 'set', 'late']) expect(content).toContain(`![${name}](${new URL(image, url).href})`);
+    for (const name of ['pic', 'set', 'list', 'late'])
+      expect(content).toContain(`![${name}](${new URL(image, url).href})`);
     const on = await fetched('/a/b', (_, response) =>
       response
         .writeHead(200, { 'content-type': 'text/html' })
         .end(`${base}<meta http-equiv="refresh" content="0; url=page">`),
     );
     expect((await on.result).output.content).toContain(`sends its readers on to ${new URL(link, on.url).href}]`);
+  });
+
+  test('an address in a set of images may have commas', async () => {
+    const page = await readable(
+      '<p><img srcset="/w_1,h_2/a.png 1x, /b.png 2x" alt="a">',
+      'http://x.example/',
+      'markdown',
+    );
+    expect(page.content).toBe('![a](http://x.example/w_1,h_2/a.png)');
   });
 
   test.each([

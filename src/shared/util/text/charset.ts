@@ -2,6 +2,8 @@
 
 /** The bytes at the beginning in which a document may name its charset. Browsers read at least the first 1,024. */
 const MAX_HEAD_BYTES = 2_048;
+/** Below long scripts and styles, a name counts where the document is no UTF-8. Browsers start over there, too. */
+const MAX_LATE_BYTES = 256 * 1024;
 const HTML = /^text\/html$/;
 const XML = /^(?:(?:text|application)\/|.+\+)xml$/;
 
@@ -14,9 +16,11 @@ export function decodeDocument(bytes: Uint8Array, contentType: string): string {
   const decoder =
     decoderFor(bomCharset(bytes)) ??
     decoderFor(charsetOf(contentType)) ??
-    decoderFor(declaredCharset(bytes, contentType));
+    decoderFor(declaredCharset(bytes.subarray(0, MAX_HEAD_BYTES), contentType));
   const text = (decoder ?? new TextDecoder()).decode(bytes);
-  return decoder === undefined && isMostlyNoUtf8(bytes, text) ? new TextDecoder('windows-1252').decode(bytes) : text;
+  if (decoder !== undefined || !isMostlyNoUtf8(bytes, text)) return text;
+  const late = decoderFor(declaredCharset(bytes.subarray(0, MAX_LATE_BYTES), contentType));
+  return (late ?? new TextDecoder('windows-1252')).decode(bytes);
 }
 
 /** A character that is cut at the end does not count. */
@@ -58,9 +62,9 @@ function decoderFor(label: string | undefined) {
   }
 }
 
-function declaredCharset(bytes: Uint8Array, contentType: string): string | undefined {
+function declaredCharset(beginning: Uint8Array, contentType: string): string | undefined {
   const [type = ''] = contentType.toLowerCase().split(';');
-  const head = Buffer.from(bytes.subarray(0, MAX_HEAD_BYTES)).toString('latin1');
+  const head = Buffer.from(beginning).toString('latin1');
   if (HTML.test(type.trim())) return metaCharset(head) ?? xmlCharset(head);
   if (XML.test(type.trim())) return xmlCharset(head);
   return type.trim() === 'text/css' ? asciiCompatible(/^@charset "([^"]{1,100})";/.exec(head)?.[1]) : undefined;
@@ -81,13 +85,15 @@ function xmlCharset(head: string): string | undefined {
   return asciiCompatible(double ?? single);
 }
 
-const COMMENT_OR_TAG = /<!--(?:>|->|[\s\S]*?(?:-->|$))|<[!/?][^>]*>|<([a-z][^\s/>]*)((?:[^>"']|"[^"]*"|'[^']*')*)>/gi;
-const ATTRIBUTE = /([^\s/=>"']+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+)))?/g;
+/** A quote opens a value only behind an equals sign, and a tag whose quote does not end lasts to the end. */
+const COMMENT_OR_TAG =
+  /<!--(?:>|->|[\s\S]*?(?:-->|$))|<(?:[!?]|\/(?![a-z]))[^>]*(?:>|$)|<(\/?[a-z][^\s/>]*)((?:[^>=]+|=(?:\s*"[^"]*"|\s*'[^']*'|(?!\s*["'])))*)(>|[\s\S]*)/gi;
+const ATTRIBUTE = /([^\s/=>]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"'][^\s>]*)))?/g;
 
 /** The charset of the first `meta` element that names one. Comments and other elements' attributes do not count. */
 function metaCharset(head: string): string | undefined {
-  for (const [, name = '', attributes = ''] of head.matchAll(COMMENT_OR_TAG)) {
-    if (name.toLowerCase() !== 'meta') continue;
+  for (const [, name = '', attributes = '', end] of head.matchAll(COMMENT_OR_TAG)) {
+    if (name.toLowerCase() !== 'meta' || end !== '>') continue;
     const values = new Map<string, string>();
     for (const [, attribute = '', double, single, plain] of attributes.matchAll(ATTRIBUTE))
       if (!values.has(attribute.toLowerCase())) values.set(attribute.toLowerCase(), double ?? single ?? plain ?? '');

@@ -134,9 +134,12 @@ function lowerAttributeNames(page: Page): void {
     }
 }
 
+/** A comma within an address is a part of it. One at its end separates it from the next. */
+const FIRST_OF_SRCSET = /(?!,)\S*[^\s,]/;
+
 function makeLinksAbsolute(page: Page, url: string): void {
-  for (const image of page.querySelectorAll('img[srcset]:not([src])'))
-    image.setAttribute('src', image.getAttribute('srcset')?.trim().split(/[\s,]/)[0] ?? '');
+  for (const image of page.querySelectorAll('img[srcset]:not([src]), img[srcset][src=""]'))
+    image.setAttribute('src', FIRST_OF_SRCSET.exec(image.getAttribute('srcset') ?? '')?.[0] ?? '');
   for (const [selector, name] of [
     ['a[href]', 'href'],
     ['img[src]', 'src'],
