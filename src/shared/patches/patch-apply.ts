@@ -32,6 +32,8 @@ export function applyHunks(
     /** A line that replaces another gets its line end. */
     let lineEnds: string[] = [];
     for (const line of hunk.lines) {
+      // An empty line that a hunk has behind the last line end of the file.
+      if (line.kind !== 'add' && nextLine >= sourceLines.length) continue;
       if (line.kind === 'add') add(line.text, lineEnds.shift() ?? usualEnd);
       // Kept lines stay as the file has them, even where white space at their end differs from the patch.
       else if (line.kind === 'keep') {

@@ -135,7 +135,7 @@ class HunkSearch {
       nearLine === undefined || hunk.atEnd
         ? this.#first(oldLines, hunk.atEnd ? [[{ from: length - oldLines.length, to: length }]] : scopes, start)
         : this.#nearest(oldLines, nearLine - 1, start);
-    return match ?? explain(this.#lines, oldLines, start);
+    return match ?? this.#beforeLastLineEnd(hunk, oldLines, start) ?? explain(this.#lines, oldLines, start);
   }
 
   /** The last place, by the same comparison, that ends before a line. */
@@ -171,6 +171,15 @@ class HunkSearch {
           for (const index of this.#ascending(expected, level, { from: Math.max(from, start), to }))
             return { expected, level, scope, start: index, changeOffset: 0, isPinned: false };
     return undefined;
+  }
+
+  /** Models take what follows the last line end of a file for an empty line. */
+  #beforeLastLineEnd({ lines }: Hunk, oldLines: readonly string[], start: number): HunkMatch | undefined {
+    const last = lines.findLast((line) => line.kind !== 'add');
+    const isLast = last === lines.at(-1) || (last?.kind === 'remove' && lines.at(-1)?.text !== '');
+    if (last?.text !== '' || !isLast || oldLines.length === 1) return undefined;
+    const { length } = this.#lines;
+    return this.#first(oldLines.slice(0, -1), [[{ from: length - oldLines.length + 1, to: length }]], start);
   }
 
   /** A line number decides between places that fit exactly. Places that fit loosely must be at that very line. */

@@ -48,12 +48,19 @@ interface StagedChange extends LocatedChange {
 
 /**
  * Throws `PRECONDITION_FAILED` when a file is not what its change expects, `NOT_FOUND` for the removal of an absent
- * file, and what `Workspace.read` throws for paths. Nothing has changed then.
+ * file, `INVALID_PARAMS` for a content that is no text of UTF-8, and what `Workspace.read` throws for paths. Nothing has changed then.
  */
 export async function commitWithin(
   root: string,
   changes: readonly WorkspaceChange[],
 ): Promise<readonly CommittedChange[]> {
+  // UTF-8 has no half characters: Node would write others in their place.
+  for (const change of changes)
+    if (change.kind === 'write' && typeof change.content === 'string' && !change.content.isWellFormed())
+      throw new PawlError(
+        'INVALID_PARAMS',
+        `The new content of ${quotePath(change.path)} holds half of a character (a surrogate without its pair); nothing was changed.`,
+      );
   return locateAndCommit(root, changes, []);
 }
 

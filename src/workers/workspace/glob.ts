@@ -21,7 +21,7 @@ export function globMatches(path: string, glob: string): boolean {
 }
 
 function matchesEscaped(path: string, glob: string): boolean {
-  const [plainPath, plainGlob] = withoutEscapes(path, glob);
+  const [plainPath, plainGlob] = withoutEscapes(...withoutPairs(path, glob));
   return (
     matchesAtAnyDepth(plainPath, plainGlob) ||
     (HIDDEN.test(plainPath) && matchesAtAnyDepth(withoutHiddenDots(plainPath), withoutHiddenDots(plainGlob)))
@@ -43,6 +43,14 @@ function withoutEscapes(path: string, glob: string): readonly [path: string, glo
 }
 
 const placeholder = (character: string): string => String.fromCharCode(0xe100 + (character.charCodeAt(0) % 0x100));
+
+/** To Node, an emoji is two characters. Both sides get a stand-in for each, in their order, because a range may end in one. */
+function withoutPairs(path: string, glob: string): readonly [path: string, glob: string] {
+  const pairs = [...new Set((path + glob).match(/[\u{10000}-\u{10ffff}]/gu))].sort();
+  const plain = (text: string) =>
+    text.replaceAll(/[\u{10000}-\u{10ffff}]/gu, (pair) => String.fromCharCode(0xe200 + pairs.indexOf(pair)));
+  return pairs.length === 0 ? [path, glob] : [plain(path), plain(glob)];
+}
 
 /** Node's wildcards never match a name that begins with a dot. The search has already decided which of those to visit. */
 const HIDDEN = /(?<=^|\/)\./;
@@ -114,7 +122,10 @@ function alternativesOf(glob: string, refuse: () => void): readonly string[] {
 /** The names of a glob that begin with a dot, as globs. A written dot asks for hidden files. */
 export function hiddenNamesOf(glob: string | undefined): readonly string[] {
   if (glob === undefined || !glob.includes('.')) return [];
-  const names = alternativesOf(glob, () => undefined).flatMap((each) => each.split('/'));
+  // A range such as {01..10} or {a..c} may stand for anything here, because each path is compared with the whole glob, too.
+  const names = alternativesOf(glob.replaceAll(/\{[^{},]*\.\.[^{},]*\}/g, '*'), () => undefined).flatMap((each) =>
+    each.split('/'),
+  );
   return [...new Set(names.filter((name) => /^\\?\.(?!\.?$)/.test(name)))];
 }
 

@@ -33,6 +33,8 @@ const QUIET = ['--no-config', '--no-messages', '--null', '--color=never'];
 const IGNORE_FILES = ['--no-require-git', '--no-ignore-global', '--no-ignore-exclude', '--no-ignore-parent'];
 /** Searches all bytes of all files that the walk does not find too large. */
 const BYTES = ['--text', '--encoding=none', '--no-unicode', '--max-filesize=8M'];
+/** A file in UTF-16 begins with its mark. */
+const UTF_16 = String.raw`\xFF\xFE|\xFE\xFF`;
 const NOT_ASCII = '[\\x80-\\xFF]';
 /**
  * Finds the ignore files that have a line which ripgrep could read in another way than Git: it expands braces, takes a backslash in a
@@ -110,7 +112,7 @@ function patternsFor(pattern: string, { literal, ignoreCase }: WorkspaceSearch):
   if (!isText && (!PORTABLE_SYNTAX.test(pattern) || SET_OPERATION.test(pattern) || END_BEFORE_BEGIN.test(pattern)))
     return undefined;
   const asPattern = literal ? pattern.replaceAll(/[^\w ]/g, '\\$&') : pattern;
-  if (isText && !ignoreCase) return [asPattern];
+  if (isText && !ignoreCase) return [asPattern, UTF_16];
   // To ripgrep a carriage return before the line end is a part of the line, and a vertical tab is white space.
   const lineEnds = pattern.includes('$') ? [String.raw`\r$`] : [];
   const spaces = /\\s/i.test(pattern) ? [String.raw`\x0B`] : [];

@@ -56,6 +56,8 @@ export async function withLocation<Value>(
   use: (location: Location) => Promise<Value>,
 ): Promise<Value> {
   if (path.includes('\0')) throw new PawlError('INVALID_PARAMS', 'A path cannot contain a NUL character.');
+  if (!path.isWellFormed())
+    throw new PawlError('INVALID_PARAMS', `${quotePath(path)} holds half of a character, which no file name can hold.`);
   for (let walks = 1; ; walks += 1) {
     const folders: Folder[] = [];
     try {

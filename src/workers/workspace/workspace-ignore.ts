@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
 import { type IgnoreRule, ignoreRules, pathBytes } from './ignore-rules.ts';
-import { enterFolder, entryPath, type Folder, withLocation } from './safe-path.ts';
+import { enterFolder, entryPath, type Folder, statEntry, withLocation } from './safe-path.ts';
 
 /** The largest ignore file. Every path is compared with every line of it. */
 export const MAX_IGNORE_BYTES = 128 * 1024;
@@ -74,7 +74,9 @@ export async function withIgnoreFile(
   above: readonly IgnoreLevel[],
 ): Promise<readonly IgnoreLevel[]> {
   const names = new Set(entries.map((each) => each.name));
-  let levels = above;
+  // As in Git, the rules of a repository end where another one begins within it.
+  const isRepository = folderPath !== '' && names.has('.git') && (await statEntry(folder, '.git')) !== undefined;
+  let levels = isRepository ? above.filter(({ name }) => !name.startsWith('.git')) : above;
   for (const name of IGNORE_FILES) {
     const content = names.has(name.split('/')[0] ?? '') ? await readIgnoreFile(folder, name) : undefined;
     if (content === undefined) continue;

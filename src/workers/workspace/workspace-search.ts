@@ -10,6 +10,7 @@ import { dirname, join, relative, sep } from 'node:path';
 import type { RE2JS } from 're2js';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../../shared/tools/capabilities.ts';
+import { utf16Of } from '../../shared/util/text/charset.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { yieldToEventLoop } from '../../shared/util/time.ts';
 import { globMatches, hiddenNamesOf, normalizeGlob } from './glob.ts';
@@ -70,7 +71,7 @@ export async function searchWithin(
     const { folder, name, stats, realRoot } = location;
     if (name !== undefined && stats === undefined) throw absentError(path);
     const prefix = relative(realRoot, folder.path);
-    if (name !== undefined && stats?.isFile()) return task.file(folder, name, join(prefix, name), stats);
+    if (name !== undefined && stats?.isFile()) return task.namedFile(folder, name, join(prefix, name), stats);
     const start = await enterFolder(location, path);
     try {
       const inRoot = relative(realRoot, start.path);
@@ -89,6 +90,11 @@ export async function searchWithin(
     }
   });
   return task.result();
+}
+
+interface FileStats {
+  readonly size: number;
+  readonly mtimeMs: number;
 }
 
 interface LineTest {
@@ -187,7 +193,14 @@ class SearchTask {
     return isIgnored(path, isDirectory, levels) ?? false;
   }
 
-  async file(folder: Folder, name: string, path: string, stats: { size: number; mtimeMs: number }): Promise<void> {
+  /** Its lines are searched whatever its name is, but a search for names finds it only if its name fits. */
+  async namedFile(folder: Folder, name: string, path: string, stats: FileStats): Promise<void> {
+    const { glob, pattern } = this.#search;
+    if (glob === undefined || pattern !== undefined || globMatches(name, glob))
+      await this.file(folder, name, path, stats);
+  }
+
+  async file(folder: Folder, name: string, path: string, stats: FileStats): Promise<void> {
     const match = { path, bytes: stats.size, modifiedAtMs: Math.round(stats.mtimeMs) };
     if (this.#test === undefined) {
       this.#add(() => this.#files.push(match));
@@ -197,9 +210,10 @@ class SearchTask {
     const handle = await open(entryPath(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
     if (handle === undefined) return;
     const bytes = await handle.readFile().finally(() => handle.close());
-    if (bytes.subarray(0, 8_192).includes(0)) return;
-    // A byte order mark is no part of the first line, as in ripgrep.
-    await this.#grep(this.#test, match, bytes.toString('utf8').replace(/^\ufeff/, ''));
+    const utf16 = utf16Of(bytes);
+    if (utf16 === undefined && bytes.subarray(0, 8_192).includes(0)) return;
+    // The decoder drops the byte order mark, which is no part of the first line, as in ripgrep.
+    await this.#grep(this.#test, match, new TextDecoder(utf16).decode(bytes));
   }
 
   async #grep(

@@ -155,6 +155,10 @@ describe('hunks are applied', () => {
     ],
     ['a copied byte order mark', '\ufeffa\nb\na\n', at('@@', '-\ufeffa', '+A'), '\ufeffA\nb\na\n'],
     ['CR LF where one line has LF', 'a\r\nb\nc\r\n', at('@@', ' a', '+x', '@@', '-c', '+y'), 'a\r\nx\r\nb\ny\r\n'],
+    ['an empty line for the last line end', 'a\nb\n', at('@@', ' a', '-b', '+c', ' '), 'a\nc\n'],
+    ['one that is removed', 'a\r\nb', at('@@', ' a', '-b', '-', '+c', '*** End of File'), 'a\r\nc\r\n'],
+    ['one of a unified diff', 'a\nb\n', '--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n \n', 'a\nc\n'],
+    ['one that is there', 'a\n\na\n', at('@@', '-a', ' '), '\na\n'],
     ['LF where one line has CR LF', 'a\nb\r\nc\n', at('@@', ' b', '+x', ' c'), 'a\nb\r\nx\nc\n'],
   ])('%s', (_name, content, text, expected) => expect(applied(content, text)).toBe(expected));
 
@@ -176,6 +180,8 @@ describe('hunks are applied', () => {
     ['a line that is not there', 'a\n', at('@@', '-zzz', '+b'), 'its line "zzz" does not stand in the file'],
     ['a line that differs', 'a\nb\nc\n', at('@@', ' a', ' b', '-d', '+D'), 'line 3 is "c", where the patch has "d"'],
     ['hunks out of order', 'a\nb\n', at('@@', '-b', '+B', '@@', '-a', '+A'), 'Hunk 2 of 2 for "f" does not fit'],
+    ['an empty line above the end', 'a\nb\n', at('@@', '-a', ' '), 'line 2 is "b", where the patch has ""'],
+    ['lines below an empty line', 'a\n', at('@@', ' a', ' ', '+b'), 'its lines stand at line 1'],
     ['an end that is none', 'x\ny\n', at('@@', '-x', '+z', '*** End of File'), 'not at the end of the file'],
     ['an absent heading', 'a\n', at('@@ g()', '-a', '+b'), 'there is no line "g()" below line 0'],
     ['additions below a heading above', 'A\nb\n', at('@@ A', '-b', '+B', '@@ A', '+c'), 'no line "A" below line 2'],

@@ -136,6 +136,7 @@ describe('edit refuses with a hint for the next attempt, and changes nothing', (
       'It begins as line 2 does, but the file ends there, where old_string has "c".',
     ],
     ['several line ends', 'a\r\nb\nc\n', 'a\nb\nc', 'Edit those above line 2 apart from the others.'],
+    ['a line end of the first line', 'a\nb\r\nc', 'a\nb\nc', 'some in LF. Edit line 1 by itself.'],
     ['a line end that the file has not', 'a\nb\n', 'a\r\nb', 'line 1 is "a", where old_string has "a\\r"'],
     ['empty lines before it', 'a\nb\n', '\n\na\nb', 'but not the empty lines at its beginning'],
     ['line numbers', 'a\n  b\n', '1\ta\n2\t  b', 'without the numbers at the beginning of its lines'],

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
 import { previewCall } from '../../../src/workers/approvals/preview.ts';
+import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
+import { edit } from '../../../src/workers/tools/edit.ts';
 import { write } from '../../../src/workers/tools/write.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 
@@ -33,4 +35,20 @@ test('write is in the workspace tier, and a second run is harmless', async () =>
     summary: 'Create x (3 bytes)',
     details: '--- /dev/null\n+++ b/x\n@@ -0,0 +1,1 @@\n+ab\n',
   });
+});
+
+test('a text with half of a character is refused instead of written with another', async () => {
+  const ctx = testContext();
+  await ctx.workspace.write('file', 'a\n');
+  const patch = '*** Begin Patch\n*** Update File: file\n@@\n-a\n+\ude00\n*** End Patch';
+  for (const writing of [
+    () => write.run(write.parse({ path: 'file', content: 'x\ud83d' }), ctx),
+    () => edit.run(edit.parse({ path: 'file', old_string: 'a', new_string: '\ud83d' }), ctx),
+    () => applyPatch.run(applyPatch.parse({ patch }), ctx),
+  ])
+    await expect(Promise.resolve().then(writing)).rejects.toMatchObject({
+      code: 'INVALID_PARAMS',
+      message: expect.stringContaining('half of a character'),
+    });
+  expect(Buffer.from(await ctx.workspace.read('file')).toString()).toBe('a\n');
 });

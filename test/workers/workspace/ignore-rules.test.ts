@@ -1,5 +1,5 @@
 /** Ignore files exclude what Git excludes by them, with and without ripgrep. */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import fc from 'fast-check';
@@ -8,6 +8,7 @@ import { type CandidateFinder, ripgrep } from '../../../src/workers/workspace/ri
 import { searchWithin } from '../../../src/workers/workspace/workspace-search.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 
+const walkAlone: CandidateFinder = async () => undefined;
 const FOLDERS = 60;
 const FILES = [
   ...['a.txt', 'b.log', 'build/a', 'a/b/c', 'foo/a.log', '[x]', 'a*b', 'a?', '{a,b}', '!bang', '#hash'],
@@ -64,7 +65,6 @@ test('searches exclude what Git excludes, whatever the rules are', async () => {
   });
   const expected = new Set(listed.toString().split('\0').filter(Boolean));
   expect(expected.size).toBeGreaterThan(FOLDERS);
-  const walkAlone: CandidateFinder = async () => undefined;
   for (const finder of [walkAlone, ripgrep]) {
     const search = { glob: '{**/*,**/.*,**/.*/**}', limit: 100_000 };
     const { files } = await searchWithin(root, search, new AbortController().signal, finder);
@@ -72,5 +72,53 @@ test('searches exclude what Git excludes, whatever the rules are', async () => {
     const differs = [...found, ...expected].find((path) => !found.has(path) || !expected.has(path));
     const rules = contents[Number(differs?.split('/')[0])];
     expect({ differs, rules }, `seed ${seed}`).toEqual({});
+  }
+});
+
+test('searches exclude what Git excludes where folders, and repositories in each other, have rules of their own', async () => {
+  const root = temporaryFolder();
+  const seed = Date.now();
+  const options = ['-c', 'core.excludesFile=/dev/null'];
+  const folders = ['', 'a', 'a/build', 'a/build/x', 'a/sub', 'a/sub/build', 'a/sub/build/a', 'b', 'b/.dot', 'b/x'];
+  const rules = fc.constantFrom(
+    ...['*.log', '!a.log', 'build', 'build/', '!build/', '/a.txt', 'a/**/x', '!b.txt', '**/build/**', '*', '!*/'],
+    ...['sub/build', '/sub/*', '.dot', '!.dot', '*.txt', '!**/a.txt', 'x/*', '!x/a.log', '/*/x', 'b/x/'],
+  );
+  const contents = fc.array(fc.array(rules, { minLength: 1, maxLength: 3 }), { minLength: 10, maxLength: 10 });
+  for (const [index, files] of fc.sample(contents, { numRuns: 2, seed }).entries()) {
+    const tree = join(root, String(index));
+    for (const [number, folder] of folders.entries()) {
+      mkdirSync(join(tree, folder), { recursive: true });
+      for (const name of ['a.log', 'a.txt', 'b.txt']) writeFileSync(join(tree, folder, name), 'needle');
+      const own = files[number] ?? [];
+      if (number === 0 || own.length > 1) writeFileSync(join(tree, folder, '.gitignore'), own.join('\n'));
+    }
+    const repositories = ['', 'a/sub', 'b/x'];
+    for (const each of repositories) execFileSync('git', ['init', '--quiet', join(tree, each)]);
+    writeFileSync(join(tree, '.git/info/exclude'), 'b.txt\n');
+    const listed = repositories.map((each) =>
+      execFileSync('git', ['-C', join(tree, each), ...options, 'ls-files', '-z', '--others', '--exclude-standard'])
+        .toString()
+        .split('\0')
+        .flatMap((file) => (file === '' ? [] : [join(each, file)])),
+    );
+    const isThere = (each: string) => each === '' || listed.some((files) => files.includes(`${each}/`));
+    const expected = listed.flatMap((files, number) =>
+      isThere(repositories[number] ?? '') ? files.filter((file) => !file.endsWith('/')) : [],
+    );
+    const isIgnored = (folder: string) =>
+      spawnSync('git', ['-C', tree, ...options, 'check-ignore', '--quiet', '--no-index', folder]).status === 0;
+    for (const path of [
+      '.',
+      ...folders.slice(1).filter((folder) => !/^(a\/sub|b\/x)/.test(folder) && !isIgnored(folder)),
+    ])
+      for (const finder of [walkAlone, ripgrep]) {
+        const search = { path, pattern: 'needle', glob: '{**/*,**/.*,**/.*/**}', limit: 100_000 };
+        const { files } = await searchWithin(tree, search, new AbortController().signal, finder);
+        const below = expected.filter(
+          (file) => !file.endsWith('.gitignore') && (path === '.' || file.startsWith(`${path}/`)),
+        );
+        expect(files.map((file) => file.path).sort(), `seed ${seed}, tree ${index} in ${path}`).toEqual(below.sort());
+      }
   }
 });

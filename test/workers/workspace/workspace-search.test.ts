@@ -236,7 +236,16 @@ describe('a glob that names hidden files finds these and no others', () => {
       '...three',
       'src/.env',
     ],
-    ...['ci.yml', 'src/.cache/v1/a.yml', 'src/.cache/v2/a.yml', '.git/config.yml', 'src/a.yml', '.ignored.yml'],
+    ...[
+      'ci.yml',
+      'src/.cache/v1/a.yml',
+      'src/.cache/v2/a.yml',
+      '.git/config.yml',
+      'src/a.yml',
+      '.ignored.yml',
+      '.v01/a.yml',
+      '.c/a.yml',
+    ],
   ];
   test.each([
     ['.github/workflows/*.yml', ['.github/workflows/ci.yml']],
@@ -250,6 +259,8 @@ describe('a glob that names hidden files finds these and no others', () => {
     ['...three', ['...three']],
     ['\\.env', ['.env', 'src/.env']],
     ['src/.cache/v{1..2}/*', ['src/.cache/v1/a.yml', 'src/.cache/v2/a.yml']],
+    ['.v{01..03}/*', ['.v01/a.yml']],
+    ['{src,.{b..d}}/*.yml', ['.c/a.yml', 'src/a.yml']],
     ['.github/workflows/.*', ['.github/workflows/.secret.yml']],
     ['**/*.yml', ['ci.yml', 'src/a.yml']],
     ['.git/*', []],
@@ -356,9 +367,22 @@ test.each([
   ['\\{a,b\\}*.md', '{a,b} c.md'],
   ['[[]id[]]*', '[id] d.md'],
   ['s\\rc\\/a.ts', 'src/a.ts'],
+  ['?.ts', '😀.ts'],
+  ['[!a].t[a-z]', '😀.ts'],
+  ['[é😀-😎]/*', '😃/b.ts'],
+  ['\\😃/**', '😃/b.ts'],
+  ['?/b.*', '😃/b.ts'],
 ])('a glob finds what its author means: %s', async (pattern, file) => {
   const root = temporaryFolder();
-  for (const path of ['src/a.ts', 'app/[id]/page.tsx', 'app/i/page.tsx', '{a,b} c.md', '[id] d.md']) {
+  for (const path of [
+    'src/a.ts',
+    'app/[id]/page.tsx',
+    'app/i/page.tsx',
+    '{a,b} c.md',
+    '[id] d.md',
+    '😀.ts',
+    '😃/b.ts',
+  ]) {
     mkdirSync(dirname(join(root, path)), { recursive: true });
     writeFileSync(join(root, path), '');
   }
@@ -415,4 +439,27 @@ test('folders in each other are searched to a depth at which all of them can be 
   const ctx = testContext({ workspaceRoot: root });
   const { files } = (await glob.run(glob.parse({ pattern: 'at-*' }), ctx)).output;
   expect(files.map((file) => basename(file)).toSorted()).toEqual(['at-0', 'at-256']);
+});
+
+test('a file that is named as the folder is found if its name fits, and its lines are searched whatever its name is', async () => {
+  const found = async (pattern: string) =>
+    (await glob.run(glob.parse({ pattern, path: 'src/a.ts' }), tree())).output.files;
+  expect(await found('*.ts')).toEqual(['src/a.ts']);
+  expect(await found('*.md')).toEqual([]);
+  expect((await grep({ pattern: 'needle', path: 'src/a.ts', include: '*.md' })).files).toEqual(['src/a.ts']);
+});
+
+test.each(['utf16le', 'utf16be'])('a file in UTF-16 (%s) is searched as read shows it', async (encoding) => {
+  const root = temporaryFolder();
+  const bytes = Buffer.from('\ufefffirst\r\ngrün needle\r\n', 'utf16le');
+  writeFileSync(join(root, 'a.reg'), encoding === 'utf16le' ? bytes : bytes.swap16());
+  for (const pattern of ['needle', '^first$', 'gr.n', 'NEEDLE'])
+    expect(
+      (
+        await grepFiles.run(
+          grepFiles.parse({ pattern, ignore_case: pattern === 'NEEDLE' }),
+          testContext({ workspaceRoot: root }),
+        )
+      ).output.files,
+    ).toEqual(['a.reg']);
 });

@@ -178,14 +178,14 @@ describe('paths inside the root work however they are written (A11)', () => {
 });
 
 describe('only regular files (A11)', () => {
-  test('NUL, a folder, a FIFO, a socket and a device are INVALID_PARAMS, and nothing hangs', async () => {
+  test('NUL, half of a character, a folder, a FIFO, a socket and a device are INVALID_PARAMS, and nothing hangs', async () => {
     const { root, workspace } = place();
     mkdirSync(join(root, 'folder'));
     execFileSync('mkfifo', [join(root, 'fifo')]);
     const server = createServer().listen(join(root, 'socket'));
     onTestFinished(() => void server.close());
     await new Promise((resolve) => server.once('listening', resolve));
-    const paths = ['a\0b', 'folder', 'folder/', '.', '', 'fifo', 'socket'];
+    const paths = ['a\0b', 'a\ud83d', 'folder', 'folder/', '.', '', 'fifo', 'socket'];
     if (process.getuid?.() === 0) {
       execFileSync('mknod', [join(root, 'device'), 'c', '1', '3']);
       paths.push('device');

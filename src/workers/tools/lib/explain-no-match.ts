@@ -77,8 +77,12 @@ function firstDifference({ lines, bareLines, expected, bareExpected, start, firs
   if (differs === -1) return `${head}, but not the empty lines at its beginning. Copy the text exactly from the file.`;
   const [line = '', expectedLine = ''] = [lines[fileIndex(differs)], expected[differs]];
   const lineNumber = fileIndex(differs) + 1;
-  if (differs > start && withoutReturn(line) === withoutReturn(expectedLine))
-    return `${head}: some lines there end in CR LF and some in LF. Edit those above line ${lineNumber} apart from the others.`;
+  const isMixed = differs > start || lines.slice(fileIndex(start), fileIndex(expected.length - 1)).some(endsInReturn);
+  if (isMixed && withoutReturn(line) === withoutReturn(expectedLine)) {
+    const part =
+      differs > start ? `those above line ${lineNumber} apart from the others` : `line ${lineNumber} by itself`;
+    return `${head}: some lines there end in CR LF and some in LF. Edit ${part}.`;
+  }
   const difference = `line ${lineNumber} is ${JSON.stringify(clipped(line))}, where old_string has ${JSON.stringify(clipped(expectedLine))}`;
   return `${head}: ${difference}. Copy the text exactly from the file.`;
 }
@@ -116,6 +120,10 @@ function similarity(pairs: ReadonlyMap<string, number>, length: number, line: st
 
 function quoteLine(line: string | undefined): string {
   return JSON.stringify(clipped(withoutReturn(line ?? '')));
+}
+
+function endsInReturn(line: string): boolean {
+  return line.endsWith('\r');
 }
 
 function withoutReturn(line: string): string {
