@@ -77,7 +77,7 @@ export const read = defineBaseTool({
     const truncated =
       cutBytes > 0 || returnedLines.length < selected.length || (limit === undefined && endLine < lines.length);
     const mark = truncated
-      ? `\n[truncated: lines ${first + 1} to ${endLine} of ${lines.length}${cutBytes > 0 ? `, ${cutBytes} bytes of these lines left out` : ''}; go on with offset ${endLine + 1}]\n`
+      ? `\n[truncated: lines ${first + 1} to ${endLine} of ${lines.length}${cutBytes > 0 ? `, ${cutBytes} bytes of these lines left out` : ''}${endLine < lines.length ? `; go on with offset ${endLine + 1}` : ''}]\n`
       : '';
     const isLossy = utf16 === undefined && !isUtf8(bytes);
     const warning = isLossy

@@ -24,7 +24,8 @@ function matchesEscaped(path: string, glob: string): boolean {
   const [plainPath, plainGlob] = withoutEscapes(...withoutPairs(path, glob));
   return (
     matchesAtAnyDepth(plainPath, plainGlob) ||
-    (HIDDEN.test(plainPath) && matchesAtAnyDepth(withoutHiddenDots(plainPath), withoutHiddenDots(plainGlob)))
+    (/(?:^|\/)\./.test(plainPath) &&
+      matchesAtAnyDepth(plainPath.replaceAll(HIDDEN, HIDDEN_DOT), plainGlob.replaceAll(HIDDEN_IN_GLOB, HIDDEN_DOT)))
   );
 }
 
@@ -53,8 +54,10 @@ function withoutPairs(path: string, glob: string): readonly [path: string, glob:
 }
 
 /** Node's wildcards never match a name that begins with a dot. The search has already decided which of those to visit. */
-const HIDDEN = /(?<=^|\/)\./;
-const withoutHiddenDots = (path: string): string => path.replaceAll(new RegExp(HIDDEN, 'g'), '\uE000');
+const HIDDEN = /(?<=^|\/)\./g;
+/** A name of a glob may also begin within braces or with a class. */
+const HIDDEN_IN_GLOB = /(?<=(?:^|\/)(?:\{(?:[^{}]*,)?)?(?:\[[!^]?[^\]/]*)?)\./g;
+const HIDDEN_DOT = '\uE000';
 
 function matchesAtAnyDepth(path: string, glob: string): boolean {
   return nodePath.matchesGlob(path, glob) || (!glob.includes('/') && nodePath.matchesGlob(path, `**/${glob}`));

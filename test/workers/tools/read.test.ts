@@ -64,7 +64,9 @@ describe('read (A16)', () => {
     expect(asked.output).toMatchObject({ truncated: true, endLine: 256, totalLines: 1_000 });
     expect(asked.output.content).toContain('go on with offset 257');
     const long = await readOf('ü'.repeat(300_000));
-    expect(long.output.content).toContain(`, ${600_000 - 256 * 1024} bytes of these lines left out;`);
+    expect(long.output.content).toContain(`, ${600_000 - 256 * 1024} bytes of these lines left out]`);
+    // There is no further line to go on from.
+    expect(long.output.content).not.toContain('offset');
     expect(long.output.content).not.toContain('\uFFFD');
   });
 

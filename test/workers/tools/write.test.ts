@@ -46,7 +46,7 @@ test('a text with half of a character is refused instead of written with another
     () => edit.run(edit.parse({ path: 'file', old_string: 'a', new_string: '\ud83d' }), ctx),
     () => applyPatch.run(applyPatch.parse({ patch }), ctx),
   ])
-    await expect(Promise.resolve().then(writing)).rejects.toMatchObject({
+    await expect((async () => writing())()).rejects.toMatchObject({
       code: 'INVALID_PARAMS',
       message: expect.stringContaining('half of a character'),
     });

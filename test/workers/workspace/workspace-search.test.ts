@@ -404,6 +404,8 @@ test.each([
   ['**/*.ts', '.hidden/a.ts'],
   ['.hidden/**', '.hidden/.b/c'],
   ['**/*{.ts,.js}', '.hidden/a.ts'],
+  ['{x,.hidden}/*/c', '.hidden/.b/c'],
+  ['[.]env', '.env'],
 ])('a wildcard fits hidden names when they are asked for: %s', async (pattern, file) => {
   const root = temporaryFolder();
   for (const path of ['.env', '.hidden/a.ts', '.hidden/.b/c']) {
@@ -416,6 +418,13 @@ test.each([
   // The glob names these files itself.
   const named = pattern === '.hidden/**' ? ['.hidden/a.ts'] : [];
   expect((await glob.run(glob.parse({ pattern }), context)).output.files).toEqual(named);
+});
+
+test('a class without the dot excludes the names that begin with one', async () => {
+  const root = temporaryFolder();
+  for (const name of ['.env', 'env']) writeFileSync(join(root, name), '');
+  const params = glob.parse({ pattern: '[!.]*', include_ignored: true });
+  expect((await glob.run(params, testContext({ workspaceRoot: root }))).output.files).toEqual(['env']);
 });
 
 test('a malicious ignore file does not block a search', async () => {
