@@ -89,8 +89,14 @@ export const OWNER_FILES: readonly OwnerFiles[] = [
       '.cargo/config',
       '.cargo/config.toml',
       'rust-toolchain.toml',
+      'rust-toolchain',
     ],
     runBy: 'npm, Yarn, pnpm, Bun, Maven, Cargo and rustup, at any command: other programs in place of their own',
+  },
+  {
+    paths: ['tools/bazel', '.bazelrc', '.bazelversion', '.bazeliskrc'],
+    runBy: 'Bazelisk and Bazel, at any command: another program in place of Bazel, or of its Java',
+    isReadInSandbox: true,
   },
   {
     paths: ['.Rprofile', '.Renviron', '.ghci', '.irbrc', '.pryrc', '.ocamlinit', '.iex.exs', '.gdbinit'],

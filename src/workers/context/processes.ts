@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { realpathSync } from 'node:fs';
-import { basename, dirname, isAbsolute } from 'node:path';
+import { basename, dirname, isAbsolute, relative } from 'node:path';
 import type { Readable } from 'node:stream';
 import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
@@ -20,7 +20,7 @@ import {
   type Sandbox,
   type Trial,
 } from '../sandbox/isolation.ts';
-import { makePlaceholders } from '../sandbox/placeholders.ts';
+import { type MovedFile, makePlaceholders, moveAside } from '../sandbox/placeholders.ts';
 import { startTree } from '../sandbox/process-tree.ts';
 import { findBoundary } from '../workspace/boundary.ts';
 import { realRootOf } from '../workspace/safe-path.ts';
@@ -89,11 +89,33 @@ export async function prepareProgram(
   const argv = [program, ...request.argv.slice(1)] as const;
   const launch = { root: realRoot, folder, argv, marker };
   if (sandbox.isolation !== 'bubblewrap') return { sandbox, launch, environment };
-  const { absent, renamedLater, replaceable, ...boundary } = await findBoundary(realRoot);
+  const { absent, findMade, replaceable, ...boundary } = await findBoundary(realRoot);
   if (replaceable.length > 0) throw linkedCodeError(replaceable);
-  const { paths: unusable, remove: release } = await makePlaceholders(absent, renamedLater);
+  const { paths: unusable, remove } = await makePlaceholders(absent);
+  const release = async (): Promise<string> => {
+    await remove();
+    const { paths, isComplete } = await findMade();
+    return describeMoved(realRoot, await moveAside(paths), isComplete);
+  };
   const confine = { network, ...boundary, unusable, programs: programFolders(environment.PATH, programs) };
   return { sandbox, launch: { ...launch, confine, release }, environment };
+}
+
+const MAX_NAMED = 10;
+
+function describeMoved(root: string, moved: readonly MovedFile[], isComplete: boolean): string {
+  const named = moved.slice(0, MAX_NAMED).map(({ path, newPath }) => {
+    const [from, to] = [path, newPath].map((each) => JSON.stringify(relative(root, each)));
+    return from === to ? `${from} could not be renamed: remove it` : `${from} is now ${to}`;
+  });
+  const more = moved.length > named.length ? [`and ${moved.length - named.length} more`] : [];
+  const renamed =
+    moved.length === 0
+      ? ''
+      : `\nPawl renamed what a program made under names that programs of the workspace's owner run later (setting readOnlyPaths): ${[...named, ...more].join(', ')}.\n`;
+  return isComplete
+    ? renamed
+    : `${renamed}\nPawl could not search all folders of the workspace for files that programs of its owner run later.\n`;
 }
 
 function linkedCodeError(links: readonly string[]): PawlError {
@@ -187,13 +209,13 @@ async function runProgram(
   // A program need not read its input, and may end first.
   tree.stdin?.on('error', () => undefined);
   tree.stdin?.end(request.stdin);
-  const exit = await tree.ended;
+  const { note, ...exit } = await tree.ended;
   const out = stdout();
   const err = stderr();
   return {
     ...exit,
     stdout: out.text,
-    stderr: err.text,
+    stderr: `${err.text}${note}`,
     truncated: { stdoutBytes: out.droppedBytes, stderrBytes: err.droppedBytes },
     durationMs: Math.round(performance.now() - startedAtMs),
   };

@@ -17,7 +17,7 @@ const OUTPUT_GRACE_MS = 500;
 /** A terminal turns Ctrl-C into a signal and Ctrl-D into the end of input. On pipes this class does both. */
 const CTRL_C = '\u0003';
 const CTRL_D = '\u0004';
-const KILLED: TreeExit = { exitCode: null, signal: 'SIGKILL', timedOut: false };
+const KILLED: TreeExit = { exitCode: null, signal: 'SIGKILL', timedOut: false, note: '' };
 
 /** Programs at a terminal page, colour and redraw for people; a model reads lines. */
 const PLAIN_OUTPUT_ENV = { TERM: 'dumb', NO_COLOR: '1', PAGER: 'cat', GIT_PAGER: 'cat' };
@@ -41,7 +41,7 @@ export class Terminal {
   readonly #output = new Output();
   readonly #killer = new AbortController();
   readonly #armed: Promise<void>;
-  #exit: TreeExit | undefined;
+  #exit: Omit<TreeExit, 'note'> | undefined;
   #failure: unknown;
 
   /** Throws what `Processes.run` throws, and `CONFIGURATION` where this worker has no terminals. */
@@ -113,7 +113,8 @@ export class Terminal {
     const closeTimer = exit.then(() => setTimeout(() => outputs.map((output) => output.destroy()), OUTPUT_GRACE_MS));
     this.ended = Promise.all([exit, ...read])
       .then(
-        ([end]) => {
+        ([{ note, ...end }]) => {
+          this.#output.add(note);
           this.#exit = end;
         },
         (error: unknown) => {

@@ -56,8 +56,8 @@ export interface LaunchRequest {
   /** An id that is unique to this run. */
   readonly marker: string;
   readonly confine?: Confinement;
-  /** Called when the tree has ended, or was not started. */
-  readonly release?: () => Promise<void>;
+  /** Called when the tree has ended, or was not started. Returns what people should know of the files that it left, or an empty text. */
+  readonly release?: () => Promise<string>;
   /** Standard input is a terminal. It becomes the controlling terminal, so that Ctrl-C and job control work. */
   readonly terminal?: boolean;
 }

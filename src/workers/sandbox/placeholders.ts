@@ -5,19 +5,21 @@
  */
 import { randomBytes } from 'node:crypto';
 import { constants, opendirSync } from 'node:fs';
-import { lstat, mkdir, open, readdir, readlink, rename, rmdir, unlink } from 'node:fs/promises';
+import { mkdir, open, readdir, readlink, rename, rmdir, unlink } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 
 const MAX_TRIES = 20;
 const MARK = /^\.pawl-(?<host>[^ ]+) (?<processId>\d+) [0-9a-f]+$/;
-/** Whether a folder is a placeholder, by its first entry. An empty folder counts as one, because it may be in creation. */
+
+/** Whether a folder is a placeholder: it holds nothing but marks. An empty folder counts as one, because it may be in creation. */
 export function isPlaceholder(path: string): boolean {
   try {
     const folder = opendirSync(path);
     try {
-      const first = folder.readSync();
-      return first === null || MARK.test(first.name);
+      for (let entry = folder.readSync(); entry !== null; entry = folder.readSync())
+        if (!MARK.test(entry.name)) return false;
+      return true;
     } finally {
       folder.closeSync();
     }
@@ -32,14 +34,8 @@ export interface Placeholders {
   remove(): Promise<void>;
 }
 
-/**
- * Creates the placeholders that this user can create. Where it may not write, its programs cannot either. Nothing
- * occupies the names of `renamedLater`; when the program has ended, whatever it made there is renamed.
- */
-export async function makePlaceholders(
-  absent: readonly string[],
-  renamedLater: readonly string[],
-): Promise<Placeholders> {
+/** Creates the placeholders that this user can create. Where it may not write, its programs cannot either. */
+export async function makePlaceholders(absent: readonly string[]): Promise<Placeholders> {
   const marks = new Map<string, string>();
   await inFolders(absent, async (entry, path) => {
     const mark = await createPlaceholder(entry);
@@ -48,13 +44,29 @@ export async function makePlaceholders(
   const paths = [...marks.keys()];
   return {
     paths,
-    remove: async () => {
-      await Promise.all([
-        inFolders(paths, (entry, path) => removePlaceholder(entry, marks.get(path) ?? '')),
-        inFolders(renamedLater, renameAside),
-      ]);
-    },
+    remove: () => inFolders(paths, (entry, path) => removePlaceholder(entry, marks.get(path) ?? '')),
   };
+}
+
+/** Renames files and folders, one after the other, so that no program finds them. Returns those that were there. */
+export async function moveAside(paths: readonly string[]): Promise<readonly MovedFile[]> {
+  const moved: MovedFile[] = [];
+  for (const each of paths)
+    await inFolders([each], async (entry, path) => {
+      const suffix = `.aside-${randomBytes(4).toString('hex')}`;
+      const newPath = await rename(entry, `${entry}${suffix}`).then(
+        () => `${path}${suffix}`,
+        (error: NodeJS.ErrnoException) => (error.code === 'ENOENT' ? undefined : path),
+      );
+      if (newPath !== undefined) moved.push({ path, newPath });
+    });
+  return moved;
+}
+
+export interface MovedFile {
+  readonly path: string;
+  /** The same path where it cannot be renamed. */
+  readonly newPath: string;
 }
 
 /**
@@ -105,12 +117,6 @@ async function removeStaleMarks(path: string, host: string): Promise<void> {
 async function removePlaceholder(path: string, mark: string): Promise<void> {
   await unlink(join(path, mark)).catch(ignore('ENOENT'));
   await rmdir(path).catch(ignore('ENOENT', 'ENOTEMPTY', 'EEXIST', 'EBUSY', 'ENOTDIR'));
-}
-
-async function renameAside(path: string): Promise<void> {
-  const stats = await lstat(path).catch(() => undefined);
-  if (stats !== undefined)
-    await rename(path, `${path}.aside-${randomBytes(4).toString('hex')}`).catch(ignore('ENOENT'));
 }
 
 function isAlive(processId: number): boolean {

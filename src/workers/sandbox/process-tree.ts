@@ -40,6 +40,8 @@ export interface TreeExit {
   readonly exitCode: number | null;
   readonly signal: string | null;
   readonly timedOut: boolean;
+  /** What people should know of the files that the program left, or an empty text. */
+  readonly note: string;
 }
 
 export interface Tree {
@@ -64,7 +66,10 @@ type RunEnd =
 export function startTree(sandbox: Sandbox, request: TreeRequest): Tree {
   let launch: Launch | undefined;
   let child: Child;
-  const clean = () => Promise.all([launch?.clean?.(), request.launch.release?.()]);
+  const clean = async (): Promise<string> => {
+    const [note = ''] = await Promise.all([request.launch.release?.(), launch?.clean?.()]);
+    return note;
+  };
   try {
     request.signal.throwIfAborted();
     launch = sandbox.launch(request.launch);
@@ -80,12 +85,15 @@ export function startTree(sandbox: Sandbox, request: TreeRequest): Tree {
   return { stdin: child.stdin, stdout: child.stdout, stderr: child.stdio[4] as Duplex | null, armed, ended };
 }
 
-async function withCleanup(end: Promise<TreeExit>, clean: () => Promise<unknown>): Promise<TreeExit> {
+async function withCleanup(end: Promise<Omit<TreeExit, 'note'>>, clean: () => Promise<string>): Promise<TreeExit> {
+  let exit: Omit<TreeExit, 'note'>;
   try {
-    return await end;
-  } finally {
+    exit = await end;
+  } catch (error) {
     await clean();
+    throw error;
   }
+  return { ...exit, note: await clean() };
 }
 
 interface StartedTree {
@@ -94,7 +102,11 @@ interface StartedTree {
   readonly child: Child;
 }
 
-async function superviseTree(started: StartedTree, request: TreeRequest, onArmed: () => void): Promise<TreeExit> {
+async function superviseTree(
+  started: StartedTree,
+  request: TreeRequest,
+  onArmed: () => void,
+): Promise<Omit<TreeExit, 'note'>> {
   const { sandbox, child } = started;
   const { signal, name } = request;
   const diagnosis = collectOutput(child.stderr, MAX_DIAGNOSIS_BYTES);

@@ -26,22 +26,29 @@ export interface Boundary {
   readonly readOnly: readonly string[];
   /** Names below the root that do not exist and must not be created. */
   readonly absent: readonly string[];
-  /** Missing names of owner's files that cannot be placeholders. A file that a program creates there is renamed when it ends. */
-  readonly renamedLater: readonly string[];
+  /** Finds the owner's files that a program has made, deepest first, when it has ended. */
+  readonly findMade: () => Promise<MadeFiles>;
   /** Protected names below the root that are links. Nothing can be mounted over a link, so that a program could replace it. */
   readonly replaceable: readonly string[];
 }
 
+export interface MadeFiles {
+  readonly paths: readonly string[];
+  /** False where not all folders could be searched, and all could be before. */
+  readonly isComplete: boolean;
+}
+
+/** Git fails if one of these is a folder. */
+const FILES_OF_GIT = new Set(['commondir', 'config.worktree', 'gitdir', 'HEAD']);
 /**
- * Names of the owner's files that cannot be placeholders: git and interpreters fail if theirs is a folder, and a name without a dot would
+ * Names of the owner's files that are no placeholders either: interpreters fail if theirs is a folder, and a name without a dot would
  * appear in every list of the workspace.
  */
-const RENAMED_LATER = new Set([
-  ...['commondir', 'config.worktree', 'gitdir', 'HEAD'],
-  ...OWNER_FILES.flatMap(({ paths, isReadInSandbox }) =>
-    paths.filter((path) => isReadInSandbox || !/^\.|\//.test(path)),
+const UNOCCUPIED = new Set(
+  OWNER_FILES.flatMap(({ paths, isReadInSandbox }) =>
+    paths.filter((path) => isReadInSandbox || !path.startsWith('.')).flatMap((path) => path.split('/')),
   ),
-]);
+);
 
 export async function findBoundary(root: string): Promise<Boundary> {
   const hiddenFiles = protectedFiles();
@@ -55,7 +62,7 @@ export async function findBoundary(root: string): Promise<Boundary> {
   const ownPaths = [...hiddenFiles, ...protectedCode()].filter(inRoot);
   const present = [
     ...[...ownPaths, ...named].filter(exists),
-    ...ownerFiles.present,
+    ...[...ownerFiles.present, ...ownerFiles.tooLarge],
     ...(await hardLinksTo(protectedCode(), root)),
   ].map(resolveLink);
   const readOnly = outermost(present.filter((path) => liesIn(root, path) && !hidden.includes(path)));
@@ -64,11 +71,26 @@ export async function findBoundary(root: string): Promise<Boundary> {
     ...ownerFiles.absent,
   ]);
   const uncovered = missing.filter((path) => ![...readOnly, ...hidden].some((other) => liesIn(other, path)));
+  const isOwn = (path: string) => ownPaths.some((each) => liesIn(path, each));
   const isRenamed = (path: string) =>
-    (RENAMED_LATER.has(basename(path)) || named.some((each) => liesIn(path, each))) &&
-    !ownPaths.some((each) => liesIn(path, each));
-  const [absent, renamedLater] = [uncovered.filter((path) => !isRenamed(path)), uncovered.filter(isRenamed)];
-  return { hidden, readOnly, absent, renamedLater, replaceable: replaceableLinks(root) };
+    !isOwn(path) && (FILES_OF_GIT.has(basename(path)) || named.some((each) => liesIn(path, each)));
+  const isOccupied = (path: string) => isOwn(path) || !(isRenamed(path) || UNOCCUPIED.has(basename(path)));
+  const findMade = async (): Promise<MadeFiles> => {
+    const { paths, isComplete } = await findMadeSince(root, new Set(ownerFiles.present));
+    const made = new Set([...uncovered.filter(isRenamed).filter(exists), ...paths]);
+    return {
+      paths: [...made].sort((one, other) => other.length - one.length),
+      isComplete: isComplete || !ownerFiles.isComplete,
+    };
+  };
+  return { hidden, readOnly, absent: uncovered.filter(isOccupied), findMade, replaceable: replaceableLinks(root) };
+}
+
+/** Git's own files are left: a program may clone a repository. */
+async function findMadeSince(root: string, before: ReadonlySet<string>): Promise<MadeFiles> {
+  const patterns = ownerFilePaths().filter((pattern) => !pattern.startsWith('.git/'));
+  const { present, isComplete } = await findOwnerFiles(root, patterns);
+  return { paths: present.filter((path) => !before.has(path)), isComplete };
 }
 
 function replaceableLinks(root: string): readonly string[] {

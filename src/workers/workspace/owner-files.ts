@@ -57,8 +57,12 @@ function startsWithPattern(names: readonly string[], [first, ...rest]: readonly 
 interface FoundOwnerFiles {
   /** Real paths of files and folders. */
   readonly present: readonly string[];
+  /** Folders with too many others to search them for a pattern with `**`. */
+  readonly tooLarge: readonly string[];
   /** The first missing name on the way to each of the others: directly in the root, or in a repository. */
   readonly absent: readonly string[];
+  /** Whether the search reached every folder. */
+  readonly isComplete: boolean;
 }
 
 /**
@@ -82,25 +86,36 @@ export async function findOwnerFiles(root: string, patterns: readonly string[]):
       .map(({ name }) => join(folder, name));
   };
   let level: readonly string[] = [root];
-  for (let remainingFolders = MAX_FOLDERS; level.length > 0 && remainingFolders > 0; remainingFolders -= level.length) {
-    level = level.slice(0, remainingFolders);
-    const next: string[] = [];
-    for (let start = 0; start < level.length; start += CONCURRENCY)
-      for (const matches of await Promise.all(level.slice(start, start + CONCURRENCY).map(searchFolder)))
+  let remainingFolders = MAX_FOLDERS;
+  while (level.length > 0 && remainingFolders > 0) {
+    const searched = level.slice(0, remainingFolders);
+    const next: string[] = level.slice(remainingFolders);
+    for (let start = 0; start < searched.length; start += CONCURRENCY)
+      for (const matches of await Promise.all(searched.slice(start, start + CONCURRENCY).map(searchFolder)))
         next.push(...matches);
+    remainingFolders -= searched.length;
     level = next;
   }
-  return { present: [...search.present], absent: [...search.absent] };
+  const isComplete = search.isComplete && level.length === 0;
+  return { present: [...search.present], tooLarge: [...search.tooLarge], absent: [...search.absent], isComplete };
 }
 
 class OwnerFileSearch {
   readonly present = new Set<string>();
+  readonly tooLarge = new Set<string>();
   readonly absent = new Set<string>();
+  /** Whether every folder could be read. */
+  isComplete = true;
   readonly #listed = new Map<string, Promise<readonly Dirent[]>>();
 
   /** Lists a folder once for all patterns. */
   list(folder: string): Promise<readonly Dirent[]> {
-    return getOrInsert(this.#listed, folder, () => readdir(folder, { withFileTypes: true }).catch(() => []));
+    return getOrInsert(this.#listed, folder, () =>
+      readdir(folder, { withFileTypes: true }).catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') this.isComplete = false;
+        return [];
+      }),
+    );
   }
 
   forget(folder: string): void {
@@ -134,7 +149,7 @@ class OwnerFileSearch {
   async #matchAnywhere(top: string, pattern: readonly string[]): Promise<void> {
     const folders = [top];
     for (const folder of folders) {
-      if (folders.length > MAX_FOLDERS_OF_REPOSITORIES) return void this.present.add(top);
+      if (folders.length > MAX_FOLDERS_OF_REPOSITORIES) return void this.tooLarge.add(top);
       await this.matchPattern(folder, pattern, false);
       for (const entry of await this.list(folder)) {
         const path = join(folder, entry.name);

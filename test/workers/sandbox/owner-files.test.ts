@@ -1,13 +1,13 @@
 /** Calls cannot change the files that the workspace's owner runs later. */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { OWNER_FILES, readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
 import { write } from '../../../src/workers/tools/write.ts';
 import { protectOwnerFiles } from '../../../src/workers/workspace/protected-paths.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
-import { expectUnchangeable, files, hasSandbox, run } from './boundary-checks.ts';
+import { expectUnchangeable, files, hasSandbox, run, stateOf } from './boundary-checks.ts';
 
 const confined = test.skipIf(!hasSandbox);
 
@@ -56,7 +56,7 @@ describe('what the owner of a workspace runs later', () => {
 
   const paths = OWNER_FILES.flatMap((each) => each.paths).filter((path) => !path.includes('*'));
   const readInSandbox = OWNER_FILES.flatMap(({ paths, isReadInSandbox }) => (isReadInSandbox ? paths : []));
-  const inEveryList = [...paths.filter((path) => !path.startsWith('.')), ...readInSandbox];
+  const inEveryList = [...new Set([...paths.filter((path) => !path.startsWith('.')), ...readInSandbox])];
 
   confined('cannot be begun where there is none', async () => {
     const root = temporaryFolder();
@@ -130,17 +130,55 @@ describe('what the owner of a workspace runs later', () => {
     });
   });
 
+  const makeAll = (names: readonly string[]) =>
+    names.map((name) => `mkdir -p $(dirname ${name}) && echo evil > ${name}`).join('; ');
+
   confined('is renamed when a program makes it under a name that everybody sees', async () => {
     const root = temporaryFolder();
-    expect(await run(root, `ls; for name in ${inEveryList.join(' ')}; do echo evil > $name; done`)).toMatchObject({
-      exitCode: 0,
-      stdout: '',
-    });
-    expect(readdirSync(root).map((name) => name.replace(/\.aside-.*/, ''))).toEqual(inEveryList.toSorted());
-    expect(readdirSync(root).filter((name) => inEveryList.includes(name))).toEqual([]);
+    const { stdout, stderr, exitCode } = await run(root, `ls; ${makeAll(inEveryList)}`);
+    expect({ stdout, exitCode }).toEqual({ stdout: '', exitCode: 0 });
+    expect(stderr).toContain('Pawl renamed');
+    const names = readdirSync(root, { recursive: true }).map((name) => String(name).replace(/\.aside-.*/, ''));
+    expect(names.toSorted()).toEqual([...inEveryList, 'tools'].toSorted());
+    for (const name of inEveryList) expect(existsSync(join(root, name)), name).toBe(false);
     const ctx = testContext({ workspaceRoot: root });
     for (const name of inEveryList)
       await expect(ctx.workspace.write(name, 'evil'), name).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  });
+
+  confined('is not made in folders below either: file tools refuse it, and what programs make is renamed', async () => {
+    const root = temporaryFolder();
+    files(root, { 'packages/a/index.ts': '', 'packages/a/.npmrc': 'mine', 'packages/b/.vscode/tasks.json': 'mine' });
+    const before = stateOf(root);
+    const notGit = paths.filter((path) => !path.startsWith('.git/'));
+    const ctx = testContext({ workspaceRoot: root });
+    for (const name of notGit)
+      for (const folder of ['packages/b', 'new'])
+        await expect(ctx.workspace.write(`${folder}/${name}/x`, 'evil'), name).rejects.toMatchObject({
+          code: 'PERMISSION_DENIED',
+        });
+    const made = notGit.filter((name) => name !== '.npmrc').map((name) => `packages/a/${name}`);
+    const further = [
+      'deep/er/.envrc',
+      'deep/.vscode/inner/.envrc',
+      'deep/.VSCode/tasks.json',
+      // What it holds looks like a mark of Pawl's own.
+      'marked/.vscode/.pawl-host\\ 1\\ ab',
+      'marked/.vscode/tasks.json',
+    ];
+    const links = 'mkdir links && ln -s ../deep links/.husky && ln -s ../deep/none links/.envrc';
+    const { stderr } = await run(root, `${makeAll([...made, ...further])}; ${links}`);
+    expect(stderr).toContain('"packages/a/.pre-commit-config.yml" is now "packages/a/.pre-commit-config.yml.aside-');
+    expect(stderr).toMatch(/and \d+ more/);
+    const left = readdirSync(root, { recursive: true }).map((name) => `/${name}/`.toLowerCase());
+    for (const name of notGit) {
+      const found = left.filter((path) => path.includes(`/${name.toLowerCase()}/`));
+      expect(
+        found.filter((path) => !/^\/packages\/(a\/\.npmrc|b\/\.vscode)\//.test(path)),
+        name,
+      ).toEqual([]);
+    }
+    expect(stateOf(root)).toMatchObject(before);
   });
 
   confined('is left as it is in a repository without a folder of its own', async () => {
