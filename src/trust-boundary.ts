@@ -10,6 +10,7 @@ import { CONFIG_JSON, CONFIG_MODULES } from './shared/config/config-files.ts';
 import { type Environment, SECRET_VARIABLES, variableText } from './shared/config/variables.ts';
 import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
 import { tenantsFolder } from './shared/policy/workspace-root.ts';
+import { liesIn } from './shared/util/file-path.ts';
 import { codeNames, packageLookupNames } from './workers/workspace/code-files.ts';
 import {
   protectCode,
@@ -20,6 +21,10 @@ import {
   realPaths,
 } from './workers/workspace/protected-paths.ts';
 import { addWorkspaceFolder } from './workers/workspace/workspace-roots.ts';
+
+/** Variables that name what this process, its next start or a program that it starts loads: a list of folders or files, or one of them. */
+const LOADED_LISTS = ['NODE_PATH', 'LD_LIBRARY_PATH', 'LD_PRELOAD', 'DYLD_LIBRARY_PATH', 'DYLD_INSERT_LIBRARIES'];
+const LOADED_PATHS = ['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'OPENSSL_CONF', 'OPENSSL_MODULES'];
 
 const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));
 /** The files that a checkout runs. An installed package is protected as a whole. */
@@ -37,6 +42,7 @@ export function protectProcess(settings: Settings, cwd: string, environment: Env
   for (const file of [...variables, ...realPaths(variables)]) protectFile(file);
   for (const folder of settings.skillFolders) protectCode(folder);
   for (const name of codeNames(settings.connectors.secrets.programs)) protectCode(name);
+  for (const path of loadedPaths(cwd, environment)) protectCode(path);
   protectOwnCode(cwd, environment);
   protectOwnerFiles(readOnlyPathsOf(settings.readOnlyPaths));
   if (settings.workspaceRoot !== undefined) addWorkspaceFolder(settings.workspaceRoot);
@@ -88,12 +94,23 @@ function programFiles(cwd: string, environment: Environment): readonly string[] 
   return [...started, ...[...modules, ...configs].map((path) => resolve(cwd, path))];
 }
 
+/** Without a folder that holds the current one: then the whole workspace would be read-only. */
+function loadedPaths(cwd: string, environment: Environment): readonly string[] {
+  const named = [
+    ...LOADED_LISTS.flatMap((name) => (environment[name] ?? '').split(/[:\s]/)),
+    ...LOADED_PATHS.map((name) => environment[name] ?? ''),
+  ];
+  const paths = named.filter(Boolean).map((path) => resolve(cwd, path));
+  return [...paths, ...realPaths(paths)].filter((path) => !liesIn(path, realName(cwd)) && !liesIn(path, cwd));
+}
+
 /** The values of the options with these names that Node was started with. */
 function nodeOptions(environment: Environment, name: RegExp): readonly string[] {
   const inVariable = (environment['NODE_OPTIONS'] ?? '').match(/(?:[^\s"]|"(?:[^"\\]|\\.)*")+/g) ?? [];
   const options = [...process.execArgv, ...inVariable.map((option) => option.replaceAll(/\\(.)|"/g, '$1'))];
   return options.flatMap((option, index) => {
     const [, optionName = option, value = options[index + 1] ?? ''] = /^([^=]+)=(.*)$/s.exec(option) ?? [];
-    return name.test(optionName) && value !== '' ? [value] : [];
+    // Node takes underscores for dashes.
+    return name.test(optionName.replaceAll('_', '-')) && value !== '' ? [value] : [];
   });
 }

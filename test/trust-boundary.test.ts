@@ -37,6 +37,7 @@ test.each([
 
 test.each([
   ['hook.mjs', '--import=./hook.mjs', none],
+  ['hook.mjs', '--experimental_loader ./hook.mjs', none],
   ['node.json', '--experimental-config-file=node.json', none],
   ['bin/secret', '', (root: string) => ({ connectors: { secrets: { programs: [join(root, 'bin/secret')] } } })],
   ['skills/a/SKILL.md', '', (root: string) => ({ skillFolders: [join(root, 'skills')] })],
@@ -45,4 +46,26 @@ test.each([
   await expect(workspace.read(path)).resolves.toBeDefined();
   await expect(workspace.write(path, 'evil')).rejects.toMatchObject(denied);
   await expect(workspace.write('src/other.ts', 'fine')).resolves.toBeDefined();
+});
+
+test.each([
+  ['NODE_PATH', 'lib::/srv', 'lib/bufferutil.js'],
+  ['LD_LIBRARY_PATH', ':ours:', 'ours/libm.so.6'],
+  ['LD_PRELOAD', './hook.so other.so', 'hook.so'],
+  ['NODE_EXTRA_CA_CERTS', 'certs/ca.pem', 'certs/ca.pem'],
+  ['SSL_CERT_DIR', './certs', 'certs/new.pem'],
+  ['OPENSSL_CONF', 'openssl.cnf', 'openssl.cnf'],
+])('what %s=%s names is read-only for calls', async (name, value, path) => {
+  const root = temporaryFolder();
+  protectProcess(resolveSettings({ options: { dataDir: join(root, '.pawl') } }), root, { [name]: value });
+  const { workspace } = testContext({ workspaceRoot: root });
+  await expect(workspace.write(path, 'evil')).rejects.toMatchObject(denied);
+  await expect(workspace.write('src/other.ts', 'fine')).resolves.toBeDefined();
+});
+
+test.each(['.', '..', ':', ''])('NODE_PATH=%s does not close the whole workspace', async (value) => {
+  const root = temporaryFolder();
+  const options = { dataDir: join(root, '.pawl') };
+  protectProcess(resolveSettings({ options }), root, { NODE_PATH: value, LD_LIBRARY_PATH: value, SSL_CERT_DIR: value });
+  await expect(testContext({ workspaceRoot: root }).workspace.write('a.txt', 'fine')).resolves.toBeDefined();
 });

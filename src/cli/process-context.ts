@@ -15,17 +15,22 @@ const LAUNCHER = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
  */
 export function removeWorkspaceFolders(environment: NodeJS.ProcessEnv, cwd: string): void {
   const root = variableText(environment, 'PAWL_WORKSPACE_ROOT');
-  const workspaces = [cwd, ...(root === undefined ? [] : [resolve(cwd, root)])];
+  const workspaces = [cwd, ...(root === undefined ? [] : [resolve(cwd, root)])].flatMap(namesOf);
   const isOutside = (folder: string) =>
-    isAbsolute(folder) && !workspaces.some((each) => liesIn(each, realNameOf(folder)));
+    isAbsolute(folder) && !namesOf(folder).some((name) => workspaces.some((each) => liesIn(each, name)));
   environment['PATH'] = (environment['PATH'] ?? '').split(delimiter).filter(isOutside).join(delimiter);
+  const libraries = environment['LD_LIBRARY_PATH'];
+  // The further processes of Pawl start in this folder, and an empty entry would stand for it.
+  if (libraries !== undefined)
+    environment['LD_LIBRARY_PATH'] = libraries.split(delimiter).filter(isAbsolute).join(delimiter);
 }
 
-function realNameOf(folder: string): string {
+/** A folder as it is written, and by its real path. */
+function namesOf(folder: string): readonly string[] {
   try {
-    return realpathSync(folder);
+    return [folder, realpathSync(folder)];
   } catch {
-    return folder;
+    return [folder];
   }
 }
 

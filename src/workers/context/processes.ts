@@ -30,6 +30,8 @@ import { forbiddenReason } from '../workspace/workspace-roots.ts';
 export const DEFAULT_MAX_OUTPUT_BYTES = 256 * 1024;
 
 const TRIAL_TIMEOUT_MS = 5_000;
+/** How long a sandbox may take until its program starts. */
+const START_TIMEOUT_MS = 20_000;
 
 export interface ProcessesOptions {
   /** The workspace root; programs start in it or below. */
@@ -174,7 +176,7 @@ const trial: Trial = async (sandbox, request) => {
     const { exitCode, timedOut, stderr } = await runProgram(
       { sandbox, launch: request, environment: programEnvironment({}) },
       { argv: request.argv, timeoutMs: TRIAL_TIMEOUT_MS },
-      new AbortController().signal,
+      AbortSignal.timeout(START_TIMEOUT_MS),
     );
     if (timedOut) return `no answer within ${TRIAL_TIMEOUT_MS} ms`;
     return exitCode === 0 ? undefined : stderr.trim() || `exit code ${exitCode}`;

@@ -56,7 +56,7 @@ export interface LaunchRequest {
   /** An id that is unique to this run. */
   readonly marker: string;
   readonly confine?: Confinement;
-  /** Called when the tree has ended, or was not started. Returns what people should know of the files that it left, or an empty text. */
+  /** Called when the tree has ended, or was not started. Returns a text for people about the files that it left, or an empty one. */
   readonly release?: () => Promise<string>;
   /** Standard input is a terminal. It becomes the controlling terminal, so that Ctrl-C and job control work. */
   readonly terminal?: boolean;

@@ -40,7 +40,7 @@ export interface TreeExit {
   readonly exitCode: number | null;
   readonly signal: string | null;
   readonly timedOut: boolean;
-  /** What people should know of the files that the program left, or an empty text. */
+  /** A text for people about the files that the program left, or an empty one. */
   readonly note: string;
 }
 

@@ -9,7 +9,15 @@ import { resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { forbiddenRoot, type TenantFolders, tenantRoot, tenantsFolder } from '../../shared/policy/workspace-root.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
-import { isProtectedCode, ownHomes, protectedFolders, protectFolder, realName, realPaths } from './protected-paths.ts';
+import {
+  credentials,
+  isProtectedCode,
+  ownHomes,
+  protectedFolders,
+  protectFolder,
+  realName,
+  realPaths,
+} from './protected-paths.ts';
 
 const workspaceFolders = new Set<string>();
 
@@ -33,6 +41,8 @@ export function checkRoot(root: string, realRoot: string): void {
   const forbidden = forbiddenReason(realRoot);
   if (forbidden !== undefined && forbiddenReason(root) === undefined)
     throw new PawlError('PERMISSION_DENIED', forbidden);
+  if (credentials().some((path) => liesIn(path, realRoot)))
+    throw new PawlError('PERMISSION_DENIED', "The session's workspace lies in a folder with a person's credentials.");
   if (isProtectedCode(realRoot))
     throw new PawlError('PERMISSION_DENIED', "The session's workspace lies in a folder of code that Pawl runs.");
   const containingFolders = [...workspaceFolders].filter((ground) => liesIn(ground, root));

@@ -1,5 +1,6 @@
 /** Folders in which no session may work, and the owners of the others. */
-import { existsSync, readFileSync, symlinkSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { homedir, userInfo } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -48,6 +49,24 @@ describe('no workspace', () => {
     symlinkSync(root, link);
     await expect(testContext({ workspaceRoot: link }).workspace.list('.')).rejects.toMatchObject(denied);
     await expect(testContext({ workspaceRoot: link }).processes.run({ argv: ['true'] })).rejects.toMatchObject(denied);
+  });
+
+  test('is a folder with credentials in it, a folder below one, or a link to one', { timeout: 30_000 }, () => {
+    const home = temporaryFolder();
+    for (const folder of ['.ssh', '.config/gh', '.docker/contexts', 'project'])
+      mkdirSync(join(home, folder), { recursive: true });
+    symlinkSync('.ssh', join(home, 'link'));
+    const readEach = `
+      const { openWorkspace } = await import(process.argv[1]);
+      for (const root of process.argv.slice(2))
+        console.log(await openWorkspace(root).list('.').then(() => 'open', ({ code }) => code));`;
+    const module = new URL('../../../src/workers/workspace/workspace.ts', import.meta.url).href;
+    const roots = ['project', '.ssh', '.config/gh', '.docker/contexts', 'link'].map((name) => join(home, name));
+    const answers = execFileSync(process.execPath, ['--input-type=module', '-e', readEach, module, ...roots], {
+      encoding: 'utf8',
+      env: { ...process.env, HOME: home },
+    });
+    expect(answers.trim().split('\n')).toEqual(['open', ...Array(4).fill('PERMISSION_DENIED')]);
   });
 
   test('is forbidden below a home folder, or where temporary files are', () => {

@@ -1,0 +1,42 @@
+/** What the commands' own programs and further processes inherit of the environment. */
+import { mkdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { removeWorkspaceFolders } from '../../src/cli/process-context.ts';
+import { temporaryFolder } from '../helpers/context.ts';
+
+test('no folder of the PATH lies in the current folder or the workspace, by any name', () => {
+  const folder = temporaryFolder();
+  for (const name of ['cwd/bin', 'ws/bin', 'outside']) mkdirSync(join(folder, name), { recursive: true });
+  symlinkSync('ws', join(folder, 'ws-link'));
+  symlinkSync('../ws/bin', join(folder, 'outside/to-ws'));
+  symlinkSync('../outside', join(folder, 'ws/to-outside'));
+  const at = (name: string) => join(folder, name);
+  const inside = [
+    'cwd',
+    'cwd/bin',
+    'cwd/absent',
+    'ws/bin',
+    'ws-link/bin',
+    'ws/absent',
+    'outside/to-ws',
+    'ws/to-outside',
+  ];
+  for (const root of [at('ws'), at('ws-link'), '../ws', '../ws-link/']) {
+    const path = ['', '.', 'bin', ...inside.map(at), at('outside'), '/usr/bin', ''].join(':');
+    const environment: NodeJS.ProcessEnv = { PATH: path, PAWL_WORKSPACE_ROOT: root };
+    removeWorkspaceFolders(environment, at('cwd'));
+    expect(environment['PATH'], root).toBe([at('outside'), '/usr/bin'].join(':'));
+  }
+});
+
+test.each([
+  [undefined, undefined],
+  ['/opt/lib:', '/opt/lib'],
+  [':', ''],
+  ['lib:.:/opt/lib', '/opt/lib'],
+])('LD_LIBRARY_PATH=%s is handed on as %s', (value, expected) => {
+  const environment: NodeJS.ProcessEnv = value === undefined ? {} : { LD_LIBRARY_PATH: value };
+  removeWorkspaceFolders(environment, '/srv');
+  expect(environment['LD_LIBRARY_PATH']).toBe(expected);
+});
