@@ -3,6 +3,7 @@
  * and Bull Board use it. Parameters in the ledger and results are left alone, because tools and models need them as they are.
  */
 import {
+  PAIR_NAMES,
   PATTERN_HINT,
   PATTERNS,
   REDACTED,
@@ -13,6 +14,7 @@ import {
 } from './secret-patterns.ts';
 import { programPatterns } from './secret-programs.ts';
 import { MIXED_PREFIXES, PLAIN_PREFIXES, TOKEN_FORMS, WORD_START } from './secret-rules.ts';
+import { ESCAPE, FORMS_OF_VALUE, formsOf } from './value-forms.ts';
 
 const MIN_VALUE_LENGTH = 8;
 const MAX_DEPTH = 16;
@@ -77,8 +79,12 @@ function redactVisible(text: string, secrets: readonly string[]): string {
     if (escaped !== value) clean = clean.replaceAll(escaped, REDACTED);
   }
   // Very many values are searched for as they are, without their encoded forms.
-  if (cost * FORMS_OF_VALUE <= MAX_SEARCH_COST)
-    for (const form of encodedForms(secrets)) clean = clean.replaceAll(form, REDACTED);
+  if (cost * FORMS_OF_VALUE <= MAX_SEARCH_COST) {
+    const { texts, patterns } = formsOf(secrets);
+    for (const form of texts) clean = clean.replaceAll(form, REDACTED);
+    if (ESCAPE.test(clean))
+      for (const [pattern, hint] of patterns) if (clean.includes(hint)) clean = clean.replace(pattern, REDACTED);
+  }
   clean = withoutCards(clean);
   if (hasTokenRun(clean)) clean = withoutTokens(clean);
   clean = replaceAll(clean, programPatterns(clean));
@@ -117,38 +123,6 @@ function replaceAll(text: string, patterns: readonly SecretPattern[]): string {
   return clean;
 }
 
-/** The largest number of forms that `encodedForms` makes of one value. */
-const FORMS_OF_VALUE = 10;
-/** A cache, because a process searches every line that it writes for the same values. */
-const formsOf = new WeakMap<readonly string[], readonly string[]>();
-
-/** Known values in Base64, hexadecimal digits and as a part of a URL, the longest first. */
-function encodedForms(secrets: readonly string[]): readonly string[] {
-  const cachedForms = formsOf.get(secrets);
-  if (cachedForms !== undefined) return cachedForms;
-  const forms = new Set<string>();
-  for (const value of secrets) {
-    const bytes = Buffer.from(value);
-    const hex = bytes.toString('hex');
-    const url = value.isWellFormed() ? encodeURIComponent(value) : value;
-    for (const form of [hex, hex.toUpperCase(), url, url.replaceAll('%20', '+')]) forms.add(form);
-    // Text before the secret, such as a user name, shifts its Base64 letters by 0 to 2 bytes.
-    for (const before of [0, 1, 2]) {
-      const text = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
-      // Letters that also encode neighbouring bytes are left out.
-      const coreEnd = Math.floor(((before + bytes.length) * 8) / 6);
-      const core = text.slice(Math.ceil((before * 8) / 6), coreEnd);
-      if (core.length < MIN_VALUE_LENGTH) continue;
-      forms.add(core);
-      forms.add(core.replaceAll('+', '-').replaceAll('/', '_'));
-    }
-  }
-  for (const value of secrets) forms.delete(value);
-  const sorted = [...forms].sort((one, other) => other.length - one.length);
-  formsOf.set(secrets, sorted);
-  return sorted;
-}
-
 function withoutCards(text: string): string {
   return text.replace(CARD, (found, ...groups) => {
     if (!hasCheckDigit(found)) return found;
@@ -185,6 +159,7 @@ export function secretsIn(value: unknown): string[] {
   const visit = (part: unknown, secret: boolean, depth: number): void => {
     if (depth > MAX_DEPTH) return;
     if (typeof part === 'string') {
+      if (!secret) for (const password of urlPasswords(part)) visit(password, true, depth + 1);
       if (!secret || part.length < MIN_VALUE_LENGTH) return;
       found ??= new Set();
       found.add(part);
@@ -217,7 +192,7 @@ export function secretsOfCall(params: unknown, processSecrets: readonly string[]
   return paramSecrets.length === 0 ? processSecrets : [...paramSecrets, ...processSecrets];
 }
 
-const NAME_MEMBERS: ReadonlySet<string> = new Set(['name', 'key', 'header', 'field', 'k']);
+const NAME_MEMBERS: ReadonlySet<string> = new Set(PAIR_NAMES);
 const VALUE_MEMBERS: ReadonlySet<string> = new Set(['value', 'values', 'val', 'v']);
 
 /** The name in an object that is a pair, such as `{ name: 'Authorization', value: '…' }`; '' for any other. */
@@ -286,7 +261,15 @@ export function secretsOf(
   });
 }
 
-/** The passwords in an address of Redis, as they stand there and decoded. */
+const MAX_URL_LENGTH = 4_096;
+
+function urlPasswords(text: string): readonly string[] {
+  if (text.length > MAX_URL_LENGTH || !text.includes('://') || !text.includes('@')) return [];
+  // Example passwords are words, such as `postgres`, which other texts hold, too.
+  return passwordsIn(text).filter((password) => WEAK_SECRET.test(password));
+}
+
+/** The passwords in an address, such as that of Redis, as they stand there and decoded. */
 function passwordsIn(url: string): string[] {
   const written = url
     .split(/,(?=\s*\w+:\/\/)/)

@@ -14,6 +14,8 @@ const SUFFIX = '(?:[-_]?\\d{1,2}|[-_](?:prod(?:uction)?|staging|dev|test|old|new
 const NAMES = `(?:${STEMS.join('|')})${SUFFIX}`;
 const NAME = `[\\w-]{0,60}${NAMES}`;
 export const SECRET_NAME = new RegExp(`${NAMES}$`, 'i');
+/** The members that hold the name in an object that is a pair of a name and a value. */
+export const PAIR_NAMES = ['name', 'key', 'header', 'field', 'k', 'id', 'variable', 'param', 'parameter', 'property'];
 /** These names have other meanings too. Their value is secret only if it looks like one. */
 const WEAK_NAME = '(?:[\\w-]{0,40}[-_.])?(?:pass|pwd|pw|auth|otp|psk)';
 export const WEAK_SECRET_NAME = new RegExp(`^${WEAK_NAME}$`, 'i');
@@ -30,6 +32,8 @@ const INNER_JSON_TEXT = '(?:[^"\\\\]|\\\\\\\\(?:\\\\.|[^\\\\"]))*';
 /** Tells a pair of name and value from a list of names. */
 const LOOKS_LIKE_A_VALUE = '(?=[^"]{0,256}[^"a-z_ ])(?=[^"]{6})';
 const TO_A_VALUE = '"\\s{0,4}:\\s{0,4}"';
+/** Members between the name and the value of a pair, such as a type. */
+const FURTHER_MEMBERS = '(?:"[\\w-]{1,40}"\\s{0,4}:\\s{0,4}(?:"[^"\\\\]{0,256}"|[\\w.-]{1,20})\\s{0,4},\\s{0,4}){0,3}';
 /** Code and documents have these in the place of a secret: types, calls, variables, placeholders. */
 const NO_SECRET = [
   '\\[redacted\\]',
@@ -108,6 +112,11 @@ export const PATTERNS: readonly SecretPattern[] = [
   // Pairs of a name and a value in lists, objects, XML and commands.
   [new RegExp(`("${NAME}"\\s{0,4},\\s{0,4}")${LOOKS_LIKE_A_VALUE}${JSON_TEXT}"`, 'gi'), `$1${REDACTED}"`],
   [
+    new RegExp(`('${NAME}'\\s{0,4},\\s{0,4}')(?=[^']{0,256}[^'a-z_ ])[^'\\\\\\n[]{6,1024}(?=')`, 'gi'),
+    `$1${REDACTED}`,
+    "'",
+  ],
+  [
     new RegExp(
       `(\\\\{1,31}"${NAME}\\\\{1,31}"\\s{0,4},\\s{0,4}\\\\{1,31}")(?=[^"\\\\]{0,256}[^"\\\\a-z_ ])(?!\\[redacted\\])[^"\\\\]{6,1024}`,
       'gi',
@@ -116,14 +125,14 @@ export const PATTERNS: readonly SecretPattern[] = [
   ],
   [
     new RegExp(
-      `("(?:name|key|header|field|k)${TO_A_VALUE}${NAME}"\\s{0,4},\\s{0,4}"(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}"`,
+      `("(?:${PAIR_NAMES.join('|')})${TO_A_VALUE}${NAME}"\\s{0,4},\\s{0,4}${FURTHER_MEMBERS}"(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}"`,
       'gi',
     ),
     `$1${REDACTED}"`,
   ],
   [
     new RegExp(
-      `("(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}("\\s{0,4},\\s{0,4}"(?:name|key|header|field|k)${TO_A_VALUE}${NAME}")`,
+      `("(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}("\\s{0,4},\\s{0,4}${FURTHER_MEMBERS}"(?:${PAIR_NAMES.join('|')})${TO_A_VALUE}${NAME}")`,
       'gi',
     ),
     `$1${REDACTED}$2`,

@@ -259,6 +259,8 @@ test.each([
   [{ command: ['deploy', '--token', HIDDEN] }],
   [{ command: ['deploy', `--token=${HIDDEN}`] }],
   [{ headers: [`X-Api-Key: ${HIDDEN}`] }],
+  { id: 'password', label: 'Password', value: HIDDEN },
+  { variable: 'API_TOKEN', value: HIDDEN },
 ])('a value is secret when its pair has a secret name: %j', (params) => {
   expect(secretsIn(params)).toContain(HIDDEN);
   expect(redact(`it said ${HIDDEN}`, secretsIn(params))).toBe(`it said ${REDACTED}`);
@@ -282,6 +284,49 @@ test('a known value is redacted in every encoding, whatever is around it', () =>
     expect(redact(Buffer.from(value).toString('hex').toUpperCase(), known)).toBe(REDACTED);
     expect(redactFields({ cause: url }, known)).toEqual({ cause: REDACTED });
   }
+});
+
+test.each(['p@ss/W0rd+x!y~z (ü)"&<1>', "it's\\a\\\\b\n\tc%d", '😀 ? -[x]{2}^$|.*', '%41%zz+ +'])(
+  'a known value is redacted however its characters are escaped: %j',
+  (value) => {
+    const html = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
+    const unicode = (text: string) =>
+      text.replace(/[^A-Za-z0-9 "\\]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+    const nested = (depth: number): string => (depth === 0 ? value : JSON.stringify({ text: nested(depth - 1) }));
+    const address = new URL('https://h/');
+    address.searchParams.set('q', value);
+    const forms = [
+      encodeURIComponent(value).replace(/%../g, (code) => code.toLowerCase()),
+      encodeURI(value),
+      encodeURIComponent(encodeURIComponent(value)),
+      new URLSearchParams({ q: value }).toString(),
+      address.href,
+      html(value),
+      html(JSON.stringify(value)),
+      JSON.stringify(html(value)),
+      encodeURIComponent(nested(2)),
+      ...[1, 2, 3, 4].map(nested),
+      unicode(JSON.stringify(value).slice(1, -1)),
+      JSON.stringify(value).replaceAll('/', '\\/'),
+    ];
+    for (const form of forms) expect(redact(`saw ${form}!`, [value]), form).toContain(REDACTED);
+    for (const other of ['', value.slice(1), value.toUpperCase()].filter((text) => text !== value))
+      expect(redact(`saw ${other}%`, [value])).toBe(`saw ${other}%`);
+  },
+);
+
+test('the password of an address among parameters is known, but no plain word is', () => {
+  const known = secretsIn({
+    url: `https://ada:${HIDDEN}@example.com/`,
+    db: 'postgres://postgres:postgres@localhost/a',
+  });
+  expect(known).toEqual([HIDDEN]);
+});
+
+test('no search for escaped values takes long, even in a text that is made against it', async () => {
+  const known = Array.from({ length: 20 }, (_, index) => `${'\\'.repeat(40)}a"&${'<'.repeat(200)}${index}`);
+  const text = `${'\\'.repeat(100)}a${'\\'.repeat(31)}"&amp;${'&lt;'.repeat(190)}`.repeat(60);
+  expect(await cpuMsOf(() => redact(text, known))).toBeLessThan(2_000);
 });
 
 test.each([
