@@ -42,6 +42,7 @@ export const workerRecordSchema = z.looseObject({
   tools: z.array(text),
   definitions: z.array(text).optional(),
   kinds: z.array(text).optional(),
+  unconfined: z.array(text).optional(),
   draining: z.boolean().optional(),
   startedAtMs: z.number(),
   pawlVersion: text,

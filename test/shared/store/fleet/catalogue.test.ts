@@ -317,6 +317,12 @@ describe('what was not published by a worker', () => {
       await redis.hset(keys.workerLoads, `broken ${index}`, text);
       await redis.zadd(keys.workers, await ledger.now(), `broken ${index}`);
     }
+    // A true record, each of whose members in turn is of another kind.
+    const record = { ...worker('odd', []), definitions: [], kinds: [], unconfined: [], signing: [], clockAheadMs: 0 };
+    for (const member of Object.keys(record)) {
+      await redis.hset(keys.workerLoads, `odd ${member}`, JSON.stringify({ ...record, [member]: {} }));
+      await redis.zadd(keys.workers, await ledger.now(), `odd ${member}`);
+    }
     const { tools, workers } = await catalogue.read();
     expect(tools).toEqual([{ ...published, workers: 1 }]);
     expect(workers.map(({ id }) => id)).toEqual(['one']);
