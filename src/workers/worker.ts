@@ -18,8 +18,12 @@ import { composeWorker, type WorkerParts } from './worker-parts.ts';
 
 export type { WorkerOptions };
 
-const NO_SANDBOX =
-  'no sandbox works here: each call that runs a program waits for a person, unless PAWL_SANDBOX=off says that none is needed; pawl doctor says more';
+const NO_SANDBOX = {
+  preferred:
+    'no sandbox works here: each call that runs a program waits for a person, unless PAWL_SANDBOX=off says that none is needed; pawl doctor says more',
+  required:
+    'no sandbox works here: each call that runs a program is refused (PAWL_SANDBOX=required); pawl doctor says more',
+};
 const SANDBOX_OFF =
   'PAWL_SANDBOX=off: programs of tools run without a sandbox, and reach all that this process reaches';
 
@@ -63,9 +67,10 @@ export class ToolWorker implements AsyncDisposable {
     try {
       const faults = serverFaults(backend.server, servedTools(options), settings);
       if (faults.length > 0) throw unfitServer(faults);
-      const unconfined = await sandboxMissing;
-      if (unconfined) log.warn({ event: 'no_sandbox', sandbox: settings.sandbox }, NO_SANDBOX);
+      const isMissing = await sandboxMissing;
       if (settings.sandbox === 'off') log.warn({ event: 'sandbox_off' }, SANDBOX_OFF);
+      else if (isMissing) log.warn({ event: 'no_sandbox', sandbox: settings.sandbox }, NO_SANDBOX[settings.sandbox]);
+      const unconfined = isMissing && settings.sandbox === 'preferred';
       worker = new ToolWorker(options, backend, await backend.ledger.now(), unconfined);
       await worker.#begin();
       return worker;

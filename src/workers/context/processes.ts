@@ -127,9 +127,9 @@ function linkedCodeError(links: readonly string[]): PawlError {
   );
 }
 
-/** Whether policy `preferred` asks for a sandbox and none works here. */
+/** Whether policy asks for a sandbox and none works here. */
 export async function isSandboxMissing(policy: SandboxPolicy): Promise<boolean> {
-  return policy === 'preferred' && (await sandboxFor(policy).catch(() => undefined)) === undefined;
+  return policy !== 'off' && (await sandboxFor(policy).catch(() => undefined)) === undefined;
 }
 
 /** Throws `PERMISSION_DENIED` where policy demands a sandbox and none works here. Only `off` allows running without one. */

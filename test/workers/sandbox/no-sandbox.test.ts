@@ -66,6 +66,18 @@ test.skipIf(!canHide)(
   },
 );
 
+test.skipIf(!canHide)(
+  '`required` refuses each program, and a worker says so at its start',
+  { timeout: 60_000 },
+  async () => {
+    const { session, said, proof } = await startUnconfined('required');
+    expect(said).toContain('is refused (PAWL_SANDBOX=required)');
+    const result = await session.call('shell', { command: ['touch', proof] });
+    expect(result).toMatchObject({ status: 'error', error: { code: 'PERMISSION_DENIED' } });
+    expect(existsSync(proof)).toBe(false);
+  },
+);
+
 test.skipIf(!canHide)('`off` has to be set explicitly, and is logged at the start', { timeout: 60_000 }, async () => {
   const { session, said, proof } = await startUnconfined('off');
   expect(said).toContain('PAWL_SANDBOX=off');
