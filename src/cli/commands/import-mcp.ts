@@ -26,6 +26,7 @@ import { type CliContext, printResult, say, usageError, withPawl } from '../cont
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { table } from '../print.ts';
+import { type SchemaChanges, sayChanged } from './registry.ts';
 
 const LIST_TIMEOUT_MS = 60_000;
 
@@ -58,9 +59,9 @@ export async function importServer(request: McpImportRequest) {
   const version = await connected.version();
   const plan = await planImport({ server, version, connection, definitions, policy, existing, invalidReason });
   const drifted = plan.drifted && !request.accept;
-  const refused = [...plan.refused];
+  const declared: Declared = drifted ? { refused: [], changed: [] } : await declare(registry, plan);
+  const refused = [...plan.refused, ...declared.refused];
   if (!drifted) {
-    refused.push(...(await declare(registry, plan)));
     await declareResources(registry, server, resources ? connection : undefined);
   }
   const refusedTools = new Set(refused.map(({ tool }) => tool));
@@ -75,7 +76,7 @@ export async function importServer(request: McpImportRequest) {
     }));
   /** `drifted`: the server differs from what was accepted, and nothing was changed. */
   const state: 'declared' | 'drifted' = drifted ? 'drifted' : 'declared';
-  return { server, state, tools, gone: plan.gone, refused, resources };
+  return { server, state, tools, gone: plan.gone, refused, changed: declared.changed, resources };
 }
 
 function connectionOf(declared: readonly DeclaredToolOf<'mcp'>[]): McpConnectionOptions | undefined {
@@ -94,20 +95,27 @@ async function invalidReason(tool: string, spec: DeclaredTool): Promise<string |
   }
 }
 
+interface Declared {
+  readonly refused: ImportPlan['refused'];
+  readonly changed: readonly SchemaChanges[];
+}
+
 /** Declares and removes tools. A tool whose name belongs to a worker's own tool is refused, and the others are declared. */
-async function declare(registry: Registry, plan: ImportPlan): Promise<ImportPlan['refused']> {
+async function declare(registry: Registry, plan: ImportPlan): Promise<Declared> {
   const refused: { tool: string; why: string }[] = [];
+  const changed: SchemaChanges[] = [];
   for (const { tool, spec, change } of plan.tools) {
     if (change === 'same') continue;
     try {
-      await registry.put(tool, spec, { by: 'import-mcp', imported: true });
+      const { changes } = await registry.put(tool, spec, { by: 'import-mcp', imported: true });
+      if (changes.length > 0) changed.push({ tool, changes });
     } catch (error) {
       if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
       refused.push({ tool, why: error.message });
     }
   }
   for (const tool of plan.gone) await registry.remove(tool, { by: 'import-mcp' });
-  return refused;
+  return { refused, changed };
 }
 
 /** Declares the tools for resources again, which name all servers that have resources. */
@@ -175,6 +183,7 @@ export async function importMcp(
       });
       printResult(context, outcome, summaryOf(outcome));
       for (const { tool, why } of outcome.refused) say(context, `${tool} was left out: ${why}`);
+      sayChanged(context, outcome.changed);
       if (outcome.state === 'declared') return EXIT_CODES.success.code;
       const advice = `To accept it: pawl tools import-mcp ${server} --accept`;
       say(context, `${server} differs from what was accepted: nothing was changed. ${advice}`);

@@ -16,6 +16,19 @@ import { type Column, plural, table } from '../print.ts';
 
 const changeOptions = () => ({ by: operatorName() });
 
+/** The changes that made the schemas of a tool usable, each with its place. */
+export interface SchemaChanges {
+  readonly tool: string;
+  readonly changes: readonly string[];
+}
+
+/** Says what was changed, and returns the tools whose schemas were. */
+export function sayChanged(context: CliContext, tools: readonly SchemaChanges[]): readonly SchemaChanges[] {
+  const changed = tools.filter(({ changes }) => changes.length > 0);
+  for (const { tool, changes } of changed) say(context, `changed: ${tool}: ${changes.join('; ')}`);
+  return changed;
+}
+
 /** Declares the tools of a file: one declaration, a list of named ones, or the output of `import-openapi --dry-run --json`. */
 export async function addTools(context: CliContext, file: string, options: { name?: string }): Promise<number> {
   const content = await readDocument(context, file);
@@ -26,9 +39,13 @@ export async function addTools(context: CliContext, file: string, options: { nam
   return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
     const records: RegistryRecord[] = [];
-    for (const { qualified, spec } of declared)
-      records.push((await pawl.registry.put(qualified, spec, changeOptions())).record);
-    show(context, records);
+    const changed: SchemaChanges[] = [];
+    for (const { qualified, spec } of declared) {
+      const { record, changes } = await pawl.registry.put(qualified, spec, changeOptions());
+      records.push(record);
+      changed.push({ tool: qualified, changes });
+    }
+    show(context, records, { changed: sayChanged(context, changed) });
   });
 }
 
@@ -91,10 +108,10 @@ export async function importOpenApiFile(
   });
   for (const { operation: operationName, reason } of imported.skipped)
     say(context, `left out: ${operationName}: ${reason}`);
-  const changed = imported.tools
-    .filter(({ changes }) => changes.length > 0)
-    .map(({ name, changes }) => ({ tool: name, changes }));
-  for (const { tool, changes } of changed) say(context, `changed: ${tool}: ${changes.join('; ')}`);
+  const changed = sayChanged(
+    context,
+    imported.tools.map(({ name, changes }) => ({ tool: name, changes })),
+  );
   if (imported.tools.length === 0) throw usageError(`${file}: no operation was selected that can be imported.`);
   if (dryRun === true) {
     const tools = imported.tools.map(({ name, spec }) => ({ name, ...spec }));

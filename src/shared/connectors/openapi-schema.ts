@@ -78,11 +78,10 @@ export function convertSchema(document: Json, schema: unknown, depth = 0): JsonS
     else if (SCHEMA_LISTS.includes(keyword) && Array.isArray(value)) {
       const restrict = value === alternativesOf(source) ? restrictionToTags(document, source) : undefined;
       result[keyword] = value.map((part) => {
-        const member = convertSchema(document, part, depth + 1);
-        return restrict?.(part, member) ?? member;
+        const member = convertPart(document, part, depth);
+        return isObject(member) ? (restrict?.(part, member) ?? member) : member;
       });
-    } else if (SCHEMA_SINGLES.includes(keyword))
-      result[keyword] = typeof value === 'boolean' ? value : convertSchema(document, value, depth + 1);
+    } else if (SCHEMA_SINGLES.includes(keyword)) result[keyword] = convertPart(document, value, depth);
     else result[keyword] = value;
   }
   dropReadOnly(result, objectOf(source['properties']) ?? {});
@@ -244,13 +243,16 @@ function ownValues(document: Json, source: Json, propertyName: string, known: Kn
   return parts.flatMap((part) => allowedValues(document, part, propertyName, known));
 }
 
-function convertMap(document: Json, parts: unknown, depth: number): Json {
+function convertMap(document: Json, parts: unknown, depth: number): unknown {
+  if (!isObject(parts)) return parts;
   return Object.fromEntries(
-    Object.entries(objectOf(parts) ?? {}).map(([name, schema]) => [
-      name,
-      typeof schema === 'boolean' ? schema : convertSchema(document, schema, depth + 1),
-    ]),
+    Object.entries(parts).map(([name, schema]) => [name, convertPart(document, schema, depth)]),
   );
+}
+
+/** Converts one part. A value that is no schema stays, so that the repair of the schema reports it. */
+function convertPart(document: Json, part: unknown, depth: number): unknown {
+  return isObject(part) ? convertSchema(document, part, depth + 1) : part;
 }
 
 /** Removes properties that only responses contain. */

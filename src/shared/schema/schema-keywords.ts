@@ -13,6 +13,35 @@ export const SCHEMA_SINGLES: readonly string[] = [
 export const ANNOTATIONS: readonly string[] =
   'title description default examples deprecated readOnly writeOnly $comment'.split(' ');
 
+const isText = (value: unknown) => typeof value === 'string';
+const isNumber = (value: unknown) => typeof value === 'number';
+const isCount = (value: unknown) => Number.isInteger(value) && Number(value) >= 0;
+
+/** Keywords with the kind of value that they take. A value of another kind makes Ajv refuse the whole schema. */
+export const KEYWORD_VALUES: readonly (readonly [
+  isFitting: (value: unknown) => boolean,
+  kind: string,
+  keywords: readonly string[],
+])[] = [
+  [
+    isText,
+    'text',
+    ['title', 'description', '$comment', 'contentEncoding', 'contentMediaType', 'format', '$schema', '$ref'],
+  ],
+  [(value) => typeof value === 'boolean', 'boolean', ['deprecated', 'readOnly', 'writeOnly', 'uniqueItems']],
+  [Array.isArray, 'list', ['examples', 'enum']],
+  [isNumber, 'number', ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum']],
+  [(value) => isNumber(value) && Number(value) > 0, 'number above 0', ['multipleOf']],
+  [
+    isCount,
+    'whole number from 0 on',
+    ['Length', 'Items', 'Contains', 'Properties'].flatMap((what) => [`min${what}`, `max${what}`]),
+  ],
+  [isObject, 'object', ['dependentRequired']],
+  // Ajv’s own mark makes it answer every check with a promise, which looks like success. The other ones check no values.
+  [() => false, 'restriction', ['$async', '$vocabulary', 'contentSchema']],
+];
+
 /** A copy of a schema, with another one in place of each schema directly below it; undefined for what has no keywords. */
 export function mapSchemas(schema: unknown, change: (below: unknown) => unknown): Record<string, unknown> | undefined {
   if (!isObject(schema)) return undefined;

@@ -11,7 +11,7 @@ import type { JsonSchema } from './json-schema.ts';
 import { isLinear, patternFault } from './linear-pattern.ts';
 import { type SchemaEdit, translateOlderDrafts, translateOwnRequired } from './older-drafts.ts';
 import { addressOf, ReferenceResolver } from './reference-places.ts';
-import { ANNOTATIONS, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
+import { ANNOTATIONS, KEYWORD_VALUES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 import { withoutReference } from './schema-references.ts';
 
 export interface SanitizedSchema {
@@ -46,22 +46,6 @@ const TYPE_KEYWORDS: readonly (readonly [keyword: string, type: string])[] = [
 ];
 /** A schema with one of these needs no type. */
 const UNTYPED_KEYWORDS = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const', 'enum'];
-const isText = (value: unknown) => typeof value === 'string';
-const isBoolean = (value: unknown) => typeof value === 'boolean';
-type AnnotationType = readonly [hasType: (value: unknown) => boolean, typeName: string, keywords: readonly string[]];
-/** Annotations with their type of value. A value of another type makes Ajv refuse the whole schema. */
-const ANNOTATION_TYPES: readonly AnnotationType[] = [
-  [isText, 'text', ['title', 'description', '$comment', 'contentEncoding', 'contentMediaType']],
-  [isBoolean, 'boolean', ['deprecated', 'readOnly', 'writeOnly']],
-  [Array.isArray, 'list', ['examples']],
-];
-/** Restrictions that some generators write as null when there is none. Other wrong values stay, so that they are reported. */
-const RESTRICTIONS = [
-  ...['$ref', 'enum', 'format', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
-  ...['minLength', 'maxLength', 'minItems', 'maxItems', 'uniqueItems', 'minContains', 'maxContains'],
-  ...['minProperties', 'maxProperties'],
-];
-
 /** The state of one document's repair. */
 interface Walk {
   readonly root: Readonly<Record<string, unknown>>;
@@ -230,10 +214,9 @@ function sanitizeSubschemas(
 }
 
 function dropInvalidKeywords({ schema, drop }: SchemaEdit): void {
-  for (const [hasType, typeName, keywords] of ANNOTATION_TYPES)
+  for (const [isFitting, kind, keywords] of KEYWORD_VALUES)
     for (const keyword of keywords)
-      if (schema[keyword] !== undefined && !hasType(schema[keyword])) drop(keyword, `it is no ${typeName}`);
-  for (const keyword of RESTRICTIONS) if (schema[keyword] === null) drop(keyword, 'it is null');
+      if (schema[keyword] !== undefined && !isFitting(schema[keyword])) drop(keyword, `it is no ${kind}`);
 }
 
 /** Some generators write null where there is no constant. The type must be final. */
@@ -245,10 +228,29 @@ function dropNullConst(schema: Record<string, unknown>, note: (change: string) =
 }
 
 function repairRequired(part: SchemaEdit): void {
-  const { required } = part.schema;
-  if (required === undefined) return;
-  if (isListOfTexts(required)) dropDuplicates(part, 'required');
-  else part.drop('required', 'it is no list of names');
+  repairNames(part, 'required');
+  const { dependentRequired } = part.schema;
+  if (!isObject(dependentRequired)) return;
+  const lists: Record<string, unknown> = { ...dependentRequired };
+  const note = (change: string) => part.note(`dependentRequired: ${change}`);
+  const drop = (name: string, reason: string) => {
+    delete lists[name];
+    note(`${name} dropped, ${reason}`);
+  };
+  for (const name of Object.keys(lists)) repairNames({ ...part, schema: lists, note, drop }, name);
+  part.schema['dependentRequired'] = lists;
+}
+
+/** Keeps the names of a list of required members. */
+function repairNames(part: SchemaEdit, keyword: string): void {
+  const { schema, note, drop } = part;
+  const { [keyword]: names } = schema;
+  if (names === undefined) return;
+  if (!Array.isArray(names)) return void drop(keyword, 'it is no list of names');
+  const texts = names.filter((name) => typeof name === 'string');
+  if (texts.length < names.length) note(`what is no name dropped from ${keyword}`);
+  schema[keyword] = texts;
+  dropDuplicates(part, keyword);
 }
 
 function ensureStructure({ schema, note }: SchemaEdit): void {
@@ -386,8 +388,4 @@ function dropDuplicates({ schema, note }: SchemaEdit, keyword: string): void {
 
 function isSchema(value: unknown): boolean {
   return isObject(value) || typeof value === 'boolean';
-}
-
-function isListOfTexts(value: unknown): boolean {
-  return Array.isArray(value) && value.every((entry) => typeof entry === 'string');
 }

@@ -44,9 +44,7 @@ const metadata = {
 function toJsonSchema(schema: ZodSchema, io: 'input' | 'output'): JsonSchema {
   requireZod(schema, io);
   try {
-    const jsonSchema: Record<string, unknown> = {
-      ...z.toJSONSchema(schema as z.ZodType, { target: 'draft-2020-12', io, metadata, override: correctZod }),
-    };
+    const jsonSchema = convertZod(schema as z.ZodType, { io, override: correctZod });
     delete jsonSchema['$schema'];
     delete jsonSchema['~standard'];
     if (io === 'input') closeObjects(jsonSchema);
@@ -54,9 +52,82 @@ function toJsonSchema(schema: ZodSchema, io: 'input' | 'output'): JsonSchema {
     validSchemas.add(jsonSchema);
     return jsonSchema;
   } catch (error) {
-    throw new PawlError('CONFIGURATION', `This zod schema has no JSON Schema form: ${reasonOf(error)}`, {
-      cause: error,
-    });
+    const faults = zodFaults(schema as z.ZodType, io);
+    throw new PawlError(
+      'CONFIGURATION',
+      `This zod schema has no JSON Schema form: ${faults.length === 0 ? reasonOf(error) : faults.join('; ')}`,
+      { cause: error },
+    );
+  }
+}
+
+type ConvertOptions = Parameters<typeof z.toJSONSchema>[1] & { readonly io: 'input' | 'output' };
+
+function convertZod(schema: z.ZodType, options: ConvertOptions): Record<string, unknown> {
+  return { ...z.toJSONSchema(schema, { target: 'draft-2020-12', metadata, ...options }) };
+}
+
+/** The innermost parts of a schema that have no JSON Schema form, each with its path and with what to write instead. */
+function zodFaults(schema: z.ZodType, io: 'input' | 'output'): readonly string[] {
+  const parts: { path: readonly (string | number)[]; type: string; reason: string }[] = [];
+  const collect = ({ zodSchema, path }: { zodSchema: z.core.$ZodTypes; path: (string | number)[] }): void => {
+    try {
+      convertZod(zodSchema as unknown as z.ZodType, { io });
+    } catch (error) {
+      parts.push({ path, type: zodSchema._zod.def.type, reason: reasonOf(error) });
+    }
+  };
+  try {
+    convertZod(schema, { io, unrepresentable: 'any', override: collect });
+  } catch {
+    return [];
+  }
+  // A schema that stands at several places is seen at its first one, so that what holds it elsewhere seems to be at fault.
+  const inner = parts.toReversed().filter(({ type }) => !ZOD_CONTAINERS.includes(type));
+  const byPlace = Map.groupBy(inner, ({ path }) => `${io}${zodPath(path)}`);
+  return [...byPlace].map(([place, atPlace]) => {
+    const advice = atPlace.flatMap(({ type }) => ZOD_ADVICE[type] ?? [])[0];
+    return `${place}: ${atPlace[0]?.reason}${advice === undefined ? '' : `; use ${advice}`}`;
+  });
+}
+
+const ZOD_CONTAINERS = ['object', 'array', 'tuple', 'record', 'union', 'intersection', 'lazy'];
+
+/** The replacements of types that JSON does not have. */
+const ZOD_ADVICE: Readonly<Record<string, string>> = {
+  date: 'z.iso.datetime(), a text, and make the date in `run`',
+  bigint: 'z.int(), or z.string() with its digits',
+  map: 'z.record()',
+  set: 'z.array()',
+  transform: 'a schema of what comes in before the transform, and of what comes out behind it, by .pipe()',
+  custom: 'a schema of its JSON value, with .refine()',
+  symbol: 'z.enum()',
+  undefined: 'z.null(), or .optional() around a type',
+  void: 'z.null(), or leave it out',
+  nan: 'z.number()',
+  function: 'a schema of its result',
+  literal: 'a text or a number',
+};
+
+/** A place within a value: `.orders[].placed`, `.byName.*`. */
+function zodPath([keyword, name, ...rest]: readonly (string | number)[]): string {
+  const below = name === undefined ? [] : [name, ...rest];
+  switch (keyword) {
+    case undefined:
+      return '';
+    case 'properties':
+      return `.${name}${zodPath(rest)}`;
+    case 'prefixItems':
+      return `[${name}]${zodPath(rest)}`;
+    case 'items':
+      return `[]${zodPath(below)}`;
+    case 'additionalProperties':
+      return `.*${zodPath(below)}`;
+    case 'patternProperties':
+      return `.*${zodPath(rest)}`;
+    default:
+      // The step before a number, and the number, choose an alternative of the same place.
+      return zodPath(below);
   }
 }
 
@@ -183,7 +254,8 @@ function newAjv(validateSchema: boolean, discriminator: boolean): Ajv2020 {
     // Ajv would warn of unknown formats (Rust's `uint32`), which restrict nothing.
     logger: false,
   });
-  addFormats(ajv);
+  // Its keywords, such as `formatMinimum`, are not of JSON Schema, and refuse schemas that use the names otherwise.
+  addFormats(ajv, { keywords: false });
   replaceKeywords(ajv, discriminator);
   return ajv;
 }
@@ -209,6 +281,9 @@ export function compileSchema(schema: JsonSchema): CompiledSchema['check'] {
 
 /** Like `compileSchema`, for values whose check may move to another thread. */
 export function compiledSchema(schema: JsonSchema): CompiledSchema {
+  // Ajv answers such a check with a promise, which looks like success.
+  if (schema['$async'] !== undefined)
+    throw new PawlError('CONFIGURATION', 'The schema has the keyword $async: checks by it are never asynchronous.');
   const cost = checkCost(schema);
   const textCost = textCostOf(schema);
   let validate: ValidateFunction;

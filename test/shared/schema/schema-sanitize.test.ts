@@ -3,6 +3,34 @@ import { describe, expect, test } from 'vitest';
 import { compileSchema } from '../../../src/shared/schema/schema.ts';
 import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';
 
+const VALUES = [null, true, false, 0, -1, 1.5, '3', '', [], [1], ['a'], [null], {}, { a: 1 }];
+
+/** Each keyword with the values of which it takes none. */
+const WRONG_RESTRICTIONS = [
+  ...['pattern', 'format', 'title', 'description', '$ref'].map(
+    (name) => [name, (value: unknown) => typeof value === 'string'] as const,
+  ),
+  ...['uniqueItems', 'deprecated'].map((name) => [name, (value: unknown) => typeof value === 'boolean'] as const),
+  ...['minimum', 'maximum'].map((name) => [name, (value: unknown) => typeof value === 'number'] as const),
+  ...['exclusiveMinimum', 'exclusiveMaximum'].map(
+    (name) => [name, (value: unknown) => typeof value === 'number'] as const,
+  ),
+  ...['Length', 'Items', 'Contains', 'Properties']
+    .flatMap((what) => [`min${what}`, `max${what}`])
+    .map((name) => [name, (value: unknown) => value === 0] as const),
+  ['multipleOf', (value: unknown) => value === 1.5] as const,
+  ['enum', Array.isArray] as const,
+  ['required', (value: unknown) => Array.isArray(value) || typeof value === 'boolean'] as const,
+  [
+    'dependentRequired',
+    (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value),
+  ] as const,
+  ...['properties', 'not', 'items', 'anyOf'].map(
+    (name) => [name, (value: unknown) => typeof value !== 'string'] as const,
+  ),
+  ...['$async', '$vocabulary', 'contentSchema'].map((name) => [name, () => false] as const),
+].map(([name, isRight]) => [name, VALUES.filter((value) => !isRight(value))] as const);
+
 describe('C8: foreign schemas are repaired', () => {
   test.each<[string, unknown, object]>([
     ['nothing', undefined, { type: 'object', properties: {} }],
@@ -204,10 +232,43 @@ describe('C8: foreign schemas are repaired', () => {
     compileSchema(schema);
   });
 
-  test('a wrong restriction stays, so that it is reported', () => {
-    const wrong = { type: 'object', properties: { a: { type: 'integer', minimum: 'x' } } };
-    expect(sanitizeSchema(wrong)).toEqual({ schema: wrong, changes: [] });
-    expect(() => compileSchema(wrong)).toThrow('must be number');
+  test.each(WRONG_RESTRICTIONS)(
+    'of a wrong value of %s the rest of the schema is kept, and the place is named',
+    (keyword, wrong) => {
+      const right = { type: 'string', minLength: 1, enum: ['x', 'y'] };
+      for (const value of wrong) {
+        const given = { ...right, [keyword]: value };
+        const { [keyword as 'enum']: _, ...rest } = right;
+        for (const [around, place] of [
+          [(part: object) => ({ properties: { b: right, a: part } }), 'properties.a'],
+          [(part: object) => ({ properties: { b: right }, $defs: { A: { items: part } } }), '$defs.A.items'],
+          [(part: object) => ({ properties: { b: { anyOf: [part, right] } } }), 'properties.b.anyOf.0'],
+        ] as const) {
+          const { schema, changes } = sanitizeSchema({ type: 'object', ...around(given) });
+          expect(() => compileSchema(schema)).not.toThrow();
+          expect(schema).toMatchObject(around(rest));
+          expect(changes.filter((change) => change.startsWith(`${place}: `)).join()).toContain(keyword);
+        }
+      }
+    },
+  );
+
+  test('names that are none are left out of what is required, and the others stay', () => {
+    const { schema, changes } = sanitizeSchema({
+      type: 'object',
+      properties: { a: {} },
+      required: ['a', null, 7],
+      dependentRequired: { a: ['b', 'b', 1], c: 'd', e: ['f'] },
+    });
+    expect(schema).toMatchObject({ required: ['a'], dependentRequired: { a: ['b'], e: ['f'] } });
+    expect(changes.join('\n')).toMatch(/from required.*dependentRequired: .*from a.*dependentRequired: c dropped/s);
+    expect(compileSchema(schema)({ a: 1 })).toHaveLength(1);
+  });
+
+  test('a mark that makes every check asynchronous, and so a success, is dropped and refused', () => {
+    const marked = { type: 'object', properties: {}, required: ['a'], $async: true };
+    expect(compileSchema(sanitizeSchema(marked).schema)({})).toHaveLength(1);
+    expect(() => compileSchema(marked)).toThrow('$async');
   });
 
   test('an output may be of any type', () => {

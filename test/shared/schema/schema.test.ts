@@ -289,6 +289,62 @@ test.each([
   expect(make).toThrow(new PawlError('CONFIGURATION', `\`input\` must be a schema of zod 4; ${what}.`));
 });
 
+describe('a zod type that JSON does not have is named by its place, with what to use instead', () => {
+  const fixed = (): never => {
+    throw new Error('no constant');
+  };
+  const types: readonly (readonly [string, z.ZodType, RegExp])[] = [
+    ['a date', z.date(), /Date .*z\.iso\.datetime\(\)/],
+    ['a date that may be absent or null', z.date().nullable().optional().describe('When.'), /Date .*z\.iso/],
+    ['a coerced date', z.coerce.date(), /Date .*z\.iso/],
+    ['a bigint', z.bigint().default(1n), /BigInt.*z\.string\(\)/],
+    ['a map', z.map(z.string(), z.string()), /Map .*z\.record\(\)/],
+    ['a set', z.set(z.string()), /Set .*z\.array\(\)/],
+    ['a transform without a schema before it', z.transform(String), /Transforms .*before the transform/],
+    ['a type of its own', z.custom(() => true), /Custom .*\.refine\(\)/],
+    ['an instance', z.instanceof(URL), /Custom /],
+    ['nothing', z.undefined(), /Undefined .*\.optional\(\)/],
+    ['no number', z.nan(), /NaN .*z\.number\(\)/],
+    ['a constant bigint', z.literal(1n), /BigInt literals/],
+    ['a fallback that is computed', z.string().catch(fixed), /catch/],
+  ];
+  const places: readonly (readonly [string, (part: z.ZodType) => z.ZodType])[] = [
+    ['', (part) => part],
+    ['.at', (part) => z.object({ id: z.string(), at: part })],
+    ['.orders[].at', (part) => z.object({ orders: z.array(z.object({ at: part })) })],
+    ['.union', (part) => z.object({ union: z.union([z.string(), part]) })],
+    ['.pair[1]', (part) => z.object({ pair: z.tuple([z.string(), part]) })],
+    ['.byName.*', (part) => z.object({ byName: z.record(z.string(), part) })],
+    ['.first', (part) => z.object({ first: part, second: z.object({ third: part }) })],
+  ];
+
+  test.each(types)('%s', (_name, type, text) => {
+    for (const [place, around] of places)
+      for (const [io, convert] of [
+        ['input', inputJsonSchema],
+        ['output', outputJsonSchema],
+      ] as const) {
+        const message = errorOf(() => convert(around(type))).message;
+        expect(message).toMatch(text);
+        expect(message).toContain(`no JSON Schema form: ${io}${place}: `);
+      }
+  });
+
+  test('each of several', () => {
+    const several = z.object({ at: z.date(), list: z.array(z.bigint()) });
+    expect(errorOf(() => inputJsonSchema(several)).message).toMatch(/input\.at: Date .*; input\.list\[\]: BigInt/);
+  });
+});
+
+function errorOf(action: () => unknown): Error {
+  try {
+    action();
+  } catch (error) {
+    return error as Error;
+  }
+  throw new Error('nothing was thrown');
+}
+
 describe('schemas of another copy of zod', () => {
   const REGISTRY = '__zod_globalRegistry';
 

@@ -223,10 +223,9 @@ describe('a server that offers more than before', () => {
 
   test('of which one tool cannot be declared: each import reports it, and it is no change', async () => {
     const fleet = await startMcpFleet({ workers: 0 });
-    const wrong = { a: { type: 'integer', minimum: 'none' } };
     const definitions = [
       { name: 'usable', inputSchema },
-      { name: 'unusable', inputSchema: { type: 'object', properties: wrong } },
+      { name: 'unusable', inputSchema: { type: 'object', properties: { a: { allOf: [{ $ref: '#/properties/a' }] } } } },
     ];
     await writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify(definitions));
     const refused = [{ tool: 'mcp.odd.unusable', why: expect.stringContaining('inputSchema') }];
@@ -335,7 +334,8 @@ describe('a hostile server', () => {
       },
       { name: 'twin', inputSchema: { type: 'object' } },
       { name: 'twin', inputSchema: { type: 'object' }, description: 'another' },
-      { name: 'impossible', inputSchema: { type: 'object', properties: { a: { type: 'string', minLength: 'many' } } } },
+      { name: 'wrong', inputSchema: { type: 'object', properties: { a: { type: 'string', minLength: 'many' } } } },
+      { name: 'endless', inputSchema: { type: 'object', properties: { a: { not: { $ref: '#/properties/a' } } } } },
       { name: 'y'.repeat(200), inputSchema: { type: 'object' }, outputSchema: { type: 'array' } },
       { name: 'echo', inputSchema: { type: 'object' } },
     ];
@@ -346,7 +346,10 @@ describe('a hostile server', () => {
     for (const tool of tools) expect(tool).toMatch(/^mcp\.odd\.[A-Za-z][A-Za-z0-9_-]{0,63}$/);
     expect(tools.filter((tool) => tool.startsWith('mcp.odd.no_type_'))).toHaveLength(2);
     expect(tools).toContain('mcp.odd.t_9_lives');
-    expect(outcome.refused.map(({ tool }) => tool)).toEqual(expect.arrayContaining(['twin']));
+    expect(outcome.refused.map(({ tool }) => tool)).toEqual(['twin', 'mcp.odd.endless']);
+    expect(outcome.changed.find(({ tool }) => tool === 'mcp.odd.wrong')?.changes.join()).toContain(
+      'inputSchema.properties.a: minLength dropped',
+    );
     expect(contentOf(await fleet.session.call('echo', { text: 'a' }, { namespace: 'mcp.odd' }))).toBe('a');
   });
 });
