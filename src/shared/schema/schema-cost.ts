@@ -10,7 +10,7 @@ import { getOrInsert } from '../util/get-or-insert.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { NamedSchemas } from './reference-places.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
-import { sizeOfSchema } from './schema-weight.ts';
+import { characterCost, sizeOfSchema } from './schema-weight.ts';
 import { withTags } from './tagged-union.ts';
 
 /** The largest number of schemas within one. Compiling more blocks a process for too long. */
@@ -36,6 +36,8 @@ interface Definition {
   readonly checks: number;
   /** The size of the definition with its content: an upper bound for the cost of one place, without references. */
   readonly weight: number;
+  /** An upper bound for the cost of one character, without references. */
+  readonly text: number;
   readonly samePlace: readonly Link[];
   /** The places below, each with the references there. */
   readonly below: readonly (readonly Link[])[];
@@ -46,6 +48,8 @@ export interface CheckCost {
   readonly maxDepth: number | undefined;
   /** An upper bound for the cost of checking one member, in a value of this depth. */
   maxWork(depth: number): number;
+  /** An upper bound for the cost of one character of a text or a name, in a value of this depth. */
+  maxTextWork(depth: number): number;
 }
 
 /** Throws `CONFIGURATION` for a schema that is too costly for any value, or too large, or that refers to itself without end. */
@@ -64,22 +68,26 @@ function costOf(schema: JsonSchema): CheckCost {
   const isFlat = definitions.size === 1 && (definitions.get(schema)?.below.length ?? 0) === 0;
   const checks: ReadonlyMap<object, number>[] = [];
   const weights: ReadonlyMap<object, number>[] = [];
-  const weightAt = (depth: number) => weights[Math.min(depth, weights.length - 1)]?.get(schema) ?? 0;
+  const texts: ReadonlyMap<object, number>[] = [];
+  const at = (levels: readonly ReadonlyMap<object, number>[]) => (depth: number) =>
+    levels[Math.min(depth, levels.length - 1)]?.get(schema) ?? 0;
+  const work = { maxWork: at(weights), maxTextWork: at(texts) };
   for (let depth = 0; depth <= (isFlat ? 0 : MAX_DEPTH); depth += 1) {
     checks.push(workAtDepth(depth, { order, definitions, shallower: checks, measure: 'checks' }));
     weights.push(workAtDepth(depth, { order, definitions, shallower: weights, measure: 'weight' }));
+    texts.push(workAtDepth(depth, { order, definitions, shallower: texts, measure: 'text' }));
     if ((checks[depth]?.get(schema) ?? 0) <= MAX_CHECKS) continue;
-    if (depth > MIN_DEPTH) return { maxDepth: depth - 1, maxWork: weightAt };
+    if (depth > MIN_DEPTH) return { maxDepth: depth - 1, ...work };
     throw tooCostly(`its references ask for more than ${MAX_CHECKS} checks of one value`);
   }
-  return { maxDepth: undefined, maxWork: weightAt };
+  return { maxDepth: undefined, ...work };
 }
 
 interface Work {
   readonly order: readonly object[];
   readonly definitions: ReadonlyMap<object, Definition>;
   readonly shallower: readonly ReadonlyMap<object, number>[];
-  readonly measure: 'checks' | 'weight';
+  readonly measure: 'checks' | 'weight' | 'text';
 }
 
 /** The work of each definition for a value of this depth. */
@@ -130,14 +138,14 @@ function definitionsOf(root: JsonSchema): ReadonlyMap<object, Definition> {
   const pending: object[] = [root];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
     if (found.has(next)) continue;
-    const { links, checks } = readSchema(next === root ? state.tagged : next, state);
-    found.set(next, definitionFrom({ checks, weight: sizeOfSchema(next) }, links));
+    const { links, checks, texts } = readSchema(next === root ? state.tagged : next, state);
+    found.set(next, definitionFrom({ checks, weight: sizeOfSchema(next), text: textWork(texts) }, links));
     pending.push(...links.map(({ target }) => target));
   }
   return found;
 }
 
-function definitionFrom(counts: Pick<Definition, 'checks' | 'weight'>, links: readonly Link[]): Definition {
+function definitionFrom(counts: Pick<Definition, 'checks' | 'weight' | 'text'>, links: readonly Link[]): Definition {
   const below = Map.groupBy(
     links.filter(({ steps }) => steps > 0),
     ({ place }) => place,
@@ -161,17 +169,46 @@ interface ReadState {
 interface SchemaLinks {
   readonly links: readonly Link[];
   readonly checks: number;
+  readonly texts: readonly TextUse[];
+}
+
+/** The cost of each character at a place, or, for `content`, at all places below it. */
+interface TextUse {
+  readonly place: string;
+  readonly work: number;
+  readonly isContent?: boolean;
+}
+
+/** The work for a character at the costliest place. Checks of every member, and of all content, add to that of each place. */
+function textWork(uses: readonly TextUse[]): number {
+  const isEverywhere = ({ place, isContent }: TextUse) => isContent === true || place.includes('*');
+  const sums = Map.groupBy(
+    uses.filter((use) => !isEverywhere(use)),
+    ({ place }) => place,
+  );
+  const sumOf = (all: readonly TextUse[]) => all.reduce((sum, { work }) => sum + work, 0);
+  return sumOf(uses.filter(isEverywhere)) + [...sums.values()].reduce((max, all) => Math.max(max, sumOf(all)), 0);
+}
+
+function textUses(schema: JsonSchema, place: string): readonly TextUse[] {
+  const { text, names, content } = characterCost(schema);
+  const uses = [
+    { place, work: text },
+    { place: `${place}/*`, work: names },
+    { place, work: content, isContent: true },
+  ];
+  return uses.filter(({ work }) => work > 0);
 }
 
 /** One schema with all schemas in it, up to the references. */
 function readSchema(schema: unknown, state: ReadState, place = '', steps = 0): SchemaLinks {
   state.schemas += 1;
   if (state.schemas > MAX_SCHEMAS) throw tooCostly(`it holds more than ${MAX_SCHEMAS} schemas`);
-  if (typeof schema !== 'object' || schema === null) return { links: [], checks: 0 };
+  if (typeof schema !== 'object' || schema === null) return { links: [], checks: 0, texts: [] };
   const parts = schema as JsonSchema;
   const targets = state.named.targetsOf(parts).map((target) => (target === state.tagged ? state.root : target));
   const links = targets.map((target) => ({ target, place, steps }));
-  const collected: SchemaLinks[] = [{ links, checks: steps === 0 ? 1 : 0 }];
+  const collected: SchemaLinks[] = [{ links, checks: steps === 0 ? 1 : 0, texts: textUses(parts, place) }];
   for (const [keyword, value] of Object.entries(parts)) {
     const children = subschemas(keyword, value).map(([name, part]) =>
       name === '' ? readSchema(part, state, place, steps) : readSchema(part, state, `${place}/${name}`, steps + 1),
@@ -183,13 +220,19 @@ function readSchema(schema: unknown, state: ReadState, place = '', steps = 0): S
   return {
     links: collected.flatMap(({ links }) => links),
     checks: collected.reduce((sum, { checks }) => sum + checks, 0),
+    texts: collected.flatMap(({ texts }) => texts),
   };
 }
 
 /** The tag excludes this alternative from checks, but its references must still be followed. */
-function excludeAlternative({ links }: SchemaLinks, index: number): SchemaLinks {
-  const exclude = (link: Link) => ({ ...link, place: `|${index}${link.place}`, steps: Math.max(1, link.steps) });
-  return { links: links.map(exclude), checks: 0 };
+function excludeAlternative({ links, texts }: SchemaLinks, index: number): SchemaLinks {
+  const elsewhere = (place: string) => `|${index}${place}`;
+  const exclude = (link: Link) => ({ ...link, place: elsewhere(link.place), steps: Math.max(1, link.steps) });
+  return {
+    links: links.map(exclude),
+    checks: 0,
+    texts: texts.map((use) => ({ ...use, place: elsewhere(use.place) })),
+  };
 }
 
 /** The schemas below a keyword, each with the place that it checks; '' for the same place. */

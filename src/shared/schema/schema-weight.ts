@@ -1,4 +1,6 @@
 /** The size of a schema, which decides whether it is compiled and used here or in a separate thread. */
+import { isObject } from '../util/json/json-types.ts';
+import type { JsonSchema } from './json-schema.ts';
 
 /** A schema of more members, or with larger patterns, takes so long to compile that other calls would wait. */
 const MAX_SIZE = 1_000;
@@ -17,31 +19,50 @@ export function isLargeSchema(schema: unknown): boolean {
   return size > MAX_SIZE || patterns > MAX_PATTERNS;
 }
 
-export interface TextCost {
-  /** The cost of matching one character with all patterns and formats. */
-  readonly perCharacter: number;
-  /** Ajv's pattern for the format `url` takes a time that is quadratic in the length of its text. */
-  readonly quadratic: boolean;
+/** Ajv's pattern for the format `url` takes a time that is quadratic in the length of its text. */
+export function hasQuadraticFormat(schema: unknown): boolean {
+  return measure(schema, Number.POSITIVE_INFINITY).isQuadratic;
 }
 
-export function textCostOf(schema: unknown): TextCost {
-  const { patterns, formats } = measure(schema, Number.POSITIVE_INFINITY);
-  return { perCharacter: patterns + formats.size * FORMAT, quadratic: formats.has('url') };
+/** What the keywords of one schema cost for each character, in characters that a pattern of size 1 matches in the same time. */
+export interface CharacterCost {
+  /** For the text that the schema checks. */
+  readonly text: number;
+  /** For each name of the object that it checks. */
+  readonly names: number;
+  /** For all texts in the list that it checks, however deep they are. */
+  readonly content: number;
 }
 
-/** A format costs as much as a pattern of this size. */
+/** A format costs at most as much as a pattern of this size. */
 const FORMAT = 10;
+/** Ajv counts the characters of a text for each bound. */
+const LENGTH = 0.1;
+/** Lists are compared item by item as texts. */
+const UNIQUE_ITEMS = 0.5;
+
+export function characterCost({ pattern, format, minLength, maxLength, ...schema }: JsonSchema): CharacterCost {
+  const { patternProperties, uniqueItems } = schema;
+  const bounds = [minLength, maxLength].filter((bound) => bound !== undefined).length;
+  const patterns = isObject(patternProperties) ? Object.keys(patternProperties) : [];
+  return {
+    text:
+      (typeof pattern === 'string' ? patternSize(pattern) : 0) + (format === undefined ? 0 : FORMAT) + bounds * LENGTH,
+    names: patterns.reduce((sum, each) => sum + patternSize(each), 0),
+    content: uniqueItems === true ? UNIQUE_ITEMS : 0,
+  };
+}
 
 interface Weight {
   size: number;
   /** The size of all patterns. */
   patterns: number;
-  readonly formats: Set<string>;
+  isQuadratic: boolean;
 }
 
 /** Stops soon after `maxSize` values. */
 function measure(schema: unknown, maxSize: number, skippedKeyword?: string): Weight {
-  const weight: Weight = { size: 0, patterns: 0, formats: new Set() };
+  const weight: Weight = { size: 0, patterns: 0, isQuadratic: false };
   const pending: unknown[] = [schema];
   while (pending.length > 0 && weight.size <= maxSize) {
     const value = pending.pop();
@@ -58,7 +79,7 @@ function measure(schema: unknown, maxSize: number, skippedKeyword?: string): Wei
 function measureTexts(schema: Readonly<Record<string, unknown>>, weight: Weight): void {
   const { pattern, format, patternProperties } = schema;
   if (typeof pattern === 'string') weight.patterns += patternSize(pattern);
-  if (typeof format === 'string') weight.formats.add(format);
+  if (format === 'url') weight.isQuadratic = true;
   if (typeof patternProperties === 'object' && patternProperties !== null)
     for (const propertyPattern of Object.keys(patternProperties)) weight.patterns += patternSize(propertyPattern);
 }

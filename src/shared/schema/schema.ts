@@ -11,9 +11,9 @@ import type { JsonSchema } from './json-schema.ts';
 import { isLinear, linearPattern } from './linear-pattern.ts';
 import { type CheckCost, checkCost, tooCostly } from './schema-cost.ts';
 import { issuesOf } from './schema-issues.ts';
-import { textCostOf } from './schema-weight.ts';
+import { hasQuadraticFormat } from './schema-weight.ts';
 import { withTags } from './tagged-union.ts';
-import { isCostlyCheck, sizeOfValue } from './value-size.ts';
+import { costsByText, isCostlyCheck, sizeOfValue } from './value-size.ts';
 import { zodIssues } from './zod-issues.ts';
 
 /**
@@ -285,7 +285,7 @@ export function compiledSchema(schema: JsonSchema): CompiledSchema {
   if (schema['$async'] !== undefined)
     throw new PawlError('CONFIGURATION', 'The schema has the keyword $async: checks by it are never asynchronous.');
   const cost = checkCost(schema);
-  const textCost = textCostOf(schema);
+  const isQuadratic = hasQuadraticFormat(schema);
   let validate: ValidateFunction;
   try {
     const isChecked = !validSchemas.has(schema);
@@ -301,9 +301,9 @@ export function compiledSchema(schema: JsonSchema): CompiledSchema {
   return {
     check: (value) => sizeIssues(value, cost) ?? issues(value),
     checkNow: (value) => {
-      const size = sizeOfValue(value, { maxDepth: cost.maxDepth, texts: textCost.perCharacter > 0 });
+      const size = sizeOfValue(value, { maxDepth: cost.maxDepth, texts: costsByText(cost) });
       if (typeof size === 'string') return [{ path: '', message: size }];
-      return isCostlyCheck(size, cost, textCost) ? undefined : issues(value);
+      return isCostlyCheck(size, cost, isQuadratic) ? undefined : issues(value);
     },
   };
 }

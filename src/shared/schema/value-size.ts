@@ -1,6 +1,5 @@
 /** The size of a value, which decides whether it is refused, checked here, or checked in a separate thread. */
 import type { CheckCost } from './schema-cost.ts';
-import type { TextCost } from './schema-weight.ts';
 
 /** The largest number of values within one, because the time of a check grows with it. */
 const MAX_MEMBERS = 100_000;
@@ -67,8 +66,15 @@ function containersOf(values: readonly unknown[]): object[] {
   return values.filter((value) => typeof value === 'object' && value !== null);
 }
 
-/** Whether the check of a value could hold the event loop. */
-export function isCostlyCheck(size: ValueSize, cost: CheckCost, { perCharacter, quadratic }: TextCost): boolean {
-  const textWork = (size.characters * (perCharacter + (quadratic ? size.longest : 0))) / CHARACTERS;
-  return size.values * cost.maxWork(size.depth) + textWork > MAX_WORK;
+/** Texts need not be measured where a character costs less: no value is so long that it matters. */
+const MIN_TEXT_WORK = 1;
+
+export function costsByText(cost: CheckCost): boolean {
+  return cost.maxTextWork(Number.POSITIVE_INFINITY) >= MIN_TEXT_WORK;
+}
+
+/** Whether the check of a value could hold the event loop. `isQuadratic`: the work for a character grows with the text's length. */
+export function isCostlyCheck(size: ValueSize, cost: CheckCost, isQuadratic: boolean): boolean {
+  const characterWork = cost.maxTextWork(size.depth) + (isQuadratic ? size.longest : 0);
+  return size.values * cost.maxWork(size.depth) + (size.characters * characterWork) / CHARACTERS > MAX_WORK;
 }

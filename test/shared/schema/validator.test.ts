@@ -19,6 +19,19 @@ const halves = (keyword: string, levels: number): object =>
   levels === 0 ? { required: ['missing'] } : { [keyword]: [halves(keyword, levels - 1), halves(keyword, levels - 1)] };
 const objects = (count: number) => times(count, (index) => ({ a: index, b: [index] }));
 
+/** A schema whose leaf is checked 2^levels times at one place. */
+const doubled = (levels: number, leaf: object) => ({
+  ...object({ a: { $ref: '#/$defs/k0' } }),
+  $defs: named(levels + 1, (index) =>
+    index === levels ? leaf : { allOf: times(2, () => ({ $ref: `#/$defs/k${index + 1}` })) },
+  ),
+});
+const nested = (levels: number, leaf: unknown) => times(levels, String).reduce<unknown>((inner) => [inner], leaf);
+const nestedLists = (levels: number) =>
+  object({
+    l: times(levels, String).reduce<object>((items) => ({ type: 'array', uniqueItems: true, items }), {}),
+  });
+
 type Row = readonly [what: string, schema: JsonSchema, value: unknown, finds: number];
 
 const COSTLY: readonly Row[] = [
@@ -91,6 +104,23 @@ const COSTLY: readonly Row[] = [
     0,
   ],
   ['wrong items of a long list', list({ type: 'string' }), { l: times(90_000, Number) }, 10],
+  [
+    'bounds of a text',
+    text({ allOf: times(300, (index) => ({ maxLength: index + 1e6 })) }),
+    { s: '😀'.repeat(4e5) },
+    0,
+  ],
+  ['a format of a text', text({ allOf: times(200, () => ({ format: 'email' })) }), { s: 'a.'.repeat(5_000) }, 1],
+  ['lists in lists without duplicates', nestedLists(60), { l: nested(60, 'x'.repeat(900_000)) }, 0],
+  ...(
+    [
+      ['bounds', { maxLength: 9 }, '😀'.repeat(2e5), 1],
+      ['patterns', { pattern: '[ab]c' }, 'ab'.repeat(2e4), 1],
+      ['formats', { format: 'email' }, 'a.'.repeat(4e3), 1],
+      ['lists without duplicates', { uniqueItems: true }, ['x'.repeat(1e5)], 0],
+      ['patterns of names', { patternProperties: { '[ab]c': {} } }, { ['ab'.repeat(2e4)]: 1 }, 0],
+    ] as const
+  ).map(([what, leaf, value, finds]): Row => [`${what} that references double`, doubled(9, leaf), { a: value }, finds]),
   ['parameters of a megabyte in small parts', list(object({ a: { type: 'integer' } })), { l: objects(9_000) }, 0],
 ];
 
@@ -123,8 +153,8 @@ describe('what could hold the event loop', () => {
     ['two megabytes of text', object({ a: { description: 'x'.repeat(2_000_000) } }), 'too large: it has 2000'],
     [
       'a fault in a large schema',
-      object({ a: { type: 'string', minLength: 'x' }, b: { enum: times(2_000, String) } }),
-      'not valid JSON Schema',
+      object({ a: { not: { $ref: '#/properties/a' } }, b: { enum: times(2_000, String) } }),
+      'refers to itself',
     ],
   ] as const)('a declaration with %s is refused', async (_what, inputSchema, why) => {
     const spec = { kind: 'dynamic', version: '1.0.0', description: 'Does it.', inputSchema };
