@@ -102,6 +102,11 @@ const ODD_LINES: readonly (readonly string[])[] = [
   [answer.replace('[{"type":"text","text":"said"}]', '"said"')],
   ...['{}', 'false', '""', '{"code":0,"message":""}'].map((error) => [answer.replace('"id"', `"error":${error},"id"`)]),
   [`[[],[${answer}]]`],
+  // An ID as a text, and answers to no request, such as to a notification.
+  [answer.replace('"ID"', '""ID""')],
+  ['{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"no such notification"}}', answer],
+  ['{"jsonrpc":"2.0","id":null,"result":{}}', answer],
+  ['{"jsonrpc":"2.0","result":null}', answer],
   // A second answer is ignored, and the next call has its own.
   [answer, answer],
   [answer, answer.replace('said', 'said again'), answer],
@@ -130,6 +135,7 @@ const MIXED_LINES: readonly (readonly string[])[] = [
   ['{', ...printed(2)],
   ['}', answer],
   [`loading ... ${answer}`],
+  ...['done', '}', ' {"level":30}', ';', '\u0000', ' "said'].map((rest) => [`${answer}${rest}`]),
   [`\u001b[0m{"jsonrpc":"2.0","method":"notifications/message","params":{}}${answer}`],
 ];
 const messages = [...ODD_LINES, ...MIXED_LINES].map((lines) => lines.map((line) => line.slice(0, 60)).join(' '));
@@ -384,6 +390,22 @@ test('an odd entry in a list of resources or in what one holds is named, and hid
   });
 });
 
+test.each([
+  [
+    'null for all that it may leave out',
+    { instructions: null, serverInfo: { name: 'odd', version: '1', title: null } },
+  ],
+  ['nothing of itself', { serverInfo: null, capabilities: null, protocolVersion: null }],
+  ['no version of itself', { serverInfo: { name: 'odd' } }],
+  ['a version that is a number', { serverInfo: { name: null, version: 2 } }],
+  ['capabilities that are no objects', { capabilities: { tools: true, logging: null, prompts: false } }],
+])('a server that greets with %s offers its tools', async (_what, greeting) => {
+  const fleet = await startMcpFleet();
+  const environment = { GREETING: JSON.stringify(greeting) };
+  await fleet.bring('odd', fleet.odd({ environment }), { readOnly: ['echo'] });
+  expect(contentOf(await fleet.session.call('echo', { text: 'a' }, { namespace: 'mcp.odd' }))).toBe('a');
+});
+
 const structured = { reason: 'quota', left: 0 };
 /** A failed tool's result, and what its message holds. */
 const FAILED: readonly (readonly [result: object, words: readonly string[]])[] = [
@@ -410,6 +432,14 @@ const FAILED: readonly (readonly [result: object, words: readonly string[]])[] =
   [{ content: [{ type: 'resource', resource: { text: 'quota' } }] }, ['quota']],
   [{ content: [{ type: 'resource_link', description: 'quota' }] }, ['quota']],
   [{ content: [{ type: 'resource', resource: { uri: 'log:///1', blob: 'cXVvdGE=' } }] }, ['quota']],
+  [{ content: [{ type: 'image', url: 'https://quota' }] }, ['quota']],
+  [{ content: [{ type: 'image', data: 'no base64!', mimeType: 'image/png', alt: 'quota' }] }, ['quota']],
+  [{ content: [{ type: 'resource_link', uri: 'log:///1', name: 'quota', description: 'left' }] }, ['quota', 'left']],
+  [
+    { content: [{ type: 'resource', resource: { uri: 'a:b', mimeType: 'application/x-ndjson', blob: 'cXVvdGE=' } }] },
+    ['quota'],
+  ],
+  [{ content: [said], structuredContent: structured, error: { message: 'disk' } }, ['said', '"quota"', 'disk']],
   [{ content: [said], isError: 'true' }, ['said']],
   [{ content: [{ type: 'text', text: ' ' }, said] }, ['said']],
 ];

@@ -265,9 +265,10 @@ export class McpConnection {
     if (open.transport instanceof StdioTransport) open.fault ??= open.transport.fault;
     if (!error.message.startsWith(UNKNOWN_ID)) return;
     const { id } = JSON.parse(error.message.slice(UNKNOWN_ID.length)) as { readonly id?: string | number };
-    if (id !== undefined && open.answers.wasSent(id)) {
+    if (id === undefined || open.answers.wasSent(id)) {
       const { log } = this.#deps;
-      log.warn({ event: 'mcp_answer_ignored', server: this.server }, 'a second answer to a request, or a late one');
+      const what = id === undefined ? 'an answer to no request' : 'a second answer to a request, or a late one';
+      log.warn({ event: 'mcp_answer_ignored', server: this.server }, what);
       return;
     }
     const message = `The MCP server ${this.server} answered a request that was never sent; the connection was closed.`;

@@ -19,7 +19,7 @@ export function connectFailure(error: unknown, server: string): Error {
   }
   const [first] = causesOf(error);
   return new ToolError(
-    `The MCP server ${server} cannot be reached: ${first instanceof Error ? first.message : String(error)}`,
+    `The MCP server ${server} cannot be reached: ${withoutJson(first instanceof Error ? first.message : String(error))}`,
     {
       code: 'MCP_UNAVAILABLE',
       retriable: true,

@@ -1,15 +1,24 @@
 /** Rewrites the HTTP responses of MCP servers into a form that the SDK can parse. */
-import type { JSONRPCMessage } from '@modelcontextprotocol/client';
+import type { JSONRPCMessage, RequestId } from '@modelcontextprotocol/client';
 import type { PawlError } from '../../../shared/errors/failure.ts';
-import { isBrokenAnswer, messagesIn, notMessage, type Parsed, parseMessage } from './incoming.ts';
+import { isBrokenAnswer, isUnaddressed, messagesIn, notMessage, type Parsed, parseMessage } from './incoming.ts';
 
-/** Returns the same response with its valid messages alone. `onBroken` is called for an answer that is no message. */
-export function readableResponse(response: Response, server: string, onBroken: (fault: PawlError) => void): Response {
+export interface ResponseOptions {
+  readonly server: string;
+  /** The request that the response answers: an answer without an ID is its own. */
+  readonly request: RequestId | undefined;
+  /** Called for an answer that is no message. */
+  onBroken(fault: PawlError): void;
+}
+
+/** Returns the same response with its valid messages alone. */
+export function readableResponse(response: Response, { server, request, onBroken }: ResponseOptions): Response {
   const type = (response.headers.get('content-type') ?? '').toLowerCase();
   if (!response.ok || response.body === null) return response;
   const parseMessages = (value: unknown) => {
     const { messages, invalid } = messagesIn(value);
-    for (const entry of invalid) if (isBrokenAnswer(entry)) onBroken(notMessage(server, entry));
+    for (const entry of [...invalid, ...messages.filter(isUnaddressed)])
+      if (isBrokenAnswer(entry)) onBroken(notMessage(server, entry));
     return { messages, invalid };
   };
   if (type.startsWith('text/event-stream')) {
@@ -27,6 +36,8 @@ export function readableResponse(response: Response, server: string, onBroken: (
     } catch {
       throw notMessage(server, text);
     }
+    if (request !== undefined && isBrokenAnswer(value) && isUnaddressed(value))
+      Object.assign(value as object, { id: request });
     const { messages, invalid } = parseMessages(value);
     if (messages.length === 0 && invalid.length > 0) throw notMessage(server, invalid[0]);
     return messages;

@@ -44,6 +44,7 @@ interface ResumedStream {
 
 /** One request on its way through the SDK, which does not report why an answer broke off. */
 interface SentRequest extends ResumedStream {
+  readonly id: RequestId;
   broken?: Error;
 }
 const newStream = (): ResumedStream => ({ resumedAtMs: Number.NEGATIVE_INFINITY, emptyResumes: 0 });
@@ -74,7 +75,8 @@ export function openHttpTransport(options: HttpTransportOptions): Transport {
         if (request !== undefined) request.broken = error;
       };
       const sent = init?.method === 'GET' ? await resume(request ?? listening, init) : init;
-      return readableResponse(await openNetwork({ ...limits, onBroken })(input, sent), server, onBroken);
+      const response = await openNetwork({ ...limits, onBroken })(input, sent);
+      return readableResponse(response, { server, request: request?.id, onBroken });
     },
     requestInit: { headers: resolveValues(headers, environment) },
     reconnectionOptions: RECONNECT,
@@ -137,7 +139,7 @@ function reportLostAnswers(
       unanswered.delete(message.params?.['requestId'] as RequestId);
     if (!isJSONRPCRequest(message)) return send(message, options);
     const { id } = message;
-    const request: SentRequest = newStream();
+    const request: SentRequest = { ...newStream(), id };
     unanswered.add(id);
     options?.requestSignal?.addEventListener('abort', () => unanswered.delete(id), { once: true });
     const onRequestStreamEnd = () => {

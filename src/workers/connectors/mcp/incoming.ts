@@ -83,6 +83,11 @@ export function isBrokenAnswer(invalid: unknown): boolean {
   return isObject(invalid) && 'jsonrpc' in invalid && ('result' in invalid || 'error' in invalid);
 }
 
+/** Whether an answer names no request. Servers answer notifications so, which need no answer. */
+export function isUnaddressed(answer: unknown): boolean {
+  return isObject(answer) && (answer['id'] === undefined || answer['id'] === null);
+}
+
 export function notMessage(server: string, invalid: unknown): PawlError {
   const quoted = startOf(JSON.stringify(invalid) ?? '', 200);
   return new PawlError(
@@ -169,6 +174,9 @@ export class AnswerReader {
       return;
     }
     if (message.id === undefined) return;
+    // Some servers answer a number with its text.
+    const isSent = this.#requests.has(message.id);
+    if (!isSent && this.#requests.has(Number(message.id))) Object.assign(message, { id: Number(message.id) });
     const method = this.#requests.get(message.id);
     this.#requests.delete(message.id);
     if ('result' in message) Object.assign(message, { result: readableResult(method, message.result) });
@@ -193,11 +201,33 @@ function readableResult(method: string | undefined, result: Json): unknown {
         ...(Object.keys(others).length === 0 ? {} : { others }),
         ...(isAbsent(_meta) ? {} : { meta: _meta }),
       };
+    case 'initialize':
+      return readableGreeting(withoutNulls(result) as Json);
     case 'resources/read':
       return { ...COMPLETE, contents: Array.isArray(contents) ? contents.map(readableContents) : (contents ?? []) };
     default:
       return withoutNulls(result);
   }
+}
+
+/** The version of servers that name none. */
+const UNNAMED_VERSION = '2025-03-26';
+
+/** A server's answer to the greeting. What it says of itself is only shown, and a capability may be written in any form. */
+function readableGreeting({ protocolVersion, capabilities, serverInfo, instructions, ...others }: Json): Json {
+  const { name, version, ...info } = isObject(serverInfo) ? serverInfo : {};
+  const stated = isObject(capabilities) ? Object.entries(capabilities) : [['tools', {}] as const];
+  return {
+    ...others,
+    protocolVersion: protocolVersion ?? UNNAMED_VERSION,
+    capabilities: Object.fromEntries(
+      stated
+        .filter(([, capability]) => capability !== false)
+        .map(([key, capability]) => [key, isObject(capability) ? capability : {}]),
+    ),
+    serverInfo: { ...info, name: String(name ?? 'unnamed'), version: String(version ?? '0') },
+    ...(typeof instructions === 'string' ? { instructions } : {}),
+  };
 }
 
 /** One block may stand alone, or be a text. */

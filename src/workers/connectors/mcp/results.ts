@@ -17,7 +17,7 @@ export function toolResult(result: CallToolResult, declaresOutput = false): Tool
   const blocks = result.content.map(blockOf);
   const text = blocks.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');
   if (result.isError === true)
-    throw new ToolError(failureText(blocks, [structured ?? result['others'], result['meta']]), {
+    throw new ToolError(failureText(blocks, [structured, result['others']], result['meta']), {
       code: 'MCP_TOOL_ERROR',
     });
   const hasMedia = blocks.some(({ type }) => type !== 'text');
@@ -38,10 +38,12 @@ function parseJsonOrText(text: string): unknown {
 }
 
 /** Joins everything that a failed tool reports into one text. Its metadata counts when it says nothing else. */
-function failureText(blocks: readonly ContentBlock[], [structured, meta]: readonly [unknown, unknown]): string {
+function failureText(blocks: readonly ContentBlock[], members: readonly unknown[], meta: unknown): string {
   const texts = blocks.map(blockText).filter((text) => text.trim() !== '');
-  const reported = reportedText(structured);
-  if (reported !== '' && !texts.some((text) => repeatsStructured(text, structured))) texts.push(reported);
+  for (const member of members) {
+    const reported = reportedText(member);
+    if (reported !== '' && !texts.some((text) => repeatsStructured(text, member))) texts.push(reported);
+  }
   return texts.join('\n') || reportedText(meta) || 'The tool failed without a reason.';
 }
 
@@ -67,12 +69,11 @@ function blockText(block: ContentBlock): string {
 /** Some servers send text as data in Base64. */
 function resourceText({ uri, text, blob, mimeType = '' }: Extract<ContentBlock, { type: 'resource' }>): string {
   if (text !== undefined) return `${uri}: ${text}`;
-  const bytes =
-    blob !== undefined && (mimeType === '' || TEXT.test(mimeType)) ? Buffer.from(blob, 'base64') : undefined;
-  return bytes === undefined || !isUtf8(bytes) ? `[${uri}]` : `${uri}: ${bytes.toString()}`;
+  const bytes = blob === undefined || MEDIA.test(mimeType) ? undefined : Buffer.from(blob, 'base64');
+  return bytes === undefined || !isUtf8(bytes) || bytes.includes(0) ? `[${uri}]` : `${uri}: ${bytes.toString()}`;
 }
 
-const TEXT = /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|yaml)\b)/i;
+const MEDIA = /^(?:image|audio|video|font)\//i;
 
 /** Whether a text repeats the structured content. Servers write it as text, too, for clients that read text alone. */
 function repeatsStructured(text: string, structured: unknown): boolean {
@@ -99,7 +100,7 @@ function blockOf(block: Block): ContentBlock {
         type: 'resource',
         uri: block.uri,
         ...(block.mimeType !== undefined && { mimeType: block.mimeType }),
-        text: block.description ?? block.title ?? block.name,
+        text: [block.title ?? block.name, block.description].filter((text) => text !== undefined).join(': '),
       };
   }
 }
@@ -115,7 +116,9 @@ export function readableBlock(block: unknown): Block {
     case 'audio':
       return isBase64(data) && typeof mimeType === 'string'
         ? { type, data, mimeType }
-        : omittedBlock(`an ${type} block without data in Base64 or without its media type`);
+        : omittedBlock(
+            `an ${type} block without data in Base64 or without its media type${membersOf(withoutData(block))}`,
+          );
     case 'resource': {
       const contents = contentsOf(resource);
       return contents === undefined
@@ -140,6 +143,11 @@ function membersOf(block: unknown): string {
   const { type: _, ...members } = membersIn(block);
   if (Object.keys(members).length > 0) return `: ${startOf(JSON.stringify(members), MAX_MEMBERS_LENGTH)}`;
   return typeof block === 'object' ? '' : `: ${JSON.stringify(block)}`;
+}
+
+function withoutData(block: unknown): object {
+  const { data: _, ...members } = membersIn(block);
+  return members;
 }
 
 const MAX_MEMBERS_LENGTH = 2_000;

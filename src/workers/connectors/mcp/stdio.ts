@@ -19,6 +19,7 @@ import { startTree, type Tree } from '../../sandbox/process-tree.ts';
 import {
   type AnswerReader,
   isBrokenAnswer,
+  isUnaddressed,
   messagesIn,
   notMessage,
   type ParsedMessages,
@@ -226,7 +227,7 @@ export class StdioTransport implements Transport {
     this.#bytes = 0;
     const { messages, invalid } = parseText(text);
     for (const message of messages) this.#deliver(message);
-    const broken = invalid.find(isBrokenAnswer);
+    const broken = invalid.find((each) => isBrokenAnswer(each) && !isUnaddressed(each));
     if (broken !== undefined) this.#failProtocol(notMessage(this.#options.server, broken));
     // Many servers print text of their own to standard output, some of it as JSON.
     else if (messages.length === 0) this.#stderrText = endOf(`${this.#stderrText}${text}\n`, MAX_STDERR_BYTES);
@@ -295,16 +296,28 @@ function parseText(text: string): ParsedMessages {
     return messagesIn(parseMessage(text).value);
   } catch {
     const pieces = text.split(MESSAGE_BEGINS);
-    return pieces.length < 2 ? { messages: [], invalid: [] } : messagesIn(pieces.flatMap(parsePiece));
+    return messagesIn(pieces.flatMap(parsePiece));
   }
 }
 
+/** Something else may follow a message, too: another part of a program prints between the message and its line end. */
 function parsePiece(piece: string): readonly unknown[] {
-  try {
-    return [parseMessage(piece).value];
-  } catch {
-    return [];
-  }
+  for (const text of [piece, piece.slice(0, endOfObject(piece))])
+    try {
+      return [parseMessage(text).value];
+    } catch {}
+  return [];
+}
+
+/** The place behind the object with which a text begins; 0 where there is none. */
+function endOfObject(text: string): number {
+  let depth = 0;
+  if (/^\s*\{\s*"jsonrpc"/.test(text))
+    for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]|\\.)*\\?(?:"|$)|[{}]/gs)) {
+      depth += token === '{' ? 1 : token === '}' ? -1 : 0;
+      if (depth === 0) return index + 1;
+    }
+  return 0;
 }
 
 /**
