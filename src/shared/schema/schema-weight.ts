@@ -24,7 +24,7 @@ export function hasQuadraticFormat(schema: unknown): boolean {
   return measure(schema, Number.POSITIVE_INFINITY).isQuadratic;
 }
 
-/** What the keywords of one schema cost for each character, in characters that a pattern of size 1 matches in the same time. */
+/** The cost of the keywords of one schema for each character, in characters that a pattern of size 1 matches in the same time. */
 export interface CharacterCost {
   /** For the text that the schema checks. */
   readonly text: number;
