@@ -233,6 +233,10 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     [200, jsonError('Server not initialized')],
     [200, jsonError('Session not initialized', -32_002)],
     [200, jsonError('Session not found', -32_001)],
+    [200, jsonError('Session not found')],
+    [200, jsonError('Session expired, please reconnect')],
+    [200, jsonError('Invalid Request: unknown session', -32_600)],
+    [200, jsonError('Please initialize first', -32_002)],
     [401, 'Unauthorized: Session not found'],
     [403, jsonError('Unknown session')],
     [409, 'session closed'],
@@ -278,6 +282,20 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
       expect(sessions.size).toBe(before + 1);
     },
   );
+
+  test('whose tool has an unknown session of its own: the call is not made again, and the next one has a new session', async () => {
+    const why = 'The browser was closed: its session has expired';
+    const { sessions, call, calls } = await handWritten((_tool, id, response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(JSON.stringify({ ...jsonError(why), id }));
+    });
+    expect(contentOf(await call('echo'))).toBe('echoed');
+    expect(await call('break')).toMatchObject({ attempts: 1, error: { code: 'MCP_ERROR' } });
+    expect(calls()).toBe(2);
+    const before = sessions.size;
+    expect(contentOf(await call('echo'))).toBe('echoed');
+    expect(sessions.size).toBe(before + 1);
+  });
 
   test.each([400, 500])(
     'that no longer knows the session, and answers %i for another reason: the next call has a new one',

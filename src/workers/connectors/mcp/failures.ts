@@ -55,9 +55,15 @@ export function requestFailure(error: unknown, open: Broken, server: string): Re
     if (error.data instanceof Error) return keepOpen(error.data);
     const message = withData(error.message, error.data);
     if (transport.sessionId !== undefined && saysSessionIsUnknown(error.code, message)) return sessionLost(server);
+    if (transport.sessionId !== undefined && open.hasAnswered && REFUSED_CODES.includes(error.code)) {
+      if (BARE_SESSION_FAULT.test(error.message)) return sessionLost(server);
+      // The words may be those of a tool, which then has run. Later calls have a new session in any case.
+      if (UNKNOWN_SESSION.test(message) || NOT_INITIALIZED.test(message))
+        return { failure: protocolFailure(error.code, message, server), isClosed: true };
+    }
     if (error.code === ProtocolErrorCode.InvalidParams)
       return keepOpen(new PawlError('INVALID_PARAMS', `${server}: ${message}`));
-    return keepOpen(new ToolError(`${server} answers with the error ${error.code}: ${message}`, { code: 'MCP_ERROR' }));
+    return keepOpen(protocolFailure(error.code, message, server));
   }
   for (const cause of causesOf(error)) {
     if (cause instanceof PawlError) return { failure: cause, isClosed: true };
@@ -109,6 +115,17 @@ const SESSION_NOT_INITIALIZED =
 
 /** The official SDK's code for a session that it does not know. A tool could have an unknown session of its own, with another code. */
 const SESSION_NOT_FOUND = -32_001;
+
+/** The codes with which servers refuse a request before they look at its method. */
+const REFUSED_CODES: readonly number[] = [-32_600, -32_000, -32_001, -32_002];
+
+/** A message that says nothing but that the session is not known, or not open. */
+const BARE_SESSION_FAULT =
+  /^(?:(?:bad|invalid) request: ?)?(?:(?:unknown|invalid|expired|missing|no (?:such|valid|active))(?: mcp)?[ -]session(?:[ -]?id)?|(?:the )?(?:mcp )?session(?:[ -]?id)? (?:is |was |has |does )?(?:not (?:found|known|exist|valid|active)|unknown|invalid|expired|closed|terminated)|(?:the )?client (?:must|has to) be initiali[sz]ed(?: first)?|please initiali[sz]e(?: first)?)\b[^:]{0,40}$/i;
+
+function protocolFailure(code: number, message: string, server: string): ToolError {
+  return new ToolError(`${server} answers with the error ${code}: ${message}`, { code: 'MCP_ERROR' });
+}
 
 function saysSessionIsUnknown(code: number, message: string): boolean {
   return (
