@@ -29,7 +29,7 @@ export class UnifiedReader extends LineReader {
       if (/^copy from /.test(line)) throw this.unexpected('no copy; add the new file with all its lines');
       if (HUNK_HEAD.test(line)) throw this.unexpected('"--- PATH" and "+++ PATH" above the hunk');
       if (isUnifiedHead(this.lines, this.position)) {
-        patches.push({ ...this.#file(), ...modeOf(head) });
+        patches.push({ ...this.#file(head), ...modeOf(head) });
         head = {};
       } else this.position += 1;
     }
@@ -43,11 +43,9 @@ export class UnifiedReader extends LineReader {
     return mode.endsWith('755');
   }
 
-  #file(): FilePatch {
-    const from = fileName(this.line ?? '', 'a/');
-    this.position += 1;
-    const to = fileName(this.line ?? '', 'b/');
-    this.position += 1;
+  #file(head: GitHead): FilePatch {
+    const [from, to] = filePaths(this.line ?? '', this.lines[this.position + 1] ?? '', head);
+    this.position += 2;
     const hunks: Hunk[] = [];
     for (let index = this.position; this.lines[index]?.startsWith('@@ '); index = this.afterBlanks()) {
       this.position = index;
@@ -130,20 +128,38 @@ function modeOf({ kind, isExecutable }: GitHead): { readonly isExecutable?: bool
   return isExecutable === undefined || (kind === 'add' && !isExecutable) ? {} : { isExecutable };
 }
 
-/** The path of `diff --git a/PATH b/PATH`; undefined where the paths differ. */
+/** The path of a `diff --git` line; undefined for a renamed file, whose names differ by more than their prefixes. */
 function headerPath(line: string): string | undefined {
-  const [, quoted] = /^diff --git "a\/.+" ("b\/.+")$/.exec(line) ?? [];
-  if (quoted !== undefined) return unquote(quoted).slice('b/'.length);
-  // Each path is half of the line, so a long line needs no try at every " b/".
-  const path = line.slice(line.length / 2 + 'diff --git a/ b/'.length / 2);
-  return path !== '' && line === `diff --git a/${path} b/${path}` ? path : undefined;
+  const names = line.slice('diff --git '.length);
+  const middle = (names.length - 1) / 2;
+  return names[middle] === ' '
+    ? samePath(unquote(names.slice(0, middle)), unquote(names.slice(middle + 1)))
+    : undefined;
 }
 
-/** The path of a `---` or `+++` line, without the time stamp; undefined for /dev/null. */
-function fileName(line: string, prefix: string): string | undefined {
+/** The old and the new path of a file. The header tells whether a folder "a" or "b" is a prefix or a part of the path. */
+function filePaths(oldLine: string, newLine: string, head: GitHead): readonly (string | undefined)[] {
+  const [from, to] = [fileName(oldLine), fileName(newLine)];
+  const path = from !== undefined && to !== undefined ? samePath(from, to) : undefined;
+  const known = (name: string | undefined, renamed: string | undefined, prefix: string) => {
+    const named = [renamed, head.path].find((each) => each !== undefined && name?.endsWith(each));
+    return name && (named ?? path?.trim() ?? (name.startsWith(prefix) ? name.slice(prefix.length) : name.trim()));
+  };
+  return [known(from, head.from, 'a/'), known(to, head.to, 'b/')];
+}
+
+/** The common path of two names with different prefixes of a letter, as Git writes them, or without any. */
+function samePath(from: string, to: string): string | undefined {
+  const [, prefix, path] = /^([abciow12])\/(.+)$/s.exec(from) ?? [];
+  const [, otherPrefix, otherPath] = /^([abciow12])\/(.+)$/s.exec(to) ?? [];
+  if (from === to) return from;
+  return prefix !== otherPrefix && path === otherPath ? path : undefined;
+}
+
+/** The name of a `---` or `+++` line, without the time stamp; undefined for /dev/null. */
+function fileName(line: string): string | undefined {
   const name = unquote(line.slice(4).split('\t')[0] ?? '');
-  if (name.trim() === '/dev/null') return undefined;
-  return name.startsWith(prefix) ? name.slice(prefix.length) : name.trim();
+  return name.trim() === '/dev/null' ? undefined : name;
 }
 
 const ESCAPED: Readonly<Record<string, string>> = {

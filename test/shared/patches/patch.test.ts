@@ -209,6 +209,34 @@ describe('a patch is read (C17)', () => {
     ]);
   });
 
+  test('unified diffs: the header tells prefixes from folders of such names', () => {
+    const body = ['@@ -1 +1 @@', '-a', '+b'];
+    for (const [names, path] of [
+      [['a/a/f', 'b/a/f'], 'a/f'],
+      [['a/f', 'a/f'], 'a/f'],
+      [['b/f', 'b/f'], 'b/f'],
+      [['b b/b', 'b b/b'], 'b b/b'],
+      [['f', 'f'], 'f'],
+      [['i/a/f', 'w/a/f'], 'a/f'],
+      [['"a/\\"f"', '"b/\\"f"'], '"f'],
+      [['"b/\\"f"', '"b/\\"f"'], 'b/"f'],
+    ] as const) {
+      const [from, to] = names;
+      const header = `diff --git ${from} ${to}`;
+      const files = (...lines: readonly string[]) => parsePatch(`${lines.join('\n')}\n`);
+      expect(files(header, `--- ${from}`, `+++ ${to}`, ...body)).toMatchObject([{ kind: 'update', path }]);
+      expect(files(`--- ${from}`, `+++ ${to}`, ...body)[0]).not.toHaveProperty('moveTo');
+      expect(files(header, 'new file mode 100644', '--- /dev/null', `+++ ${to}`, '@@ -0,0 +1 @@', '+b')).toEqual([
+        { kind: 'add', path, content: 'b\n' },
+      ]);
+      expect(files(header, `--- ${from}`, '+++ /dev/null', '@@ -1 +0,0 @@', '-a')).toEqual([{ kind: 'delete', path }]);
+      expect(files(header, 'old mode 100644', 'new mode 100755')).toMatchObject([{ path, isExecutable: true }]);
+      expect(files(header, 'new file mode 100644', 'index 000..e69')).toEqual([{ kind: 'add', path, content: '' }]);
+    }
+    const renamed = ['diff --git b/f a/f', 'rename from b/f', 'rename to a/f', '--- b/f', '+++ a/f', ...body];
+    expect(parsePatch(renamed.join('\n'))).toMatchObject([{ path: 'b/f', moveTo: 'a/f' }]);
+  });
+
   test.each(['120000', '160000'])('unified diffs: an entry that is no file (mode %s) is refused', (mode) => {
     const text = `diff --git a/x b/x\nnew file mode ${mode}\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+/etc/passwd\n`;
     expect(() => parsePatch(text)).toThrow('links and submodules cannot be made');
