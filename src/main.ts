@@ -16,6 +16,7 @@ import { resolveSettings } from './shared/config/resolve-settings.ts';
 import { SECRET_VARIABLES, variableText } from './shared/config/variables.ts';
 import { PawlError } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';
+import { MAX_CONCURRENCY } from './shared/queues/scaling.ts';
 import { quoteValue } from './shared/schema/schema-issues.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
@@ -310,8 +311,8 @@ function faultOf(given: Partial<StartWorkerOptions> | undefined): string | undef
     return 'startWorker needs `tools`: a list of what defineTool returns, and of toolsets of such tools.';
   if (!tools.every((entry) => isTool(entry) || typeof entry?.tools === 'function'))
     return 'Every entry of `tools` must come from defineTool, or be a toolset of such tools.';
-  if (!Number.isSafeInteger(concurrency) || concurrency < 1)
-    return `\`concurrency\` must be a whole number of at least 1; got ${quoteValue(concurrency)}.`;
+  if (!Number.isSafeInteger(concurrency) || concurrency < 1 || concurrency > MAX_CONCURRENCY)
+    return `\`concurrency\` must be a whole number from 1 to ${MAX_CONCURRENCY}; got ${quoteValue(concurrency)}.`;
   if (!Array.isArray(tiers)) return '`tiers` must be a list.';
   const unknown = tiers.find((tier) => !TIERS.includes(tier));
   return unknown === undefined ? undefined : `There is no tier ${quoteValue(unknown)}; tiers are ${TIERS.join(', ')}.`;

@@ -57,9 +57,16 @@ export function portOption(): Option {
   });
 }
 
-export function wholeNumber(text: string): number {
-  if (!/^\d{1,4}$/.test(text)) throw new InvalidArgumentError('It must be a whole number.');
-  return Number(text);
+/** The most processes that one command starts. */
+export const MAX_WORKERS = 256;
+
+/** Makes the parser of a count, which is bounded: a process has this many of something. */
+export function countBetween(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const number = Number(text);
+    if (/^\d+$/.test(text) && number >= min && number <= max) return number;
+    throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`);
+  };
 }
 
 export function positiveInteger(text: string): number {

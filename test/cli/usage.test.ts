@@ -50,6 +50,20 @@ describe('a person at the keyboard', () => {
   });
 });
 
+test.each([
+  ['up --workers', '100000', 'from 1 to 256'],
+  ['up --workers', '0', 'from 1 to 256'],
+  ['up --workers', '1e2', 'from 1 to 256'],
+  ['mcp --workers', '257', 'from 0 to 256'],
+  ['worker --concurrency', '10001', 'from 1 to 10000'],
+  ['tools import-openapi x.json --concurrency', '-1', 'from 1 to 10000'],
+  ['tools import-openapi x.json --per-second', '99999', 'from 1 to 10000'],
+])('a count that no machine bears starts nothing: %s %s', async (line, count, bounds) => {
+  expect(await outputOf([...line.split(' '), count])).toMatch(
+    new RegExp(`^pawl: .*It must be a whole number ${bounds}\\.\n`),
+  );
+});
+
 test('a Redis out of reach is reported in one line, without its password: exit code 7', { tags: 'slow' }, async () => {
   const env = { REDIS_URL: 'redis://:hidden@127.0.0.1:1' };
   for (const ended of await Promise.all(
@@ -122,12 +136,12 @@ describe('a configuration file that cannot be used is named in one line: exit co
   });
 });
 
-/** Standard output of `pawl ARGS --help`, without a process. */
-async function helpOf(name: string): Promise<string> {
+/** All output of `pawl ARGS`, which starts nothing, without a process. */
+async function outputOf(args: readonly string[]): Promise<string> {
   const out = new PassThrough();
   const context = { out, err: out } as unknown as CliContext;
   await createProgram(context, () => {})
-    .parseAsync([...name.split(' '), '--help'], { from: 'user' })
+    .parseAsync([...args], { from: 'user' })
     .catch(() => {});
   out.end();
   return text(out);
@@ -203,7 +217,7 @@ describe('help', () => {
   });
 
   test.each(leaves.filter((name) => name !== 'mcp'))('of %s has an example and names --json', async (name) => {
-    const help = await helpOf(name);
+    const help = await outputOf([...name.split(' '), '--help']);
     expect(help).toMatch(new RegExp(`Examples?:\n  pawl ${name}`));
     expect(help).toContain('--json');
   });

@@ -4,7 +4,7 @@ import { defineHook } from '../../src/shared/calls/define-hook.ts';
 import { silentLogger } from '../../src/shared/telemetry/log.ts';
 import { echo } from '../helpers/tools.ts';
 
-const CONCURRENCY = '`concurrency` must be a whole number of at least 1';
+const CONCURRENCY = '`concurrency` must be a whole number from 1 to 10000';
 /** A guard that is not asked lets all calls pass. */
 const guard = defineHook({ name: 'guard', beforeCall: () => ({ deny: 'no' }) });
 const TOOLS = 'startWorker needs `tools`';
@@ -16,6 +16,7 @@ test.each<[string, unknown, string]>([
   ['a tool that is none', { tools: [null] }, 'Every entry of `tools` must come from defineTool'],
   ['concurrency 0', { tools: [echo], concurrency: 0 }, `${CONCURRENCY}; got 0.`],
   ['concurrency -1', { tools: [echo], concurrency: -1 }, `${CONCURRENCY}; got -1.`],
+  ['concurrency 100000', { tools: [echo], concurrency: 100_000 }, `${CONCURRENCY}; got 100000.`],
   ['concurrency 1.5', { tools: [echo], concurrency: 1.5 }, `${CONCURRENCY}; got 1.5.`],
   ['concurrency as a text', { tools: [echo], concurrency: '3' }, `${CONCURRENCY}; got "3".`],
   ['a misspelled option', { tools: [echo], concurency: 3 }, 'no option concurency; did you mean concurrency?'],

@@ -1,6 +1,7 @@
 /** The commands that start processes: `up`, `demo`, `worker`, `mcp` and `serve`. Each loads the module of its work when it runs. */
 import type { Command } from 'commander';
-import { type Action, command, jsonOption, portOption, positiveInteger, wholeNumber } from '../command-options.ts';
+import { MAX_CONCURRENCY } from '../../shared/queues/scaling.ts';
+import { type Action, command, countBetween, jsonOption, MAX_WORKERS, portOption } from '../command-options.ts';
 
 const mcpModule = () => import('../commands/mcp.ts');
 const runDemoModule = () => import('../processes/run-demo.ts');
@@ -24,7 +25,7 @@ function upCommand(program: Command, runs: Action): void {
     ['pawl up', 'pawl up --port 8080 --workers 4 --tools ./weather.ts --watch'],
   )
     .addOption(portOption())
-    .option('--workers <n>', 'worker processes, each of which serves every tier', positiveInteger, 2)
+    .option('--workers <n>', 'worker processes, each of which serves every tier', countBetween(1, MAX_WORKERS), 2)
     .option('--tools <file...>', 'files of tools (.ts or .js) that the workers offer beside the built-in ones')
     .option('--watch', 'for development: start the workers again when a tools file, or what it imports, is edited');
   jsonOption(up).action(runs(upModule, 'runUp'));
@@ -40,7 +41,7 @@ function workerCommand(program: Command, runs: Action): void {
     'pawl worker --tiers read-only,workspace --concurrency 16 --tools ./weather.ts',
   ])
     .option('--tiers <list>', 'comma separated: read-only, workspace, system, elevated (default: all)')
-    .option('--concurrency <n>', 'attempts at a time, for each tier (default: 32)', positiveInteger)
+    .option('--concurrency <n>', 'attempts at a time, for each tier (default: 32)', countBetween(1, MAX_CONCURRENCY))
     .option('--tools <file...>', 'files of tools (.ts or .js) to offer beside the built-in ones');
   jsonOption(worker, 'print the ready line as JSON').action(runs(runWorkerModule, 'runWorker'));
 }
@@ -51,7 +52,7 @@ function mcpCommand(program: Command, runs: Action): void {
     `{ "mcpServers": { "pawl": { "command": "npx", "args": ["pawl", "mcp"] } } }`,
   ])
     .option('--session <key>', 'session that the client’s calls belong to (default: one for this process)')
-    .option('--workers <n>', 'worker processes to start, in addition to running ones', wholeNumber, 0)
+    .option('--workers <n>', 'worker processes to start, in addition to running ones', countBetween(0, MAX_WORKERS), 0)
     .option('--tools <file...>', 'files of tools for these workers')
     .action(runs(mcpModule, 'runMcp'));
 }

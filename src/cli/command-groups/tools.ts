@@ -1,6 +1,7 @@
 /** The commands below `tools`. Each loads the module of its work when it runs. */
 import type { Command } from 'commander';
-import { type Action, command, commandGroup, jsonOption, positiveInteger } from '../command-options.ts';
+import { MAX_CONCURRENCY } from '../../shared/queues/scaling.ts';
+import { type Action, command, commandGroup, countBetween, jsonOption } from '../command-options.ts';
 
 const importMcpModule = () => import('../commands/import-mcp.ts');
 const registryModule = () => import('../commands/registry.ts');
@@ -67,8 +68,8 @@ function registryCommands(tools: Command, runs: Action): void {
       '--secret <scheme=source...>',
       'secret of a security scheme: SCHEME=env:NAME, =file:/path or =exec:/program',
     )
-    .option('--concurrency <n>', 'requests at a time, over the whole fleet', positiveInteger)
-    .option('--per-second <n>', 'requests in a second, over the whole fleet', positiveInteger)
+    .option('--concurrency <n>', 'requests at a time, over the whole fleet', countBetween(1, MAX_CONCURRENCY))
+    .option('--per-second <n>', 'requests in a second, over the whole fleet', countBetween(1, MAX_CONCURRENCY))
     .option('--dry-run', 'print what would be declared');
   jsonOption(openApi).action(runs(registryModule, 'importOpenApiFile'));
 }

@@ -4,7 +4,7 @@
  */
 import { PawlError } from '../errors/failure.ts';
 import { matches } from '../util/wildcard.ts';
-import { type Connector, type ConnectorArgument, hostMatches } from './connector.ts';
+import { type Connector, type ConnectorArgument, hostMatches, placeholdersOf } from './connector.ts';
 import { invalidParameter, joinText, membersOf, type ParameterStyle, pairsOf, plainText } from './parameter-style.ts';
 
 export interface ConnectorRequest {
@@ -59,7 +59,7 @@ function placeParameters(
   params: Params,
   { url, headers, body }: { readonly url: URL; readonly headers: Map<string, string>; readonly body: BodyMembers },
 ): void {
-  const templateNames = placeholderNames(connector);
+  const templateNames = new Set(placeholdersOf(connector).map(([, name]) => name));
   const isReserved = (name: string) => queryNames(connector).includes(name);
   for (const [param, value] of Object.entries(params)) {
     const argument = ownMember(connector.arguments, param) ?? defaultArgument(connector, param, templateNames);
@@ -128,11 +128,6 @@ function queryNames({ arguments: argumentMap, query, pagination }: Connector): r
   );
   const page = pagination !== undefined && 'parameter' in pagination ? (pagination.parameter ?? []) : [];
   return [...Object.keys(query), ...argumentNames].concat(page);
-}
-
-function placeholderNames({ url, query, headers }: Connector): ReadonlySet<string> {
-  const texts = [url, ...Object.values(query), ...Object.values(headers)];
-  return new Set(texts.flatMap((text) => [...text.matchAll(PLACEHOLDER)].map(([, name = '']) => name)));
 }
 
 function fillPath(template: string, params: Params): string {

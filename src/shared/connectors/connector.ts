@@ -158,7 +158,6 @@ function connectorFaults(connector: z.output<typeof connectorShape>): { path: st
   }
   if (allow.methods !== undefined && !allow.methods.includes(method))
     faults.push({ path: ['allow', 'methods'], message: `must contain the method, ${method}` });
-  const placeholders = (text: string) => [...text.matchAll(PLACEHOLDER)].map(([, placeholder = '']) => placeholder);
   for (const [field, templates] of [
     ['headers', headers],
     ['query', query],
@@ -171,6 +170,26 @@ function connectorFaults(connector: z.output<typeof connectorShape>): { path: st
             message: `names the secret ${placeholder.slice('secret:'.length)}, which secrets does not declare`,
           });
   return faults;
+}
+
+function placeholders(text: string): string[] {
+  return [...text.matchAll(PLACEHOLDER)].map(([, placeholder = '']) => placeholder);
+}
+
+/** The path and the name of each placeholder that stands for a parameter. */
+export function placeholdersOf({
+  url,
+  query,
+  headers,
+}: Pick<Connector, 'url' | 'query' | 'headers'>): [string, string][] {
+  const templates = [['url', url]];
+  for (const [name, text] of Object.entries(query)) templates.push([`query.${name}`, text]);
+  for (const [name, text] of Object.entries(headers)) templates.push([`headers.${name}`, text]);
+  return templates.flatMap(([path, text = '']) =>
+    placeholders(text).flatMap((name): [string, string][] =>
+      name.startsWith('secret:') ? [] : [[`routing.${path}`, name]],
+    ),
+  );
 }
 
 /** Scheme and authority of a template, up to the first slash of its path. */

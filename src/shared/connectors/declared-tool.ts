@@ -9,6 +9,7 @@ import { type ToolPolicyRecord, toolRuleSchema } from '../policy/policy-file.ts'
 import { EFFECTS } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { parameterFault } from '../schema/known-members.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
 import { usableSchema } from '../schema/validator.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
@@ -16,7 +17,7 @@ import { costFault, costUnitsSchema, operationCostsSchema } from '../tools/opera
 import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS, TOOL_FORMS } from '../tools/tool.ts';
 import { annotationShape } from '../tools/tool-options.ts';
 import { TRUST_CLASSES } from '../tools/trust-class.ts';
-import { connectorSchema } from './connector.ts';
+import { connectorSchema, placeholdersOf } from './connector.ts';
 import { mcpRoutingSchema } from './mcp-routing.ts';
 
 export const DECLARED_KINDS = ['http', 'mcp', 'dynamic'] as const;
@@ -168,6 +169,8 @@ export async function declaredToolRecord(declaration: unknown, revision: Revisio
   const fault = costFault(spec.budget?.costs, input.schema);
   if (fault !== undefined)
     throw invalid([{ path: fault.path, message: `must be ${fault.expected}; got ${quoteValue(fault.actual)}` }]);
+  const unnamed = parameterFaults(spec, input.schema);
+  if (unnamed.length > 0) throw invalid(unnamed);
   const output =
     spec.outputSchema === undefined ? undefined : await declaredSchema(spec.outputSchema, 'outputSchema', 'output');
   const content = {
@@ -188,6 +191,21 @@ function definitionDigestOf(
   { namespace, name }: Revision,
 ): string {
   return digest(canonicalJson(['spec', namespace, name, content]));
+}
+
+/** Each member that names a parameter which the tool does not have: it would never have an effect. */
+function parameterFaults(spec: ParsedDeclaredTool, inputSchema: JsonSchema): Issue[] {
+  const named = [['circuit.targetParameter', spec.circuit?.targetParameter]];
+  if (spec.kind === 'http') {
+    const { arguments: argumentMap, bodyFrom } = spec.routing;
+    named.push(['routing.bodyFrom', bodyFrom]);
+    for (const name of Object.keys(argumentMap)) named.push([`routing.arguments.${name}`, name]);
+    for (const [path, name] of placeholdersOf(spec.routing)) named.push([path, name]);
+  }
+  return named.flatMap(([path = '', name]) => {
+    const expected = name === undefined ? undefined : parameterFault(name, inputSchema);
+    return expected === undefined ? [] : [{ path, message: `must name ${expected}; got ${quoteValue(name)}` }];
+  });
 }
 
 /** Reading over HTTP is read-only; every other access to the outside is of the system tier. */

@@ -1,12 +1,13 @@
 /** Limits that an operator sets for the whole fleet, kept by `store/limits` (docs/scaling.md). */
 import { z } from 'zod';
+import { MAX_CONCURRENCY } from '../queues/scaling.ts';
 import { qualifiedName } from '../tools/tool.ts';
 
 /** Fleet-wide limits: how many calls run at a time, and how many start in any second. */
 export const limitSettingsSchema = z
   .strictObject({
-    concurrency: z.number().int().min(1).max(10_000),
-    perSecond: z.number().int().min(1).max(10_000),
+    concurrency: z.number().int().min(1).max(MAX_CONCURRENCY),
+    perSecond: z.number().int().min(1).max(MAX_CONCURRENCY),
   })
   .partial();
 

@@ -3,6 +3,7 @@ import { PawlError } from '../errors/failure.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { didYouMean } from '../util/text/nearest.ts';
 import { startOf } from '../util/text/text-cut.ts';
+import type { JsonSchema } from './json-schema.ts';
 import { quoteValue } from './schema-issues.ts';
 
 const MAX_NAME_LENGTH = 128;
@@ -51,4 +52,23 @@ export function invalidArgument(path: string, message: string): PawlError {
   return new PawlError('CONTRACT_INVALID', `The arguments are not usable: ${path}: ${message}`, {
     issues: [{ path, message }],
   });
+}
+
+/** Completes "it must name …" for a name that no parameter of the schema has; undefined for one that a parameter may have. */
+export function parameterFault(name: string, inputSchema: JsonSchema): string | undefined {
+  const names = parameterNames(inputSchema);
+  if (names === undefined || names.includes(name)) return undefined;
+  return names.length === 0 ? 'a parameter, and the tool has none' : `one of the parameters: ${names.join(', ')}`;
+}
+
+/** The names that parameters can have; undefined where the schema does not list all of them. A list without names is open, unless it says not. */
+function parameterNames(schema: unknown): readonly string[] | undefined {
+  if (!isObject(schema)) return undefined;
+  const { properties = {}, additionalProperties, patternProperties, $ref, ...keywords } = schema as JsonSchema;
+  const lists = ['anyOf', 'oneOf', 'allOf'].flatMap((keyword) => keywords[keyword] ?? []).map(parameterNames);
+  if ((additionalProperties ?? false) !== false || patternProperties !== undefined || $ref !== undefined)
+    return undefined;
+  if (!lists.every((names) => names !== undefined)) return undefined;
+  const names = [...new Set([...Object.keys(properties as object), ...lists.flat()])];
+  return names.length === 0 && additionalProperties === undefined ? undefined : names;
 }

@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import { PawlError } from '../errors/failure.ts';
 import { EFFECTS, type Effects } from '../retries/effects.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { parameterFault } from '../schema/known-members.ts';
 import {
   compileSchema,
   inputJsonSchema,
@@ -233,6 +234,9 @@ export function checkDefinition(tool: AnyTool): void {
     fail('input', 'a schema with the parameter command, because variant is local-shell', tool.inputSchema);
   if (tool.variant.type === 'freeform') checkFreeform(tool, tool.variant, fail);
   checkCosts(tool, fail);
+  const { targetParameter } = tool.circuit;
+  const unnamed = targetParameter === undefined ? undefined : parameterFault(targetParameter, tool.inputSchema);
+  if (unnamed !== undefined) fail('circuit.targetParameter', unnamed, targetParameter);
   checkExamples(tool, fail);
 }
 

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { parameterFault } from '../schema/known-members.ts';
 import { compileSchema } from '../schema/schema.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 
@@ -32,15 +33,15 @@ export interface CostFault {
 
 /** The first condition on a parameter, or on a value of one, that no call can have: it would never hold. */
 export function costFault(costs: readonly OperationCost[] = [], inputSchema: JsonSchema): CostFault | undefined {
-  const { properties = {}, additionalProperties = false, $defs, definitions } = inputSchema;
-  const names = Object.keys(properties as object);
-  if (names.length === 0 || costs.length === 0) return undefined;
+  const { properties, $defs, definitions } = inputSchema;
+  if (costs.length === 0 || properties === undefined) return undefined;
   const validate = compileSchema(defined({ $defs, definitions, properties }));
   for (const [index, { when }] of costs.entries()) {
     const path = `budget.costs[${index}].when`;
-    const unknown = Object.keys(when).find((name) => !names.includes(name));
-    if (additionalProperties === false && unknown !== undefined)
-      return { path, expected: `about ${names.join(', ')}`, actual: unknown };
+    for (const name of Object.keys(when)) {
+      const expected = parameterFault(name, inputSchema);
+      if (expected !== undefined) return { path, expected: `about ${expected}`, actual: name };
+    }
     const [issue] = validate(when);
     if (issue !== undefined)
       return { path: `${path}.${issue.path}`, expected: 'as the schema says', actual: issue.message };

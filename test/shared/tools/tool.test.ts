@@ -140,6 +140,36 @@ describe('an unusable definition is refused with the field, the expected value a
   });
 });
 
+describe('a setting that names a parameter', () => {
+  const flat = z.object({ url: z.string(), count: z.int().optional() });
+  const either = z.discriminatedUnion('kind', [
+    z.object({ kind: z.literal('a'), url: z.string() }),
+    z.object({ kind: z.literal('b'), host: z.string() }),
+  ]);
+  const settings = [
+    ['circuit.targetParameter', (name: string) => ({ circuit: { targetParameter: name } })],
+    ['budget.costs[0].when', (name: string) => ({ budget: { costs: [{ when: { [name]: 1 }, costUnits: 2 }] } })],
+  ] as const;
+  const define = (input: z.ZodObject, change: object) => defineTool({ ...spec, input: input as never, ...change });
+
+  test.each(settings)('%s is refused where no parameter has the name, which the message tells', (field, named) => {
+    expect(() => define(flat, named('uri'))).toThrow(
+      expect.objectContaining({
+        code: 'CONFIGURATION',
+        message: expect.stringMatching(/one of the parameters: url, count; got "uri"/),
+      }),
+    );
+    expect(() => define(flat, named('uri'))).toThrow(field);
+    expect(() => define(z.object({}), named('url'))).toThrow('a parameter, and the tool has none; got "url"');
+  });
+
+  test('a parameter of one of several forms is known, and any name where the tool takes further members', () => {
+    for (const name of ['url', 'host']) define(either as never, { circuit: { targetParameter: name } });
+    expect(() => define(either as never, { circuit: { targetParameter: 'uri' } })).toThrow('kind, url, host');
+    for (const [, named] of settings) define(z.looseObject({ url: z.string() }), named('uri'));
+  });
+});
+
 test.each([
   ['timeoutMs', { timeoutMs: Number.POSITIVE_INFINITY }],
   ['timeoutMs', { timeoutMs: Number.NaN }],

@@ -121,7 +121,7 @@ describe('the requests of a connector (I8, I14)', () => {
     const service = await startTestService((_asked, response) => sendJson(response, {}));
     const inputSchema = {
       type: 'object',
-      properties: { assignee: { type: ['string', 'null'] }, filter: { type: ['string', 'null'] } },
+      properties: { id: {}, assignee: { type: ['string', 'null'] }, filter: { type: ['string', 'null'] } },
     };
     const routing = { method: 'PATCH', arguments: { filter: { in: 'query' } } } as const;
     const { session } = await connect(service, routing, { spec: { inputSchema } });

@@ -37,6 +37,26 @@ async function open() {
   };
 }
 
+test.each([
+  ['circuit.targetParameter', { circuit: { targetParameter: 'town' } }],
+  ['budget.costs[0].when', { budget: { costs: [{ when: { town: 'Paris' }, costUnits: 2 }] } }],
+  ['routing.bodyFrom', { routing: { method: 'POST', bodyFrom: 'town' } }],
+  ['routing.arguments.town', { routing: { method: 'GET', arguments: { town: { in: 'query' } } } }],
+  ['routing.url', { routing: { method: 'GET', url: 'https://weather.example.com/{town}' } }],
+  ['routing.query.q', { routing: { method: 'GET', query: { q: '{city} {town}' } } }],
+  ['routing.headers.x-place', { routing: { method: 'GET', headers: { 'x-place': '{town}' } } }],
+])('a declaration whose %s names no parameter is refused with those that there are', async (path, change) => {
+  const routing = {
+    url: 'https://weather.example.com/',
+    ...((change as { routing?: object }).routing ?? { method: 'GET' }),
+  };
+  await expect(record(1, { ...change, routing })).rejects.toMatchObject({
+    code: 'CONTRACT_INVALID',
+    issues: [{ path, message: expect.stringMatching(/one of the parameters: city; got "town"/) }],
+  });
+  expect(await record(1, { ...change, routing, inputSchema: { type: 'object' } })).toMatchObject({ kind: 'http' });
+});
+
 describe('the registry in Redis (I7)', () => {
   test('a revision is written only over the one that its writer saw', async () => {
     const { specs } = await open();
