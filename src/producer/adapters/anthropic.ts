@@ -70,12 +70,10 @@ export async function messagesTools(session: Session, options?: AdapterOptions):
   };
   return {
     tools: [...tools.exported.tools] as object[] as MessagesTool[],
-    run(content, options = {}) {
-      const calls = content.filter(({ type }) => type === 'tool_use');
-      return tools.respond((response) =>
-        Promise.all(calls.map((block, index) => runOne(block, { ...options, response, index }))),
-      );
-    },
+    run: (content, options) =>
+      tools.respond('content', content, options, (block, source) =>
+        block.type === 'tool_use' ? runOne(block, source) : undefined,
+      ),
   };
 }
 

@@ -6,6 +6,7 @@ import { DynamicStructuredTool, ToolInputParsingException } from '@langchain/cor
 import { plainParameters } from '../../shared/model-tools/tools-for.ts';
 import { digest } from '../../shared/schema/canonical-json.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
+import { isObject } from '../../shared/util/json/json-types.ts';
 import type { Session } from '../sessions/session.ts';
 import { dataUrl } from './model-content.ts';
 import {
@@ -23,6 +24,11 @@ interface CallConfig {
   readonly signal?: AbortSignal;
   readonly toolCall?: { readonly id?: string };
   readonly configurable?: Readonly<Record<string, unknown>>;
+}
+
+interface CallBlock {
+  readonly id?: string;
+  readonly args?: unknown;
 }
 
 /** LangGraph names each task of a graph's thread; a task that is run again from its checkpoint has the same name. */
@@ -68,11 +74,13 @@ export async function langchainTools(session: Session, options: AdapterOptions =
         return await invoke(input, config);
       } catch (error) {
         if (!(error instanceof ToolInputParsingException)) throw error;
-        const call = input as { readonly id?: string; readonly args?: Record<string, unknown> };
-        const args = call.args ?? (input as Record<string, unknown>);
+        const call = isObject(input) && input['type'] === 'tool_call' ? (input as CallBlock) : { args: input };
         // Pawl may accept parameters that LangChain refuses, such as null for an optional one. The call then runs, once.
         return toToolMessage(
-          await tools.answer({ kind: 'function', name, arguments: args }, sourceOf(call, config)),
+          await tools.answer(
+            { kind: 'function', name, arguments: call.args as Record<string, unknown> },
+            sourceOf(call, config),
+          ),
           call.id,
         );
       }

@@ -7,6 +7,8 @@ import { refusal } from '../../shared/calls/outcome.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
 import type { ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
+import { checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
@@ -94,7 +96,17 @@ export class ModelTools {
   /** IDs for calls that came without one. */
   readonly #ownIds = new WeakMap<object, string>();
 
-  static async create(session: Session, provider: Provider, options: AdapterOptions = {}): Promise<ModelTools> {
+  /** `fixed` are options that the provider's form needs. Throws `CONTRACT_INVALID` for what is no session and for options of another type. */
+  static async create(
+    session: Session,
+    provider: Provider,
+    given: AdapterOptions = {},
+    fixed: ExportOptions = {},
+  ): Promise<ModelTools> {
+    if (typeof session?.toolsFor !== 'function')
+      throw invalidArgument('session', `must be a session, as \`openSession\` returns it; got ${quoteValue(session)}`);
+    checkObject('options', given);
+    const options = { ...given, ...fixed };
     return new ModelTools(session, provider, await session.toolsFor(provider, options), options);
   }
 
@@ -106,9 +118,23 @@ export class ModelTools {
     this.#calls = new ModelCalls(session);
   }
 
-  /** Runs the calls of one response of the model, which come together. */
-  respond<Answer>(run: (response: ModelResponse) => Promise<Answer>): Promise<Answer> {
-    return this.#calls.respond(run);
+  /**
+   * Runs the calls among the blocks of one response of the model, which come together; `path` names the list. Rejects with
+   * `CONTRACT_INVALID`, before any call runs, for what is no list of blocks.
+   */
+  async respond<Block extends object, Answer>(
+    path: string,
+    blocks: readonly Block[],
+    options: ModelCallOptions = {},
+    run: (block: Block, source: CallSource) => Promise<Answer> | undefined,
+  ): Promise<Answer[]> {
+    if (!Array.isArray(blocks)) throw invalidArgument(path, `must be a list; got ${quoteValue(blocks)}`);
+    for (const [index, block] of blocks.entries()) checkObject(`${path}[${index}]`, block);
+    checkObject('options', options);
+    return this.#calls.respond((response) => {
+      const answers = blocks.map((block, index) => run(block, { ...options, response, index }));
+      return Promise.all(answers.filter((answer) => answer !== undefined));
+    });
   }
 
   /** Runs a model's call to its end. */

@@ -5,7 +5,6 @@
 import '../../node-version.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
 import type { Session } from '../sessions/session.ts';
-import type { ModelResponse } from './model-calls.ts';
 import { dataUrl } from './model-content.ts';
 import {
   type AdapterOptions,
@@ -80,14 +79,11 @@ export async function responsesTools(session: Session, options?: AdapterOptions)
   };
   return {
     tools: [...tools.exported.tools] as object[] as ResponsesTool[],
-    run(output, options = {}) {
-      const runAll = (response: ModelResponse) =>
-        output.flatMap((item, index) => {
-          const call = callOf(item);
-          return call === undefined ? [] : [runOne(item, call, { ...options, response, index })];
-        });
-      return tools.respond((response) => Promise.all(runAll(response)));
-    },
+    run: (output, options) =>
+      tools.respond('output', output, options, (item, source) => {
+        const call = callOf(item);
+        return call === undefined ? undefined : runOne(item, call, source);
+      }),
   };
 }
 
@@ -103,26 +99,21 @@ function outputContent(part: ModelContent): ToolOutputContent {
 function callOf({
   type,
   name = '',
-  arguments: rawArguments = '',
+  arguments: rawArguments,
   input = '',
   action = {},
 }: ResponseItem): ProviderCall | undefined {
   switch (type) {
     case 'function_call':
       // Gateways hand on an object instead of its text, and null for nothing.
-      return { kind: 'function', name, arguments: argumentsOf(rawArguments) };
+      return { kind: 'function', name, arguments: rawArguments as string };
     case 'custom_tool_call':
-      return { kind: 'custom', name, input: String(input) };
+      return { kind: 'custom', name, input: input as string };
     case 'local_shell_call':
       return { kind: 'local-shell', action: action as Readonly<Record<string, unknown>> };
     default:
       return undefined;
   }
-}
-
-function argumentsOf(rawArguments: unknown): string | Readonly<Record<string, unknown>> {
-  if (rawArguments === null) return '';
-  return typeof rawArguments === 'object' ? (rawArguments as Readonly<Record<string, unknown>>) : String(rawArguments);
 }
 
 /** A tool as a request of Chat Completions takes it. */
@@ -157,11 +148,11 @@ export interface ChatTools {
 
 /** For Chat Completions, which servers of other models speak as well: functions alone, and answers that are text. */
 export async function chatTools(session: Session, options?: AdapterOptions): Promise<ChatTools> {
-  const tools = await ModelTools.create(session, 'openai', { ...options, native: false });
+  const tools = await ModelTools.create(session, 'openai', options, { native: false });
   const runOne = async (toolCall: ChatToolCall, source: CallSource): Promise<ChatToolMessage> => {
-    const { function: { name = '', arguments: rawArguments = '' } = {} } = toolCall;
+    const { name = '', arguments: rawArguments } = toolCall.function ?? {};
     const id = callIdOf(toolCall.id);
-    const call = { kind: 'function', name, arguments: argumentsOf(rawArguments) } as const;
+    const call = { kind: 'function', name, arguments: rawArguments as string } as const;
     const { content } = await tools.answer(call, { ...source, toolCallId: id, callObject: toolCall });
     return { role: 'tool', tool_call_id: id, content: content.map(contentText).join('\n') };
   };
@@ -169,11 +160,7 @@ export async function chatTools(session: Session, options?: AdapterOptions): Pro
     tools: tools.exported.tools.map(
       ({ type: _, ...definition }) => ({ type: 'function', function: definition }) as ChatTool,
     ),
-    run(calls, options = {}) {
-      return tools.respond((response) =>
-        Promise.all((calls ?? []).map((call, index) => runOne(call, { ...options, response, index }))),
-      );
-    },
+    run: (calls, options) => tools.respond('calls', calls ?? [], options, runOne),
   };
 }
 
@@ -205,7 +192,7 @@ export async function agentTools<AgentTool>(
   tool: (definition: AgentToolDefinition) => AgentTool,
   options?: AdapterOptions,
 ): Promise<AgentTool[]> {
-  const tools = await ModelTools.create(session, 'openai', { ...options, native: false });
+  const tools = await ModelTools.create(session, 'openai', options, { native: false });
   const functions = tools.exported.tools.filter(({ type }) => type === 'function');
   return functions.map((exported) =>
     tool({

@@ -7,7 +7,6 @@ import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 import { readExactJson } from '../util/json/exact-json.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { capitalized, didYouMean } from '../util/text/nearest.ts';
-import { startOf } from '../util/text/text-cut.ts';
 import type { ExportableTool, ToolExport } from './export-types.ts';
 import { primaryName, type ToolReference } from './names.ts';
 import { toOwnNames } from './parameter-names.ts';
@@ -31,8 +30,13 @@ function resolveName({ names }: ToolExport, name: string): ToolReference | undef
 
 const KINDS: readonly string[] = ['function', 'custom', 'local-shell'] satisfies ProviderCall['kind'][];
 
-/** Programs without types may pass a provider's own block, whose arguments have another name and would be lost. */
-function checkKind(call: ProviderCall): void {
+/**
+ * Programs without types may pass a provider's own block, whose arguments have another name and would be lost. Model servers may write
+ * any JSON for a name.
+ */
+function checkCall(call: ProviderCall): void {
+  if (call.kind !== 'local-shell' && typeof call.name !== 'string')
+    throw invalidArgument('call.name', `must be the name of a tool; got ${quoteValue(call.name)}`);
   if (KINDS.includes(call.kind) || 'arguments' in call) return;
   const { kind } = call as { readonly kind?: unknown };
   throw invalidArgument('call.kind', `must be one of ${KINDS.join(', ')}; got ${quoteValue(kind)}`);
@@ -43,7 +47,7 @@ function checkKind(call: ProviderCall): void {
  * arguments that are not a JSON object and for a call of another kind than the tool's. Throws `CONTRACT_INVALID` for what is no call.
  */
 export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[], call: ProviderCall): DecodedCall {
-  checkKind(call);
+  checkCall(call);
   const shell = tools.find(({ variant }) => variant?.type === 'local-shell');
   const reference = call.kind === 'local-shell' ? shell : resolveName(exported, call.name);
   const tool = tools.find(
@@ -51,14 +55,17 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
   );
   if (tool === undefined) throw new PawlError('UNKNOWN_TOOL', unknownTool(exported, call));
   const target = { namespace: tool.namespace, name: tool.name };
-  if (call.kind === 'local-shell') return { ...target, params: shellParams(tool, call.action) };
+  if (call.kind === 'local-shell') {
+    if (!isObject(call.action))
+      throw invalid(`the action of ${tool.name} must be an object; got ${quoteValue(call.action)}`);
+    return { ...target, params: shellParams(tool, call.action) };
+  }
   if (call.kind === 'custom') {
     if (tool.variant?.type !== 'freeform') throw invalid(`${tool.name} takes JSON arguments, not free text`);
     return { ...target, params: { [tool.variant.parameter ?? 'input']: call.input } };
   }
   const input = parseArguments(tool.name, call.arguments);
-  if (!isObject(input))
-    throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${startOf(JSON.stringify(input), 100)}`);
+  if (!isObject(input)) throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${quoteValue(input)}`);
   const params = toOwnNames(tool.inputSchema, input as Readonly<Record<string, unknown>>);
   return { ...target, params: withoutNulls(tool.inputSchema, params) as Readonly<Record<string, unknown>> };
 }
@@ -107,7 +114,7 @@ function invalid(message: string): PawlError {
 
 /** The message for the model's next attempt. */
 function unknownTool({ names }: ToolExport, call: ProviderCall): string {
-  const name = String('name' in call ? call.name : call.kind);
+  const name = call.kind === 'local-shell' ? call.kind : call.name;
   if (Object.hasOwn(names, name)) return `The tool ${JSON.stringify(name)} is not offered any more.`;
   return `No tool ${JSON.stringify(name)} was exported. ${capitalized(didYouMean(name, Object.keys(names)))}`.trimEnd();
 }

@@ -1,0 +1,126 @@
+/** What model servers and gateways write instead of a call, through every adapter: an error that names the place, or an answer for the model. */
+import { describe, expect, test } from 'vitest';
+import { aiSdkTools } from '../../../src/producer/adapters/ai-sdk.ts';
+import { messagesTools } from '../../../src/producer/adapters/anthropic.ts';
+import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
+import { chatTools, responsesTools } from '../../../src/producer/adapters/openai.ts';
+import type { Session } from '../../../src/producer/sessions/session.ts';
+import { startFleet } from '../../helpers/fleet.ts';
+import { weather } from './weather.ts';
+
+/** No call is one of these. */
+const NO_OBJECTS = [null, undefined, 'weather', 7, true, []];
+/** Members of a call that are missing, or of another type. */
+const NO_MEMBERS = [null, undefined, 7, true, [], {}, Symbol('x'), Object.create(null)];
+
+async function openSession(): Promise<Session> {
+  const { session } = await startFleet({ tools: [weather().tool] });
+  return session;
+}
+
+type Run = (session: Session) => Promise<(calls: never, options?: never) => Promise<readonly object[]>>;
+const LISTS: Record<string, Run> = {
+  chat: async (session: Session) => (await chatTools(session)).run as never,
+  responses: async (session) => (await responsesTools(session)).run as never,
+  messages: async (session) => (await messagesTools(session)).run as never,
+};
+const lists = Object.entries(LISTS);
+
+describe.each(lists)('%s', (kind, adapter) => {
+  test('what is no list of calls, or has what is no call, rejects with its place', async () => {
+    const run = await adapter(await openSession());
+    for (const value of ['calls', 7, true, {}, ...(kind === 'chat' ? [] : [null, undefined])])
+      await expect(run(value as never), String(value)).rejects.toMatchObject({
+        code: 'CONTRACT_INVALID',
+        message: expect.stringContaining('must be a list'),
+      });
+    for (const value of NO_OBJECTS)
+      await expect(run([value] as never), String(value)).rejects.toMatchObject({
+        code: 'CONTRACT_INVALID',
+        message: expect.stringMatching(/\[0\]: must be an object/),
+      });
+    for (const options of [null, 'turn', 7, []])
+      await expect(run([] as never, options as never), String(options)).rejects.toMatchObject({
+        code: 'CONTRACT_INVALID',
+        message: expect.stringContaining('options: must be an object'),
+      });
+  });
+});
+
+const NAMED: Record<string, (name: unknown, args: unknown) => readonly [kind: string, call: object][]> = {
+  chat: (name, args) => [
+    ['chat', { id: 'a', function: { name, arguments: args } }],
+    ['chat', { id: 'a', function: args }],
+  ],
+  responses: (name, args) => [
+    ['responses', { type: 'function_call', call_id: 'a', name, arguments: args }],
+    ['responses', { type: 'custom_tool_call', call_id: 'a', name, input: args }],
+    ['responses', { type: 'local_shell_call', call_id: 'a', action: args }],
+  ],
+  messages: (name, args) => [['messages', { type: 'tool_use', id: 'a', name, input: args }]],
+};
+
+test.each(Object.entries(NAMED))('a call of %s with a wrong member is answered', async (_kind, callsOf) => {
+  const session = await openSession();
+  for (const value of NO_MEMBERS)
+    for (const [kind, call] of [...callsOf(value, '{}'), ...callsOf('weather', value), ...callsOf(value, value)]) {
+      const run = await LISTS[kind]?.(session);
+      const answers = await run?.([call] as never);
+      expect(answers, JSON.stringify(call)).toHaveLength(1);
+      expect(JSON.stringify(answers)).toMatch(/UNKNOWN_TOOL|INVALID_PARAMS|CONTRACT_INVALID/);
+    }
+});
+
+test('a call that is decoded by itself is refused by its member', async () => {
+  const session = await openSession();
+  const exported = await session.toolsFor('gemini');
+  const kinds = ['function', 'custom', 'local-shell'];
+  for (const kind of kinds)
+    for (const value of NO_MEMBERS)
+      for (const call of [
+        { kind, name: value },
+        { kind, name: 'weather', arguments: value, input: value, action: value },
+      ])
+        await session.decode(exported, call as never).then(
+          ({ name }) => expect(name).toBe('weather'),
+          (error) =>
+            expect(error).toMatchObject({
+              code: expect.stringMatching(/^(UNKNOWN_TOOL|INVALID_PARAMS|CONTRACT_INVALID)$/),
+            }),
+        );
+  for (const value of NO_OBJECTS)
+    await expect(session.decode(exported, value as never)).rejects.toMatchObject({ code: 'CONTRACT_INVALID' });
+});
+
+test('tools of LangChain and of the AI SDK answer arguments of any type', async () => {
+  const session = await openSession();
+  const [langchainTool] = await langchainTools(session);
+  const { weather: sdkTool } = (await aiSdkTools(session, { preliminary: false })) as Record<
+    string,
+    { execute(input: unknown, options: object): Promise<{ text: string }> }
+  >;
+  for (const value of [...NO_OBJECTS, ...NO_MEMBERS, { id: 'a', args: null, name: 'weather', type: 'tool_call' }]) {
+    const what = typeof value === 'symbol' ? 'symbol' : JSON.stringify(value);
+    // Of what is not JSON, LangChain's own check throws.
+    if (JSON.stringify(value) !== undefined) {
+      const made = await langchainTool?.invoke(value as never);
+      expect(JSON.stringify(made), `langchain ${what}`).toContain('INVALID_PARAMS');
+    }
+    const { text } = (await sdkTool?.execute(value, { toolCallId: 'a', messages: [] })) ?? {};
+    expect(text, `ai-sdk ${what}`).toMatch(/INVALID_PARAMS/);
+  }
+});
+
+test('options of an adapter that are none are refused by their name', async () => {
+  const session = await openSession();
+  const adapters = { chatTools, responsesTools, messagesTools, langchainTools, aiSdkTools };
+  for (const [name, make] of Object.entries(adapters))
+    for (const options of [null, 'strict', 7, []])
+      await expect(
+        (make as (session: Session, options: never) => Promise<unknown>)(session, options as never),
+        name,
+      ).rejects.toMatchObject({
+        code: 'CONTRACT_INVALID',
+        message: expect.stringContaining('options: must be an object'),
+      });
+});
