@@ -1,4 +1,6 @@
 /** A clock that a test advances, for tests of backoff, time limits, cooldowns and TTLs. */
+import { invalidArgument } from '../shared/schema/known-members.ts';
+import { quoteValue } from '../shared/schema/schema-issues.ts';
 import type { Clock, Schedule } from '../shared/util/time.ts';
 
 export interface FakeClock extends Clock {
@@ -27,6 +29,8 @@ export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
   const timers = new Set<Timer>();
 
   const schedule: Schedule = (run, afterMs) => {
+    if (typeof run !== 'function') throw invalidArgument('run', `must be a function; got ${quoteValue(run)}`);
+    checkMs('afterMs', afterMs);
     const timer = { atMs: nowMs + Math.max(0, afterMs), run };
     timers.add(timer);
     return () => timers.delete(timer);
@@ -47,6 +51,7 @@ export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
     monotonic: () => nowMs - startMs,
     schedule,
     advance: async (ms) => {
+      checkMs('ms', ms);
       const endMs = nowMs + ms;
       await settle();
       for (let due = next(); due !== undefined && due.atMs <= endMs; due = next()) {
@@ -57,6 +62,8 @@ export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
       await settle();
     },
     until: async (promise) => {
+      if (typeof promise?.then !== 'function')
+        throw invalidArgument('promise', `must be a promise; got ${quoteValue(promise)}`);
       let settled = false;
       const end = () => {
         settled = true;
@@ -71,6 +78,12 @@ export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
       return promise;
     },
   };
+}
+
+/** A time that is no number would stop the clock for good. */
+function checkMs(path: string, ms: number): void {
+  if (!Number.isFinite(ms))
+    throw invalidArgument(path, `must be a finite number of milliseconds; got ${quoteValue(ms)}`);
 }
 
 /** Between two requests, or after a program's end, nothing is pending for a moment. Only a longer idle time counts as settled. */

@@ -3,6 +3,7 @@
  * executor. This module replaces what is between the two in a fleet: the queue is a loop, the records are a dedupe store, and the
  * sessions are a map.
  */
+
 import { isNativeError } from 'node:util/types';
 import type { CallOptions } from '../producer/calls/call-envelope.ts';
 import type { Cancellation } from '../producer/calls/cancel.ts';
@@ -17,12 +18,14 @@ import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { stackOf } from '../shared/errors/classify-error.ts';
 import { PawlError, reasonOf } from '../shared/errors/failure.ts';
+import { checkObject } from '../shared/schema/known-members.ts';
 import type { SessionKind } from '../shared/sessions/channel-kinds.ts';
 import { type OpenSession, SESSION_TIERS, type SessionRecord } from '../shared/sessions/session.ts';
 import type { PublishedTool } from '../shared/store/fleet/catalogue.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import { logListenerFailure } from '../shared/telemetry/listeners.ts';
 import type { AnyTool, InputOf, OutputOf } from '../shared/tools/tool.ts';
+import { bindMethods } from '../shared/util/bind-methods.ts';
 import { uuidv7 } from '../shared/util/time.ts';
 import { withinMs } from '../shared/util/wait.ts';
 import type { JobOutcome } from '../workers/attempt/job-outcome.ts';
@@ -59,6 +62,10 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   readonly #running = new Map<string, RunningAttempt>();
   readonly #jobs = new Set<Promise<void>>();
   readonly #closing = Promise.withResolvers<void>();
+
+  static {
+    bindMethods(LocalRunner.prototype);
+  }
   #stopTimers: (() => void)[] = [];
   #closed: Promise<void> | undefined;
 
@@ -88,6 +95,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     params: InputOf<T>,
     options: RunOptions = {},
   ): Promise<ToolResultEnvelope<OutputOf<T>>> {
+    checkObject('options', options);
     const { kind = 'main', sessionKey = `local-${kind}`, actorId, ...call } = options;
     let record = this.#sessions.peek(sessionKey);
     record ??= (await this.openSession({ sessionKey, kind, ...(actorId !== undefined && { actorId }) })).record;

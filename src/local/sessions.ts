@@ -1,6 +1,7 @@
 /** The sessions of local runs, in memory. */
 import type { ToolCallEnvelope } from '../shared/calls/envelope.ts';
 import { PawlError } from '../shared/errors/failure.ts';
+import { quoteValue } from '../shared/schema/schema-issues.ts';
 import {
   newSession,
   type OpenSession,
@@ -31,8 +32,7 @@ export class LocalSessions {
   /** Throws `UNKNOWN_SESSION`. */
   get(sessionKey: string): SessionRecord {
     const record = this.#records.get(sessionKey);
-    if (record === undefined)
-      throw new PawlError('UNKNOWN_SESSION', `There is no session ${JSON.stringify(sessionKey)}.`);
+    if (record === undefined) throw new PawlError('UNKNOWN_SESSION', `There is no session ${quoteValue(sessionKey)}.`);
     return record;
   }
 

@@ -1,6 +1,6 @@
 /** The commands that start processes: `up`, `demo`, `worker`, `mcp` and `serve`. Each loads the module of its work when it runs. */
 import type { Command } from 'commander';
-import { MAX_CONCURRENCY } from '../../shared/queues/scaling.ts';
+import { MAX_CONCURRENCY } from '../../shared/tools/tool.ts';
 import { type Action, command, countBetween, jsonOption, MAX_WORKERS, portOption } from '../command-options.ts';
 
 const mcpModule = () => import('../commands/mcp.ts');

@@ -1,6 +1,6 @@
 /** The commands below `tools`. Each loads the module of its work when it runs. */
 import type { Command } from 'commander';
-import { MAX_CONCURRENCY } from '../../shared/queues/scaling.ts';
+import { MAX_CONCURRENCY } from '../../shared/tools/tool.ts';
 import { type Action, command, commandGroup, countBetween, jsonOption } from '../command-options.ts';
 
 const importMcpModule = () => import('../commands/import-mcp.ts');

@@ -10,6 +10,8 @@
  */
 import { isNativeError } from 'node:util/types';
 import { PawlError, reasonOf } from '../errors/failure.ts';
+import { checkObject } from '../schema/known-members.ts';
+import { quoteValue } from '../schema/schema-issues.ts';
 import { backgroundSchedule } from '../util/time.ts';
 import { withinMs } from '../util/wait.ts';
 import type { AttemptRecord, CallState } from './call-state.ts';
@@ -169,12 +171,16 @@ export interface StoredRecord extends Pick<DedupeRecord, 'key' | 'state' | 'expi
 }
 
 /** Checks a record before it is stored; throws `CONTRACT_INVALID`. */
-export function storedRecord(input: DedupeRecord, version: number, key = input.key): StoredRecord {
+export function storedRecord(input: DedupeRecord, version: number, ofKey?: string): StoredRecord {
+  checkObject('record', input);
+  const key = ofKey ?? input.key;
   const record = { ...input, key, version };
   const { state, expiresAtMs } = record;
   checkKey(key);
   if (!Number.isSafeInteger(expiresAtMs))
-    throw contractInvalid([{ path: 'expiresAtMs', message: `must be whole milliseconds; got ${expiresAtMs}` }]);
+    throw contractInvalid([
+      { path: 'expiresAtMs', message: `must be whole milliseconds; got ${quoteValue(expiresAtMs)}` },
+    ]);
   return { key, state, expiresAtMs, version, json: serialize(record) };
 }
 
@@ -188,11 +194,18 @@ function serialize(record: DedupeRecord): string {
 }
 
 export function checkKey(key: string): void {
+  if (typeof key !== 'string')
+    throw contractInvalid([{ path: 'key', message: `must be a text; got ${quoteValue(key)}` }]);
   // Keys without a UTF-8 form of their own would share one record.
   if (!key.isWellFormed()) throw contractInvalid([{ path: 'key', message: 'must be well-formed Unicode' }]);
   if (key === '') throw contractInvalid([{ path: 'key', message: 'must not be empty' }]);
   if (Buffer.byteLength(key) > MAX_KEY_BYTES)
     throw contractInvalid([{ path: 'key', message: `must be at most ${MAX_KEY_BYTES} bytes of UTF-8` }]);
+}
+
+export function checkVersion(version: number): void {
+  if (!Number.isSafeInteger(version))
+    throw contractInvalid([{ path: 'expectedVersion', message: `must be a whole number; got ${quoteValue(version)}` }]);
 }
 
 export function exists(record: Pick<DedupeRecord, 'expiresAtMs'>, nowMs: number): boolean {

@@ -1,7 +1,6 @@
 /** Limits that an operator sets for the whole fleet, kept by `store/limits` (docs/scaling.md). */
 import { z } from 'zod';
-import { MAX_CONCURRENCY } from '../queues/scaling.ts';
-import { qualifiedName } from '../tools/tool.ts';
+import { MAX_CONCURRENCY, qualifiedName } from '../tools/tool.ts';
 
 /** Fleet-wide limits: how many calls run at a time, and how many start in any second. */
 export const limitSettingsSchema = z

@@ -16,8 +16,6 @@ export interface TierLoad {
 export const TARGET_WAIT_MS = 5_000;
 /** The slots of a worker before one is running: `pawl worker` without `--concurrency`. */
 const DEFAULT_SLOTS = 32;
-/** The most that a setting lets run at a time: attempts of a worker, or calls of a tool in the whole fleet. */
-export const MAX_CONCURRENCY = 10_000;
 
 /**
  * Counts the busy slots, and as many more as start all waiting calls within the target, if each slot is free again after the mean attempt;

@@ -190,6 +190,8 @@ export function splitName(tool: string): { readonly namespace: string; readonly 
     : { namespace: tool.slice(0, dot), name: tool.slice(dot + 1) };
 }
 
+/** The most that a setting lets run at a time: attempts of a worker, or calls of a tool in the whole fleet. */
+export const MAX_CONCURRENCY = 10_000;
 export const DEFAULT_TIMEOUT_MS = 30_000;
 export const DEFAULT_MAX_RESULT_BYTES = 16 * 1024 * 1024;
 

@@ -2,8 +2,10 @@
  * The dedupe store of one process. It is bounded: the least recently used finished records are evicted first, and records in flight never.
  * Records are kept as text, so that no caller can change one.
  */
+
 import {
   checkKey,
+  checkVersion,
   DEDUPE_DEFAULTS,
   type DedupeClaim,
   type DedupeRecord,
@@ -16,6 +18,7 @@ import {
   storeIsFull,
 } from '../../calls/dedupe-store.ts';
 import { PawlError } from '../../errors/failure.ts';
+import { bindMethods } from '../../util/bind-methods.ts';
 import { type Clock, systemClock } from '../../util/time.ts';
 
 export interface InMemoryDedupeOptions extends DedupeStoreOptions {
@@ -34,6 +37,10 @@ export class InMemoryDedupeStore implements DedupeStore {
   /** The least recently used first. */
   readonly #finished = new Map<string, StoredRecord>();
   #sweptAtMs = Number.NEGATIVE_INFINITY;
+
+  static {
+    bindMethods(InMemoryDedupeStore.prototype);
+  }
 
   constructor(options: InMemoryDedupeOptions = {}) {
     this.#maxKeys = options.maxKeys ?? DEDUPE_DEFAULTS.maxKeys;
@@ -61,6 +68,7 @@ export class InMemoryDedupeStore implements DedupeStore {
   }
 
   async compareAndSet(key: string, expectedVersion: number, next: DedupeRecord): Promise<DedupeSwap> {
+    checkVersion(expectedVersion);
     const stored = storedRecord(next, expectedVersion + 1, key);
     const existing = this.#use(key);
     if (existing?.version !== expectedVersion)

@@ -2,8 +2,10 @@
  * The dedupe store that several processes share. It uses one Lua script for each step, Redis' clock for all times, and Redis' own expiry:
  * an expired record is gone even if no process sweeps.
  */
+
 import {
   checkKey,
+  checkVersion,
   type DedupeClaim,
   type DedupeRecord,
   type DedupeStore,
@@ -12,6 +14,7 @@ import {
   storedRecord,
   storeIsFull,
 } from '../../calls/dedupe-store.ts';
+import { bindMethods } from '../../util/bind-methods.ts';
 import { type Redis, serverTimeMs } from '../redis/connection.ts';
 import { DedupeKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
@@ -35,6 +38,10 @@ export class RedisDedupeStore implements DedupeStore {
   readonly #keys: DedupeKeys;
   readonly #maxKeys: number;
   readonly #options: RedisDedupeOptions;
+
+  static {
+    bindMethods(RedisDedupeStore.prototype);
+  }
 
   constructor(options: RedisDedupeOptions) {
     this.#options = options;
@@ -66,6 +73,7 @@ export class RedisDedupeStore implements DedupeStore {
   }
 
   async compareAndSet(key: string, expectedVersion: number, next: DedupeRecord): Promise<DedupeSwap> {
+    checkVersion(expectedVersion);
     // Version 0 stands for a key without a record, and no record has it.
     if (!(expectedVersion >= 1)) return { swapped: false, existing: await this.get(key) };
     const [code, found] = await this.#put(next, expectedVersion, key);
