@@ -43,7 +43,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   const settings = await loadSettings();
   const tiers = options.tiers === undefined ? TIERS : parseTiers(options.tiers);
   if (tiers.length === 0) throw usageError(`--tiers needs at least one of ${TIERS.join(', ')}.`);
-  const log = createLogger(settings);
+  const log = context.supervisor === undefined ? createLogger(settings) : withoutServerLines(createLogger(settings));
   const end = watchForEnd(context, log, settings.drainMs);
   const { beatMs } = silenceLimits(settings.lockDurationMs);
   // A thread takes time to start, so without an endpoint the watchdog starts while the worker connects.
@@ -89,6 +89,21 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
     await endpoint?.close();
     await watchdog?.stop();
   }
+}
+
+/** The process that started this one logs what its Redis promises, once for all of its workers. */
+function withoutServerLines(log: Logger): Logger {
+  const unlessOfServer =
+    (level: 'info' | 'warn'): Logger['info'] =>
+    (fields, message) => {
+      if (!('redisVersion' in fields)) log[level](fields, message);
+    };
+  return {
+    debug: (fields, message) => log.debug(fields, message),
+    info: unlessOfServer('info'),
+    warn: unlessOfServer('warn'),
+    error: (fields, message) => log.error(fields, message),
+  };
 }
 
 /** The base tools and those of the tools files. */

@@ -56,6 +56,8 @@ async function allGone(pids: readonly number[]): Promise<void> {
 test('up serves calls and replaces a dead worker; Ctrl-C drains it and ends all processes', async () => {
   const { process, ready } = await up('--workers', '2', '--tools', 'tools.ts');
   expect(ready.workers).toHaveLength(2);
+  // All of its processes use one Redis, whose promises are logged once.
+  expect(process.stderr().match(/"redisVersion"/g)).toHaveLength(1);
   const [first, second] = ready.workers.map(({ pid }) => pid) as [number, number];
   expect(await statusOf(`${ready.url}/readyz`)).toBe(200);
   expect(await statusOf(ready.queuesUrl)).toBe(200);

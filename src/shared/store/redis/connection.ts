@@ -36,6 +36,7 @@ class TypedRedis extends Redis {
 
   constructor({ commandTimeout, socketTimeout, ...options }: ReturnType<typeof redisOptions>) {
     super(options);
+    this.info = quietInfo(this.info.bind(this) as AskInfo) as Redis['info'];
     this.#writes = new PipelinedWrites(() => this.#unanswered);
     const queues = this as unknown as CommandQueues;
     this.#watch = new CommandTimeouts(queues, { commandMs: commandTimeout, silenceMs: socketTimeout });
@@ -57,6 +58,22 @@ class TypedRedis extends Redis {
     this.#writes.addCommands(this.#unanswered - unansweredBefore);
     return answer;
   }
+}
+
+type AskInfo = (...args: unknown[]) => unknown;
+
+/**
+ * INFO for ioredis' check whether Redis has loaded its data, which alone passes a callback. Where the user may not ask INFO, ioredis
+ * writes so on standard error, for each connection, and takes Redis for loaded; without the warning, Pawl's own check reports it.
+ */
+function quietInfo(ask: AskInfo): AskInfo {
+  return (...args) => {
+    const answer = args.at(-1);
+    if (typeof answer !== 'function') return ask(...args);
+    return ask(...args.slice(0, -1), (error: Error | null, text: unknown) =>
+      error?.message.includes('NOPERM') === true ? answer(null, '') : answer(error, text),
+    );
+  };
 }
 
 /** The same for a cluster, whose client sends each command to the node that has its key. */

@@ -104,6 +104,21 @@ test('a user that may use no channels, as Redis makes one by itself, is refused 
   closeConnection(redis);
 });
 
+test('a user that may not ask INFO gets one typed error, and nothing is written beside it', async () => {
+  const { redisUrl, prefix } = await createWorld();
+  const { url } = await createUser(redisUrl, prefix, ['~*', '&*', '+@all', '-info']);
+  const written = vi.spyOn(console, 'warn').mockReturnValue();
+  onTestFinished(() => written.mockRestore());
+  const redis = openConnection({ url, name: prefix, mode: 'fail-fast' });
+  onTestFinished(() => closeConnection(redis));
+  await awaitReady(redis, 10_000);
+  await expect(connectVerified({ url, name: prefix, mode: 'fail-fast' }, 10_000)).rejects.toMatchObject({
+    code: 'BACKEND_UNAVAILABLE',
+    message: expect.stringMatching(/NOPERM .*info/),
+  });
+  expect(written).not.toHaveBeenCalled();
+});
+
 test('a transaction whose commands Redis refuses is refused as they are', async () => {
   const { redisUrl, prefix } = await createWorld();
   const { url } = await createUser(redisUrl, prefix, ['~*', '&*', '+@all', '-rpush']);
