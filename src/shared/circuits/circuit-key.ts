@@ -21,8 +21,9 @@ export function circuitKey(scope: {
 
 const MAX_TARGET_LENGTH = 260;
 
-/** The target that a parameter names: the host of an address, or the text itself. Undefined where it names none. */
+/** The target that a parameter names: the host of an address, the text itself, or a number. Undefined where it names none. */
 export function circuitTarget(value: unknown): string | undefined {
+  if (typeof value === 'number') return String(value);
   if (typeof value !== 'string') return undefined;
   const { host = '' } = URL.canParse(value) ? new URL(value) : {};
   const subject = (host || value)

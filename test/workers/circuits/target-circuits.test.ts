@@ -25,7 +25,8 @@ test.each([
   [' a@b c ', 'a_b_c'],
   [`a${'b'.repeat(300)}`, `a${'b'.repeat(259)}`],
   ['', undefined],
-  [7, undefined],
+  [7, '7'],
+  [true, undefined],
   [null, undefined],
   [{ url: 'https://example.com' }, undefined],
 ])('of %j the target is %j', (value, target) => {
