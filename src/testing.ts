@@ -1,4 +1,5 @@
 /** Testing tools without a fleet: no Redis, no workers, the same rules. See docs/testing.md. */
+import { checkObject } from './shared/schema/known-members.ts';
 import './node-version.ts';
 import './shared/store/redis/own-files.ts';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -44,6 +45,7 @@ export async function runTool<T extends AnyTool>(
   params: InputOf<T>,
   options: RunToolOptions = {},
 ): Promise<ToolResultEnvelope<OutputOf<T>>> {
+  checkObject('options', options);
   const { store, clock, sleep = async () => {}, random, settings, log, environment, onEvent, ...others } = options;
   const { hooks, memory, channels, approve, ...rest } = others;
   const { workspaceRoot, ...call } = rest;

@@ -1,4 +1,5 @@
 /** Composition root of local runs, for development and tests. */
+
 import { z } from 'zod';
 import { checkedStore, type DedupeStore } from '../shared/calls/dedupe-store.ts';
 import { checkHooks } from '../shared/calls/define-hook.ts';
@@ -6,6 +7,7 @@ import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import { PawlError, reasonOf } from '../shared/errors/failure.ts';
 import type { Effects } from '../shared/retries/effects.ts';
+import { checkObject } from '../shared/schema/known-members.ts';
 import { quoteValue } from '../shared/schema/schema-issues.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe/dedupe-memory.ts';
 import { guardedLogger, logListenerFailure, notify } from '../shared/telemetry/listeners.ts';
@@ -28,6 +30,7 @@ import { LocalRunner } from './runner.ts';
 
 /** A runner of tools in this process. Close it when done. Throws `CONFIGURATION`. */
 export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
+  checkObject('options', options);
   const { hooks = [] } = options;
   const log = guardedLogger(options.log ?? silentLogger);
   checkHooks(hooks);
@@ -124,6 +127,7 @@ export async function runWithToolIdempotency<Output>(
   key: ToolIdempotencyKey,
   execute: (signal: AbortSignal) => Promise<Output> | Output,
 ): Promise<ToolResultEnvelope<Output>> {
+  checkObject('key', key);
   const tool = defineTool({
     name: key.tool,
     version: '0.0.0',

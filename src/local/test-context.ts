@@ -1,10 +1,12 @@
 /** A context for unit tests of a tool's function: real files in a temporary folder; logs, progress and checkpoints are recorded. */
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { completionToken, TOKEN_BYTES } from '../shared/calls/completion.ts';
 import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import type { Effects } from '../shared/retries/effects.ts';
+import { checkObject } from '../shared/schema/known-members.ts';
 import type { SessionKind } from '../shared/sessions/channel-kinds.ts';
 import type { Capability, Channel, StoredMemory } from '../shared/tools/capabilities.ts';
 import { formatCheckpoint } from '../shared/tools/checkpoint.ts';
@@ -74,6 +76,7 @@ export interface TestContext extends ToolContext, Disposable {
 const TEST_CALL = 'test-call';
 
 export function testContext(options: TestContextOptions = {}): TestContext {
+  checkObject('options', options);
   const { kind = 'main', sessionKey = 'test-session', signal = new AbortController().signal } = options;
   const workspaceRoot = options.workspaceRoot ?? mkdtempSync(join(tmpdir(), 'pawl-workspace-'));
   const env = options.environment ?? process.env;

@@ -1,6 +1,6 @@
 /** Decodes a model's call into the call of an exported tool. */
 import { PawlError } from '../errors/failure.ts';
-import { invalidArgument } from '../schema/known-members.ts';
+import { checkObject, invalidArgument } from '../schema/known-members.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
 import { withoutNulls } from '../schema/without-nulls.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
@@ -35,6 +35,7 @@ const KINDS: readonly string[] = ['function', 'custom', 'local-shell'] satisfies
  * any JSON for a name.
  */
 function checkCall(call: ProviderCall): void {
+  checkObject('call', call);
   if (call.kind !== 'local-shell' && typeof call.name !== 'string')
     throw invalidArgument('call.name', `must be the name of a tool; got ${quoteValue(call.name)}`);
   if (KINDS.includes(call.kind) || 'arguments' in call) return;

@@ -2,7 +2,9 @@
  * Named groups of tools, static or computed for each request, that can be filtered, prefixed, renamed and merged. A worker resolves its
  * toolsets when it starts; a producer resolves its own for each request of tools, so that a session sees the tools meant for it.
  */
+
 import { PawlError, reasonOf } from '../errors/failure.ts';
+import { checkObject } from '../schema/known-members.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
 import { backgroundSchedule, type Clock, systemClock } from '../util/time.ts';
 import { withinMs } from '../util/wait.ts';
@@ -50,6 +52,7 @@ export function isToolset(value: unknown): value is Toolset {
 }
 
 export function filtered<T extends NamedTool>(set: Toolset<T>, keep: (tool: T) => boolean): Toolset<T> {
+  checkObject('set', set);
   return { name: set.name, tools: async (request) => (await set.tools(request)).filter(keep) };
 }
 
@@ -63,6 +66,7 @@ export function renamed<T extends NamedTool>(
   set: Toolset<T>,
   names: Readonly<Record<string, string>> | ((name: string) => string),
 ): Toolset<T> {
+  checkObject('set', set);
   const nameOf = (name: string) => {
     const newName =
       typeof names === 'function' ? names(name) : ((Object.hasOwn(names, name) ? names[name] : undefined) ?? name);
@@ -82,6 +86,7 @@ export function cached<T extends NamedTool>(
   ttlMs: number,
   clock: Pick<Clock, 'monotonic'> = systemClock,
 ): Toolset<T> {
+  checkObject('set', set);
   const cache = new Map<string, { readonly atMs: number; readonly tools: Promise<readonly T[]> }>();
   return {
     name: set.name,

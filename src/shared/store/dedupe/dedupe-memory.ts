@@ -18,6 +18,7 @@ import {
   storeIsFull,
 } from '../../calls/dedupe-store.ts';
 import { PawlError } from '../../errors/failure.ts';
+import { checkObject } from '../../schema/known-members.ts';
 import { bindMethods } from '../../util/bind-methods.ts';
 import { type Clock, systemClock } from '../../util/time.ts';
 
@@ -43,6 +44,7 @@ export class InMemoryDedupeStore implements DedupeStore {
   }
 
   constructor(options: InMemoryDedupeOptions = {}) {
+    checkObject('options', options);
     this.#maxKeys = options.maxKeys ?? DEDUPE_DEFAULTS.maxKeys;
     if (!(this.#maxKeys >= 1))
       throw new PawlError('CONFIGURATION', `maxKeys must be a number of at least 1; got ${this.#maxKeys}.`);

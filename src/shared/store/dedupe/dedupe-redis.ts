@@ -14,6 +14,7 @@ import {
   storedRecord,
   storeIsFull,
 } from '../../calls/dedupe-store.ts';
+import { checkObject } from '../../schema/known-members.ts';
 import { bindMethods } from '../../util/bind-methods.ts';
 import { type Redis, serverTimeMs } from '../redis/connection.ts';
 import { DedupeKeys } from '../redis/keys.ts';
@@ -44,6 +45,7 @@ export class RedisDedupeStore implements DedupeStore {
   }
 
   constructor(options: RedisDedupeOptions) {
+    checkObject('options', options);
     this.#options = options;
     this.#redis = options.redis;
     this.#keys = new DedupeKeys(options.prefix);
