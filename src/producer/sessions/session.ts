@@ -98,10 +98,6 @@ export class Session {
   readonly #target: ToolCallEnvelope['target'];
   readonly #forms = new FormCache();
 
-  static {
-    bindMethods(Session.prototype);
-  }
-
   constructor(host: SessionHost, record: SessionRecord, clock: Pick<Clock, 'now'> = systemClock) {
     this.#host = host;
     this.#clock = clock;
@@ -393,6 +389,8 @@ export class Session {
     return this.#host.closeSession(this.key);
   }
 }
+
+bindMethods(Session.prototype);
 
 function answered(result: ToolResultEnvelope): Submission {
   return { kind: 'answered', result };
