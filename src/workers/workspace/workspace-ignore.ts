@@ -1,7 +1,7 @@
 /** Applies the ignore files of a workspace to its searches. */
 import { constants } from 'node:fs';
-import { open } from 'node:fs/promises';
-import { basename, dirname, join, sep } from 'node:path';
+import { lstat, open } from 'node:fs/promises';
+import { basename, dirname, join, relative, sep } from 'node:path';
 import { type IgnoreRule, ignoreRules, pathBytes } from './ignore-rules.ts';
 import { enterFolder, entryPath, type Folder, statEntry, withLocation } from './safe-path.ts';
 
@@ -10,13 +10,16 @@ export const MAX_IGNORE_BYTES = 128 * 1024;
 /** The files in order of precedence; of two files of one name, the deeper folder's counts. Both as in ripgrep. */
 const IGNORE_FILES = ['.rgignore', '.ignore', '.gitignore', '.git/info/exclude'] as const;
 
-const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+const IGNORE_ENTRIES = IGNORE_FILES.map((name) => ({ name: name.split('/')[0] ?? '' }));
+const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 
 /** An ignore file of one folder, whose patterns are relative to it. */
 export interface IgnoreLevel {
   readonly name: (typeof IGNORE_FILES)[number];
   /** The folder's path from the root. */
   readonly folder: string;
+  /** The path from the ignore file's folder to the root, where that folder is above the root. */
+  readonly pathToRoot?: string;
   /** The last rule that matches decides. */
   readonly rules: readonly IgnoreRule[];
   /** A rule begins with "!". */
@@ -27,8 +30,8 @@ export interface IgnoreLevel {
 export function isIgnored(path: string, isDirectory: boolean, levels: readonly IgnoreLevel[]): boolean | undefined {
   const name = pathBytes(basename(path));
   for (const file of IGNORE_FILES) {
-    for (const { folder, rules } of levels.filter((level) => level.name === file).reverse()) {
-      const below = pathBytes(folder === '' ? path : path.slice(folder.length + 1));
+    for (const { folder, pathToRoot = '', rules } of levels.filter((level) => level.name === file).reverse()) {
+      const below = pathBytes(folder === '' ? join(pathToRoot, path) : path.slice(folder.length + 1));
       const rule = rules.findLast(
         (each) => (isDirectory || !each.foldersOnly) && each.test(each.isPath ? below : name),
       );
@@ -47,17 +50,54 @@ export function isBelowIgnored(path: string, levels: readonly IgnoreLevel[]): bo
   return false;
 }
 
-/** Reads the ignore files of the root, and of the folders between it and `path`. */
-export async function readParentLevels(root: string, path: string): Promise<readonly IgnoreLevel[]> {
-  const names = path === '' ? [] : path.split(sep);
-  const files = IGNORE_FILES.map((name) => ({ name: name.split('/')[0] ?? '' }));
+/**
+ * Reads the ignore files of the folders above the root, up to the repository that it lies in. There are none if the root is a repository,
+ * or if they exclude the root itself.
+ */
+export async function readLevelsAboveRoot(root: string): Promise<readonly IgnoreLevel[]> {
+  const repository = await repositoryOf(root);
+  if (repository === undefined || repository === root) return [];
+  const path = relative(repository, root);
+  const names = path.split(sep);
   let levels: readonly IgnoreLevel[] = [];
+  for (const index of names.keys()) {
+    const above = names.slice(0, index).join(sep);
+    const folder = join(repository, above);
+    const handle = await open(folder, O_RDONLY | O_DIRECTORY).catch(() => undefined);
+    if (handle === undefined) continue;
+    try {
+      levels = await withIgnoreFile({ handle, path: folder }, above, IGNORE_ENTRIES, levels);
+    } finally {
+      await handle.close();
+    }
+  }
+  if (isBelowIgnored(path, levels)) return [];
+  return levels.map((level) => ({ ...level, folder: '', pathToRoot: relative(join(repository, level.folder), root) }));
+}
+
+async function repositoryOf(folder: string): Promise<string | undefined> {
+  const exists = await lstat(join(folder, '.git')).then(
+    () => true,
+    () => false,
+  );
+  if (exists) return folder;
+  return dirname(folder) === folder ? undefined : repositoryOf(dirname(folder));
+}
+
+/** Reads the ignore files of the root, and of the folders between it and `path`. */
+export async function readParentLevels(
+  root: string,
+  path: string,
+  aboveRoot: readonly IgnoreLevel[],
+): Promise<readonly IgnoreLevel[]> {
+  const names = path === '' ? [] : path.split(sep);
+  let levels = aboveRoot;
   for (const index of names.keys()) {
     const above = names.slice(0, index).join(sep);
     await withLocation(root, above || '.', 'keep', async (location) => {
       const folder = await enterFolder(location, above);
       try {
-        levels = await withIgnoreFile(folder, above, files, levels);
+        levels = await withIgnoreFile(folder, above, IGNORE_ENTRIES, levels);
       } finally {
         if (folder !== location.folder) await folder.handle.close();
       }

@@ -26,7 +26,14 @@ import {
   statEntry,
   withLocation,
 } from './safe-path.ts';
-import { type IgnoreLevel, isBelowIgnored, isIgnored, readParentLevels, withIgnoreFile } from './workspace-ignore.ts';
+import {
+  type IgnoreLevel,
+  isBelowIgnored,
+  isIgnored,
+  readLevelsAboveRoot,
+  readParentLevels,
+  withIgnoreFile,
+} from './workspace-ignore.ts';
 
 const require = createRequire(import.meta.url);
 
@@ -75,7 +82,9 @@ export async function searchWithin(
     const start = await enterFolder(location, path);
     try {
       const inRoot = relative(realRoot, start.path);
-      const rules = search.includeIgnored ? [] : await readParentLevels(root, inRoot);
+      const rules = search.includeIgnored
+        ? []
+        : await readParentLevels(root, inRoot, await readLevelsAboveRoot(realRoot));
       // A caller that names an ignored folder wants to see its content.
       const above = isBelowIgnored(inRoot, rules) ? [] : rules;
       // ripgrep reads no rules from above. If those re-include something, it must not exclude anything.

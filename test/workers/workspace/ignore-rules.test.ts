@@ -122,3 +122,52 @@ test('searches exclude what Git excludes where folders, and repositories in each
       }
   }
 });
+
+test('a workspace within a repository obeys the rules above it, unless they exclude the workspace itself', async () => {
+  const repository = temporaryFolder();
+  const options = ['-C', repository, '-c', 'core.excludesFile=/dev/null'];
+  execFileSync('git', ['init', '--quiet', repository]);
+  const write = (path: string, content: string) => {
+    mkdirSync(dirname(join(repository, path)), { recursive: true });
+    writeFileSync(join(repository, path), content);
+  };
+  write('.gitignore', 'node_modules\n*.log\n/packages/app/out\n/out\nprivate/\n');
+  write('.git/info/exclude', 'secret.txt\n');
+  write('packages/.gitignore', '!kept.log\napp/draft.txt\n/draft.txt\n');
+  write('packages/app/.gitignore', '!deep/b.log\n');
+  const names = [
+    'a.txt',
+    'a.log',
+    'kept.log',
+    'draft.txt',
+    'secret.txt',
+    'out/a.txt',
+    'node_modules/x/a.txt',
+    'deep/b.log',
+  ];
+  for (const name of [...names, 'deep/draft.txt', 'deep/out/a.txt']) write(`packages/app/${name}`, 'needle');
+  write('private/notes/a.txt', 'needle');
+  write('own/.git/HEAD', 'ref: refs/heads/main');
+  write('own/a.log', 'needle');
+  const found = async (root: string, finder: typeof ripgrep) => {
+    const { files } = await searchWithin(
+      join(repository, root),
+      { pattern: 'needle' },
+      new AbortController().signal,
+      finder,
+    );
+    return files.map(({ path }) => path);
+  };
+  const listed = execFileSync('git', [...options, 'ls-files', '-z', '--others', '--exclude-standard', 'packages/app']);
+  const expected = listed
+    .toString()
+    .split('\0')
+    .filter((path) => path !== '' && !path.endsWith('.gitignore'))
+    .map((path) => path.slice('packages/app/'.length));
+  expect(expected).toHaveLength(5);
+  for (const finder of [walkAlone, ripgrep]) {
+    expect((await found('packages/app', finder)).sort()).toEqual(expected.sort());
+    expect(await found('private/notes', finder)).toEqual(['a.txt']);
+    expect(await found('own', finder)).toEqual(['a.log']);
+  }
+});
