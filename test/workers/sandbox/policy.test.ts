@@ -52,7 +52,7 @@ if (isRoot && groups === undefined) console.warn('skipped: no control group can 
 
 test.skipIf(groups === undefined)(
   'as root a run has a control group of its own, which it cannot leave, and which is removed after it',
-  { timeout: 30_000 },
+  { timeout: 60_000 },
   async () => {
     const line = execFileSync(process.execPath, [fixture('fork-many.ts'), temporaryFolder()], { encoding: 'utf8' });
     const started = Number(/^started (\d+)/.exec(line)?.[1]);
@@ -89,7 +89,7 @@ const canCount =
 
 test.skipIf(!canCount)(
   `a run that starts more than ${MAX_PROCESSES} processes is stopped by the kernel`,
-  { timeout: 30_000 },
+  { timeout: 60_000 },
   () => {
     const folder = temporaryFolder();
     chmodSync(folder, 0o777);
