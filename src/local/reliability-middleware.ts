@@ -1,8 +1,6 @@
 /** A wrapper around the execution of tools, over the local runner. */
-
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import type { AnyTool, InputOf, OutputOf } from '../shared/tools/tool.ts';
-import { bindMethods } from '../shared/util/bind-methods.ts';
 import type { LocalRunnerOptions } from './compose-runner.ts';
 import type { LocalRunner, RunOptions } from './runner.ts';
 
@@ -26,10 +24,6 @@ export class ToolReliabilityMiddleware implements AsyncDisposable {
   readonly #options: Omit<LocalRunnerOptions, 'tools'>;
   #store: Promise<LocalRunnerOptions['store']> | undefined;
   readonly #runners: Promise<LocalRunner>[] = [];
-
-  static {
-    bindMethods(ToolReliabilityMiddleware.prototype);
-  }
 
   constructor(options: Omit<LocalRunnerOptions, 'tools'> = {}) {
     this.#options = options;

@@ -1,5 +1,4 @@
 /** Composition root of local runs, for development and tests. */
-
 import { z } from 'zod';
 import { checkedStore, type DedupeStore } from '../shared/calls/dedupe-store.ts';
 import { checkHooks } from '../shared/calls/define-hook.ts';

@@ -3,7 +3,6 @@
  * executor. This module replaces what is between the two in a fleet: the queue is a loop, the records are a dedupe store, and the
  * sessions are a map.
  */
-
 import { isNativeError } from 'node:util/types';
 import type { CallOptions } from '../producer/calls/call-envelope.ts';
 import type { Cancellation } from '../producer/calls/cancel.ts';
@@ -25,7 +24,6 @@ import type { PublishedTool } from '../shared/store/fleet/catalogue.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import { logListenerFailure } from '../shared/telemetry/listeners.ts';
 import type { AnyTool, InputOf, OutputOf } from '../shared/tools/tool.ts';
-import { bindMethods } from '../shared/util/bind-methods.ts';
 import { uuidv7 } from '../shared/util/time.ts';
 import { withinMs } from '../shared/util/wait.ts';
 import type { JobOutcome } from '../workers/attempt/job-outcome.ts';
@@ -63,9 +61,6 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
   readonly #jobs = new Set<Promise<void>>();
   readonly #closing = Promise.withResolvers<void>();
 
-  static {
-    bindMethods(LocalRunner.prototype);
-  }
   #stopTimers: (() => void)[] = [];
   #closed: Promise<void> | undefined;
 

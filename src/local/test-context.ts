@@ -1,5 +1,4 @@
 /** A context for unit tests of a tool's function: real files in a temporary folder; logs, progress and checkpoints are recorded. */
-
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,12 +1,10 @@
 /**
  * The arguments of the public methods, for programs without types: each method refuses other values before anything has happened.
  */
-
 import { z } from 'zod';
 import { type Issue, invalidInput, reasonOf } from '../shared/errors/failure.ts';
 import { quoteValue } from '../shared/schema/schema-issues.ts';
 import { WITH_RECEIVED, zodIssues } from '../shared/schema/zod-issues.ts';
-import { bindMethods } from '../shared/util/bind-methods.ts';
 import type { ProducerParts } from './compose.ts';
 
 type Shapes<Service> = {
@@ -212,10 +210,9 @@ export function checkArguments(method: keyof typeof PAWL, ...values: readonly un
   checkMethod('pawl', method, values);
 }
 
-/** Lets the methods of the services, which answer with promises, reject for arguments of another type. All may be taken from them. */
+/** Lets the methods of the services, which answer with promises, reject for arguments of another type. */
 export function guardServices(services: Services): void {
-  for (const owner of Object.keys(SERVICES) as (keyof Services)[]) {
-    bindMethods(Object.getPrototypeOf(services[owner]));
+  for (const owner of Object.keys(SERVICES) as (keyof Services)[])
     for (const method of Object.keys(SERVICES[owner])) {
       const service = services[owner];
       const run = Reflect.get(service, method) as () => unknown;
@@ -225,5 +222,4 @@ export function guardServices(services: Services): void {
       };
       Object.defineProperty(service, method, { value, configurable: true, writable: true });
     }
-  }
 }

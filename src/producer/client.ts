@@ -2,7 +2,6 @@
  * A producer: each process that submits calls has one. It holds the connections, knows the fleet's tools and circuits, and brings results
  * back to their callers.
  */
-
 import type { Readable } from 'node:stream';
 import type { Completion } from '../shared/calls/completion.ts';
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
@@ -15,7 +14,6 @@ import type { CatalogueContent, PublishedTool } from '../shared/store/fleet/cata
 import { reSignRecords } from '../shared/store/signing/re-sign.ts';
 import type { FleetMetrics } from '../shared/store/telemetry/fleet-metrics.ts';
 import { notify } from '../shared/telemetry/listeners.ts';
-import { bindMethods } from '../shared/util/bind-methods.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
 import { withinMs } from '../shared/util/wait.ts';
 import type { ApprovalService } from './approvals/approvals.ts';
@@ -96,10 +94,6 @@ export class Pawl implements AsyncDisposable {
   readonly #parts: ProducerParts;
   readonly #serving = new Set<ServedTools>();
   #closing: Promise<void> | undefined;
-
-  static {
-    bindMethods(Pawl.prototype);
-  }
 
   /** Opens the connections and waits until results can arrive. Throws `BACKEND_UNAVAILABLE` when Redis cannot be used. */
   static async open(options: PawlOptions): Promise<Pawl> {

@@ -7,7 +7,6 @@ import { HEARTBEAT_MS, publishedToolId, RENEWAL_MS } from '../shared/store/fleet
 import { receiveBroadcasts } from '../shared/store/redis/broadcasts.ts';
 import type { Subscription } from '../shared/store/redis/subscription.ts';
 import { EXPOSITION_TYPE, exposition } from '../shared/telemetry/metric-set.ts';
-import { bindMethods } from '../shared/util/bind-methods.ts';
 import { withinMs } from '../shared/util/wait.ts';
 import { containUncaughtErrors } from './attempt/uncaught-errors.ts';
 import { isSandboxMissing } from './context/processes.ts';
@@ -48,10 +47,6 @@ export class ToolWorker implements AsyncDisposable {
   readonly #releaseUncaught: () => void;
   #timers: NodeJS.Timeout[] = [];
   #closing: Promise<void> | undefined;
-
-  static {
-    bindMethods(ToolWorker.prototype);
-  }
 
   /** Connects, publishes the tools and starts to fetch jobs. Throws `CONFIGURATION` for tools that cannot be published together. */
   static async start(options: WorkerOptions): Promise<ToolWorker> {

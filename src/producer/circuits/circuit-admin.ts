@@ -1,5 +1,4 @@
 /** Lists the fleet's circuits, forces them open and resets them. */
-
 import { type Circuit, CLOSED_CIRCUIT, forcedOpen, reset } from '../../shared/circuits/circuit-breaker.ts';
 import { hasTarget, toolOfCircuit } from '../../shared/circuits/circuit-key.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -8,7 +7,6 @@ import type { CallLedger, CircuitRecords } from '../../shared/store/ports.ts';
 import { homePartition, type Partition } from '../../shared/store/redis/keys.ts';
 import type { CircuitTransition } from '../../shared/telemetry/call-events.ts';
 import { qualifiedName, type Tier, toolNamed } from '../../shared/tools/tool.ts';
-import { bindMethods } from '../../shared/util/bind-methods.ts';
 
 export interface CircuitListing {
   readonly key: string;
@@ -47,10 +45,6 @@ export class CircuitAdmin {
   readonly #partitions: readonly Partition[];
 
   readonly #onChange: (change: CircuitTransition) => void;
-
-  static {
-    bindMethods(CircuitAdmin.prototype);
-  }
 
   constructor(
     backend: CircuitAdminDeps,

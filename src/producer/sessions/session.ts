@@ -1,5 +1,4 @@
 /** A session as its orchestrator holds it: it calls tools, opens sessions below it, and emits the events of its calls. */
-
 import { EventEmitter } from 'node:events';
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
@@ -19,7 +18,6 @@ import type { RepeatedCalls } from '../../shared/store/calls/repeated-calls.ts';
 import { notify } from '../../shared/telemetry/listeners.ts';
 import type { AgentOrder, AgentReply } from '../../shared/tools/sub-agent.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../../shared/tools/tool.ts';
-import { bindMethods } from '../../shared/util/bind-methods.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type Clock, systemClock, uuidv7 } from '../../shared/util/time.ts';
 import { type CallOptions, callEnvelope, callTargetOf, FormCache, toolNameOf } from '../calls/call-envelope.ts';
@@ -389,8 +387,6 @@ export class Session {
     return this.#host.closeSession(this.key);
   }
 }
-
-bindMethods(Session.prototype);
 
 function answered(result: ToolResultEnvelope): Submission {
   return { kind: 'answered', result };

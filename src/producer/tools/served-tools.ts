@@ -1,5 +1,4 @@
 /** A tool client in this process: it declares tools, runs their calls with the program's functions, and sends their results. */
-
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClientCall, PostedAnswer } from '../../shared/connectors/client-tool.ts';
 import {
@@ -14,7 +13,6 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import { checkedProgress } from '../../shared/tools/tool-answers.ts';
 import type { Progress } from '../../shared/tools/tool-context.ts';
 import { normalizeResult, type ToolResult } from '../../shared/tools/tool-result.ts';
-import { bindMethods } from '../../shared/util/bind-methods.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { withinMs } from '../../shared/util/wait.ts';
 import type { Registry } from './registry.ts';
@@ -68,10 +66,6 @@ export class ServedTools implements AsyncDisposable {
   #client: ToolClient;
   #heartbeat: NodeJS.Timeout | undefined;
   readonly #loop: Promise<void>;
-
-  static {
-    bindMethods(ServedTools.prototype);
-  }
 
   /** Declares new or changed tools, and starts to take calls. Throws `CONTRACT_INVALID` for invalid declarations. */
   static async start(

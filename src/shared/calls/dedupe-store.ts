@@ -204,8 +204,8 @@ export function checkKey(key: string): void {
 }
 
 export function checkVersion(version: number): void {
-  if (!Number.isSafeInteger(version))
-    throw contractInvalid([{ path: 'expectedVersion', message: `must be a whole number; got ${quoteValue(version)}` }]);
+  if (typeof version !== 'number')
+    throw contractInvalid([{ path: 'expectedVersion', message: `must be a number; got ${quoteValue(version)}` }]);
 }
 
 export function exists(record: Pick<DedupeRecord, 'expiresAtMs'>, nowMs: number): boolean {

@@ -36,11 +36,11 @@ const KINDS: readonly string[] = ['function', 'custom', 'local-shell'] satisfies
  */
 function checkCall(call: ProviderCall): void {
   checkObject('call', call);
-  if (call.kind !== 'local-shell' && typeof call.name !== 'string')
-    throw invalidArgument('call.name', `must be the name of a tool; got ${quoteValue(call.name)}`);
-  if (KINDS.includes(call.kind) || 'arguments' in call) return;
-  const { kind } = call as { readonly kind?: unknown };
-  throw invalidArgument('call.kind', `must be one of ${KINDS.join(', ')}; got ${quoteValue(kind)}`);
+  const { kind, name } = call as { readonly kind?: unknown; readonly name?: unknown };
+  if (!KINDS.includes(call.kind) && !('arguments' in call))
+    throw invalidArgument('call.kind', `must be one of ${KINDS.join(', ')}; got ${quoteValue(kind)}`);
+  if (kind !== 'local-shell' && typeof name !== 'string')
+    throw invalidArgument('call.name', `must be the name of a tool; got ${quoteValue(name)}`);
 }
 
 /**

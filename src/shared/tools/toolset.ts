@@ -2,7 +2,6 @@
  * Named groups of tools, static or computed for each request, that can be filtered, prefixed, renamed and merged. A worker resolves its
  * toolsets when it starts; a producer resolves its own for each request of tools, so that a session sees the tools meant for it.
  */
-
 import { PawlError, reasonOf } from '../errors/failure.ts';
 import { checkObject } from '../schema/known-members.ts';
 import { quoteValue } from '../schema/schema-issues.ts';

@@ -273,7 +273,7 @@ describe('I17: the cost of an operation', () => {
 
   test('of a parameter that the tool does not have is named when the tool is defined', () => {
     expect(() => files({ costs: [{ when: { acton: 'delete' }, costUnits: 5 }] })).toThrow(
-      'budget.costs[0].when must be about action, recursive, target; got "acton"',
+      'budget.costs[0].when must be about one of the parameters: action, recursive, target; got "acton"',
     );
     expect(() => files({ costs: [{ when: {}, costUnits: 5 }] })).toThrow('budget.costs.0.when');
   });
@@ -297,7 +297,7 @@ describe('I17: the cost of an operation', () => {
     [{ action: ['read', 'delete'] }, 'budget.costs[0].when.action must be as the schema says'],
     [{ action: 'delete', n: 6 }, 'budget.costs[0].when.n must be as the schema says'],
     [{ n: '5' }, 'budget.costs[0].when.n must be as the schema says'],
-    [{ acton: 'delete' }, 'budget.costs[0].when must be about action, n, at'],
+    [{ acton: 'delete' }, 'budget.costs[0].when must be about one of the parameters: action, n, at'],
   ])('when %j is %s, of a tool in code and of one in the registry', async (when, fault) => {
     const budget = { costs: [{ when: when as Record<string, unknown>, costUnits: 5 }] };
     const common = {

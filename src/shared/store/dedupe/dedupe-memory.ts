@@ -2,7 +2,6 @@
  * The dedupe store of one process. It is bounded: the least recently used finished records are evicted first, and records in flight never.
  * Records are kept as text, so that no caller can change one.
  */
-
 import {
   checkKey,
   checkVersion,
@@ -19,7 +18,6 @@ import {
 } from '../../calls/dedupe-store.ts';
 import { PawlError } from '../../errors/failure.ts';
 import { checkObject } from '../../schema/known-members.ts';
-import { bindMethods } from '../../util/bind-methods.ts';
 import { type Clock, systemClock } from '../../util/time.ts';
 
 export interface InMemoryDedupeOptions extends DedupeStoreOptions {
@@ -38,10 +36,6 @@ export class InMemoryDedupeStore implements DedupeStore {
   /** The least recently used first. */
   readonly #finished = new Map<string, StoredRecord>();
   #sweptAtMs = Number.NEGATIVE_INFINITY;
-
-  static {
-    bindMethods(InMemoryDedupeStore.prototype);
-  }
 
   constructor(options: InMemoryDedupeOptions = {}) {
     checkObject('options', options);

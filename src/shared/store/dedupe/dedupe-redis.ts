@@ -2,7 +2,6 @@
  * The dedupe store that several processes share. It uses one Lua script for each step, Redis' clock for all times, and Redis' own expiry:
  * an expired record is gone even if no process sweeps.
  */
-
 import {
   checkKey,
   checkVersion,
@@ -15,7 +14,6 @@ import {
   storeIsFull,
 } from '../../calls/dedupe-store.ts';
 import { checkObject } from '../../schema/known-members.ts';
-import { bindMethods } from '../../util/bind-methods.ts';
 import { type Redis, serverTimeMs } from '../redis/connection.ts';
 import { DedupeKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
@@ -39,10 +37,6 @@ export class RedisDedupeStore implements DedupeStore {
   readonly #keys: DedupeKeys;
   readonly #maxKeys: number;
   readonly #options: RedisDedupeOptions;
-
-  static {
-    bindMethods(RedisDedupeStore.prototype);
-  }
 
   constructor(options: RedisDedupeOptions) {
     checkObject('options', options);
