@@ -15,8 +15,8 @@ export type Side = 'pawl' | 'bullmq' | 'list' | Peer;
 
 /** A finished call's record lives so long: short, so that every round also pays for forgetting. */
 export const TTL_MS = 5_000;
-/** More than the keys that are called repeatedly. */
-const KEPT_JOBS = 1_000;
+/** More than the keys that are called repeatedly, and than the jobs that end before a busy producer looks at one of its own. */
+const KEPT_JOBS = 10_000;
 /** From the order to start until the start: time for it to reach every producer. */
 const HEAD_START_MS = 50;
 

@@ -46,14 +46,12 @@ async function measure({ wanted, whole, quick, json, keeps, effort, steady }: Op
   // Figures of two machines do not stand side by side.
   const isKept = keeps && (isOfHere || whole);
   if (keeps && !isKept) say('The record is of another machine, and stays as it is: --full replaces it as a whole.');
-  const result: BenchResult = {
-    machine: where,
-    dates: Object.fromEntries([...wanted].map((name) => [name, where.date])),
-    effort,
-    compared: await compareWorkloads(wanted, effort, say),
-    scenarios: await runScenarios(wanted, quick, effort),
-    peers: await comparePeers(wanted, effort, say),
-  };
+  const compared = await compareWorkloads(wanted, effort, say);
+  const scenarios = await runScenarios(wanted, quick, effort);
+  const peers = await comparePeers(wanted, effort, say);
+  const measured = [...compared.map(({ name }) => name), ...Object.keys(scenarios), ...peers.map(({ peer }) => peer)];
+  const dates = Object.fromEntries(measured.map((name) => [name, where.date]));
+  const result: BenchResult = { machine: where, dates, effort, compared, scenarios, peers };
   console.log(json ? JSON.stringify(result, undefined, 2) : `\n${reportText(result)}`);
   if (!isKept) return writeFigures(PARTIAL, result);
   const next = isOfHere ? (steady ? withSteady(record, result) : added(record, result)) : result;
@@ -95,7 +93,8 @@ async function runScenarios(wanted: ReadonlySet<string>, quick: boolean, effort:
   for (const [name, measure] of Object.entries(measures)) {
     if (!wanted.has(name)) continue;
     say(name);
-    found[name] = await attempt<unknown>(name, measure);
+    const figures = await attempt<unknown>(name, measure);
+    if (figures !== undefined) found[name] = figures;
   }
   return found as Scenarios;
 }

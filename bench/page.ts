@@ -83,6 +83,16 @@ function scenarioLines({ refusals, installed, bytes, floor }: BenchResult['scena
   ];
 }
 
+/** The ratios of fleets that had run for a while. */
+function steadyLines({ steady }: BenchResult): readonly string[] {
+  if (steady === undefined) return [];
+  const { date, effort, compared } = steady;
+  const ratios = compared.map(({ name, throughputRatio }) => `${name} ${times(throughputRatio.median)}`).join(', ');
+  return [
+    `- Throughput in rounds of ${effort.roundMs / 1_000} s, after ${effort.warmUpMs / 1_000} s of load, against BullMQ (${date}): ${ratios}.`,
+  ];
+}
+
 /** Older rows, for which a reader has to know more. */
 function sharedGroupText({ sharedGroup = [] }: BenchResult): string {
   if (sharedGroup.length === 0) return '';
@@ -107,7 +117,7 @@ Each figure below is Pawl's divided by the other side's. Throughput should be ab
 
 ${figures([...shown, ...peerRows(peers)])}
 ${missing.length === 0 ? '' : `\nNot measured: ${missing.map(({ title }) => title).join('; ')}.\n`}
-${scenarioLines(scenarios).join('\n')}
+${[...steadyLines(result), ...scenarioLines(scenarios)].join('\n')}
 
 ## How it is measured
 
