@@ -5,7 +5,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { TerminalReport, TerminalRequest } from '../../shared/tools/capabilities.ts';
 import { endOf, startOf } from '../../shared/util/text/text-cut.ts';
 import { unlessAborted, withinMs } from '../../shared/util/wait.ts';
-import { startTree, type TreeExit } from '../sandbox/process-tree.ts';
+import { type ProgramExit, startTree, type TreeExit } from '../sandbox/process-tree.ts';
 import { openPseudoTerminal } from '../sandbox/pseudo-terminal.ts';
 import { type ProcessesOptions, prepareProgram } from './processes.ts';
 
@@ -41,7 +41,7 @@ export class Terminal {
   readonly #output = new Output();
   readonly #killer = new AbortController();
   readonly #armed: Promise<void>;
-  #exit: Omit<TreeExit, 'note'> | undefined;
+  #exit: ProgramExit | undefined;
   #failure: unknown;
 
   /** Throws what `Processes.run` throws, and `CONFIGURATION` where this worker has no terminals. */

@@ -35,11 +35,14 @@ export interface TreeRequest {
   readonly signal: AbortSignal;
 }
 
-export interface TreeExit {
+export interface ProgramExit {
   /** Null when this worker killed the program. */
   readonly exitCode: number | null;
   readonly signal: string | null;
   readonly timedOut: boolean;
+}
+
+export interface TreeExit extends ProgramExit {
   /** A text for people about the files that the program left, or an empty one. */
   readonly note: string;
 }
@@ -85,8 +88,8 @@ export function startTree(sandbox: Sandbox, request: TreeRequest): Tree {
   return { stdin: child.stdin, stdout: child.stdout, stderr: child.stdio[4] as Duplex | null, armed, ended };
 }
 
-async function withCleanup(end: Promise<Omit<TreeExit, 'note'>>, clean: () => Promise<string>): Promise<TreeExit> {
-  let exit: Omit<TreeExit, 'note'>;
+async function withCleanup(end: Promise<ProgramExit>, clean: () => Promise<string>): Promise<TreeExit> {
+  let exit: ProgramExit;
   try {
     exit = await end;
   } catch (error) {
@@ -102,11 +105,7 @@ interface StartedTree {
   readonly child: Child;
 }
 
-async function superviseTree(
-  started: StartedTree,
-  request: TreeRequest,
-  onArmed: () => void,
-): Promise<Omit<TreeExit, 'note'>> {
+async function superviseTree(started: StartedTree, request: TreeRequest, onArmed: () => void): Promise<ProgramExit> {
   const { sandbox, child } = started;
   const { signal, name } = request;
   const diagnosis = collectOutput(child.stderr, MAX_DIAGNOSIS_BYTES);

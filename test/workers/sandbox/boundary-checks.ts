@@ -1,7 +1,7 @@
 import { lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect } from 'vitest';
-import { detectIsolation, openProcesses } from '../../../src/workers/context/processes.ts';
+import { detectIsolation, openProcesses, type ProcessesOptions } from '../../../src/workers/context/processes.ts';
 import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
 import { edit } from '../../../src/workers/tools/edit.ts';
 import { write } from '../../../src/workers/tools/write.ts';
@@ -29,13 +29,14 @@ export function stateOf(folder: string): Readonly<Record<string, string>> {
   );
 }
 
-export async function run(root: string, script: string) {
+export async function run(root: string, script: string, options: Partial<ProcessesOptions> = {}) {
   const processes = openProcesses({
     root,
     callId: 'call',
     signal: new AbortController().signal,
     env: process.env,
     sandbox: 'bubblewrap',
+    ...options,
   });
   return processes.run({ argv: ['sh', '-c', script], timeoutMs: 20_000 });
 }

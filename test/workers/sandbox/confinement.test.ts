@@ -8,21 +8,13 @@ import { protectFile, protectFolder } from '../../../src/workers/workspace/prote
 import { addWorkspaceFolder } from '../../../src/workers/workspace/workspace-roots.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
+import { run } from './boundary-checks.ts';
 
 const available = await detectIsolation();
 const confined = test.skipIf(!available.includes('bubblewrap'));
 
-async function sh(script: string, options: Partial<ProcessesOptions> = {}) {
-  const root = options.root ?? temporaryFolder();
-  const processes = openProcesses({
-    root,
-    callId: 'call',
-    signal: new AbortController().signal,
-    env: process.env,
-    sandbox: 'bubblewrap',
-    ...options,
-  });
-  return processes.run({ argv: ['sh', '-c', script], timeoutMs: 10_000 });
+function sh(script: string, options: Partial<ProcessesOptions> = {}) {
+  return run(options.root ?? temporaryFolder(), script, options);
 }
 
 describe('in the sandbox (A11)', () => {
