@@ -1,7 +1,7 @@
 /** The ioredis options of Pawl's connections. */
 import type { RedisOptions } from 'ioredis';
 import { addressOf, clusterAddressOf, isCluster, type NodeAddress } from './address.ts';
-import { DirectConnector } from './ioredis/direct-connector.ts';
+import { DirectConnector, SentinelledConnector } from './ioredis/direct-connector.ts';
 import './ioredis/ioredis-promises.ts';
 
 export interface ConnectionOptions {
@@ -36,10 +36,9 @@ const PATIENT_SILENCE_MS = 15_000;
 /** The options for a single server, also of the connections that BullMQ's workers use. */
 export function redisOptions(options: ConnectionOptions): RedisOptions & { replyMapping: 'legacy' } {
   const address = isCluster(options.url) ? clusterNodeOf(options.url) : addressOf(options.url);
-  const isDirect = address.tls === undefined && address.sentinels === undefined;
   const sharedOptions: RedisOptions & { replyMapping: 'legacy' } = {
     ...address,
-    ...(isDirect ? { Connector: DirectConnector } : {}),
+    Connector: address.sentinels === undefined ? DirectConnector : SentinelledConnector,
     replyMapping: 'legacy',
     connectionName: options.name,
     retryStrategy: (attempt) => Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS),

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { openConnection } from '../../../../src/shared/store/redis/connection.ts';
-import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { DirectConnector } from '../../../../src/shared/store/redis/ioredis/direct-connector.ts';
 import { createWorld } from '../../../helpers/world.ts';
 
@@ -44,10 +43,4 @@ test('the reason is kept when no server listens', async () => {
   const stream = await connector.connect();
   await new Promise((resolve) => stream.once('close', resolve));
   expect(connector.firstError).toMatchObject({ code: 'ENOENT' });
-});
-
-test('a connection with TLS is Node’s own affair', () => {
-  const of = (url: string) => redisOptions({ url, name: 'n', mode: 'patient' }).Connector;
-  expect(of('redis://host')).toBe(DirectConnector);
-  expect(of('rediss://host')).toBeUndefined();
 });

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -8,7 +8,7 @@ import { connect, startWorker } from '../../../../src/index.ts';
 import type { SettingsInput } from '../../../../src/shared/config/config.ts';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { openBackend } from '../../../../src/shared/store/backend.ts';
-import { connectVerified } from '../../../../src/shared/store/redis/connection.ts';
+import { connectVerified, openConnection } from '../../../../src/shared/store/redis/connection.ts';
 import { findRedisBinary } from '../../../../src/shared/store/redis/redis-binary.ts';
 import { silentLogger } from '../../../../src/shared/telemetry/log.ts';
 import { freePort, type Server, startServer } from '../../../chaos/server.ts';
@@ -310,4 +310,23 @@ describe('what stands behind an address', () => {
     await expect(startOn(`redis://localhost:${port}`, 'pawl', 'fail-fast')).rejects.toMatchObject(refusal('rediss'));
     await startOn(`rediss://localhost:${port}`);
   });
+});
+
+test('a second error of a socket ends no process, with TLS and by way of a Sentinel as well', async () => {
+  const watched = await serverWith();
+  const urls = [
+    watched.url,
+    `rediss://localhost:${(await startTlsServer()).port}`,
+    `redis+sentinel://127.0.0.1:${await startSentinel(temporaryFolder(), watched.port)}/watched`,
+  ];
+  for (const url of urls) {
+    const redis = openConnection({ url, name: 'n', mode: 'fail-fast' });
+    onTestFinished(() => void redis.disconnect());
+    redis.on('error', () => {});
+    await redis.ping();
+    const { stream } = redis as unknown as { readonly stream: Socket };
+    for (const number of [1, 2, 3]) stream.emit('error', new Error(`alert ${number}`));
+    stream.destroy();
+    expect(await redis.ping(), url).toBe('PONG');
+  }
 });

@@ -1,14 +1,15 @@
 /**
  * Sockets that pass their data directly to ioredis' parser. Node's streams allocate 64 KiB outside of V8's heap for every read, so that V8
- * collects garbage more often, and deliver the data one turn of the event loop later.
+ * collects garbage more often, and deliver the data one turn of the event loop later. With TLS, Node's stream is used as it is.
  */
 import { createConnection, type NetConnectOpts, type Socket } from 'node:net';
-import { AbstractConnector, type RedisOptions } from 'ioredis';
+import { connect as connectSecurely } from 'node:tls';
+import { AbstractConnector, type RedisOptions, SentinelConnector } from 'ioredis';
 
 /** The most that one read returns. */
 const READ_BYTES = 64 * 1_024;
 
-/** Connects ioredis to a server without TLS. */
+/** Connects ioredis to one server. */
 export class DirectConnector extends AbstractConnector {
   readonly #options: RedisOptions;
 
@@ -22,23 +23,49 @@ export class DirectConnector extends AbstractConnector {
     this.connecting = true;
     await new Promise<void>((resolve) => process.nextTick(resolve));
     if (!this.connecting) throw new Error('Connection is closed.');
-    const stream: Socket = createConnection({
-      ...addressIn(this.#options),
-      onread: {
-        buffer: Buffer.allocUnsafeSlow(READ_BYTES),
-        callback: (bytes, buffer) => {
-          // The parser keeps parts of the data while the rest arrives, so it gets a copy.
-          stream.emit('data', Buffer.from(buffer.subarray(0, bytes)));
-          return true;
-        },
-      },
-    });
+    const stream = openSocket(this.#options);
     stream.once('error', (error) => {
       this.firstError = error;
     });
     this.stream = stream;
-    return stream;
+    return surviveErrors(stream);
   }
+}
+
+/** Connects ioredis to the server that sentinels name. */
+export class SentinelledConnector extends SentinelConnector {
+  constructor(options: unknown) {
+    super(options as ConstructorParameters<typeof SentinelConnector>[0]);
+  }
+
+  override async connect(...parameters: Parameters<SentinelConnector['connect']>) {
+    return surviveErrors(await super.connect(...parameters));
+  }
+}
+
+/**
+ * ioredis listens to the first error of a socket alone. A TLS socket can have a second one, such as an alert that arrives after a write has
+ * failed, and an error without a listener ends the process.
+ */
+function surviveErrors<T extends NodeJS.EventEmitter>(stream: T): T {
+  stream.on('error', () => {});
+  return stream;
+}
+
+function openSocket(options: RedisOptions): Socket {
+  if (options.tls) return connectSecurely({ ...addressIn(options), ...options.tls });
+  const stream: Socket = createConnection({
+    ...addressIn(options),
+    onread: {
+      buffer: Buffer.allocUnsafeSlow(READ_BYTES),
+      callback: (bytes, buffer) => {
+        // The parser keeps parts of the data while the rest arrives, so it gets a copy.
+        stream.emit('data', Buffer.from(buffer.subarray(0, bytes)));
+        return true;
+      },
+    },
+  });
+  return stream;
 }
 
 /** The address at the time of connecting: `nodeOptions` changes it between two tries. */
