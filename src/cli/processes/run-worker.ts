@@ -2,7 +2,7 @@
 import { createLogger, loadSettings, type StartWorkerOptions, startWorker } from '../../main.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { parseTiers } from '../../shared/config/variables.ts';
-import type { Logger } from '../../shared/telemetry/log.ts';
+import { type Logger, REDIS_PROMISE } from '../../shared/telemetry/log.ts';
 import { workerLine, writeLogLine } from '../../shared/telemetry/log-events.ts';
 import { type AnyTool, qualifiedName, TIERS, type Tier } from '../../shared/tools/tool.ts';
 import { protectOwnCode } from '../../trust-boundary.ts';
@@ -43,7 +43,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   const settings = await loadSettings();
   const tiers = options.tiers === undefined ? TIERS : parseTiers(options.tiers);
   if (tiers.length === 0) throw usageError(`--tiers needs at least one of ${TIERS.join(', ')}.`);
-  const log = context.supervisor === undefined ? createLogger(settings) : withoutServerLines(createLogger(settings));
+  const log = context.supervisor === undefined ? createLogger(settings) : withoutRedisPromises(createLogger(settings));
   const end = watchForEnd(context, log, settings.drainMs);
   const { beatMs } = silenceLimits(settings.lockDurationMs);
   // A thread takes time to start, so without an endpoint the watchdog starts while the worker connects.
@@ -92,16 +92,16 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
 }
 
 /** The process that started this one logs what its Redis promises, once for all of its workers. */
-function withoutServerLines(log: Logger): Logger {
-  const unlessOfServer =
+function withoutRedisPromises(log: Logger): Logger {
+  const unlessPromise =
     (level: 'info' | 'warn'): Logger['info'] =>
     (fields, message) => {
-      if (!('redisVersion' in fields)) log[level](fields, message);
+      if (!('event' in fields) || fields.event !== REDIS_PROMISE) log[level](fields, message);
     };
   return {
     debug: (fields, message) => log.debug(fields, message),
-    info: unlessOfServer('info'),
-    warn: unlessOfServer('warn'),
+    info: unlessPromise('info'),
+    warn: unlessPromise('warn'),
     error: (fields, message) => log.error(fields, message),
   };
 }

@@ -140,12 +140,20 @@ function headerPath(line: string): string | undefined {
 /** The old and the new path of a file. The header tells whether a folder "a" or "b" is a prefix or a part of the path. */
 function filePaths(oldLine: string, newLine: string, head: GitHead): readonly (string | undefined)[] {
   const [from, to] = [fileName(oldLine), fileName(newLine)];
-  const path = from !== undefined && to !== undefined ? samePath(from, to) : undefined;
-  const known = (name: string | undefined, renamed: string | undefined, prefix: string) => {
-    const named = [renamed, head.path].find((each) => each !== undefined && name?.endsWith(each));
-    return name && (named ?? path?.trim() ?? (name.startsWith(prefix) ? name.slice(prefix.length) : name.trim()));
-  };
-  return [known(from, head.from, 'a/'), known(to, head.to, 'b/')];
+  const common = from !== undefined && to !== undefined ? samePath(from, to) : undefined;
+  return [filePath(from, 'a/', [head.from, head.path], common), filePath(to, 'b/', [head.to, head.path], common)];
+}
+
+/** A file's path: what the header says, else what both names have in common, else the name without its prefix. */
+function filePath(
+  name: string | undefined,
+  prefix: string,
+  headerPaths: readonly (string | undefined)[],
+  common: string | undefined,
+): string | undefined {
+  if (!name) return undefined;
+  const said = headerPaths.find((path) => path !== undefined && name.endsWith(path)) ?? common?.trim();
+  return said ?? (name.startsWith(prefix) ? name.slice(prefix.length) : name.trim());
 }
 
 /** The common path of two names with different prefixes of a letter, as Git writes them, or without any. */

@@ -14,7 +14,7 @@ import { PawlError } from '../errors/failure.ts';
 import { secretsOf } from '../errors/redaction.ts';
 import { Signer, UNSIGNED } from '../signing/signature.ts';
 import { Signatures } from '../signing/signatures.ts';
-import { EMBEDDED_REDIS_STEP } from '../telemetry/log.ts';
+import { EMBEDDED_REDIS_STEP, REDIS_PROMISE } from '../telemetry/log.ts';
 import { TIERS, type Tier } from '../tools/tool.ts';
 import type { SyncedClock } from '../util/time.ts';
 import { Approvals } from './approvals/approvals.ts';
@@ -296,7 +296,12 @@ function workerSignersOf({ workerKeys }: Settings): Readonly<Record<string, Sign
 }
 
 function logServer(server: ServerFacts, { log, settings }: BackendOptions): void {
-  const fields = { redisVersion: server.version, persistence: server.persistence, durability: settings.durability };
+  const fields = {
+    event: REDIS_PROMISE,
+    redisVersion: server.version,
+    persistence: server.persistence,
+    durability: settings.durability,
+  };
   if (evicts(server))
     log(
       'warn',

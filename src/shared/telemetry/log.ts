@@ -9,4 +9,7 @@ export interface Logger {
 /** The event of lines about an embedded Redis that is being fetched or started: they explain a start that is slow. */
 export const EMBEDDED_REDIS_STEP = 'embedded_redis';
 
+/** The event of lines about what the Redis server promises: they are the same for every process that uses it. */
+export const REDIS_PROMISE = 'redis_promise';
+
 export const silentLogger: Logger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
