@@ -48,6 +48,11 @@ const MAX_LENGTH = 2 ** 20;
 const COST_OF_VALUE = 200;
 const LENGTH_PER_COST = 64;
 
+/** A value in Base64 or hexadecimal digits, in lines as encoders wrap them. In JSON, line breaks are escaped. */
+const WRAPPED =
+  /(?<![\w+/-])(?:[\w+/-]{40,200}[ \t]{0,8}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,8}){1,2000}[\w+/-]{1,200}={0,2}/g;
+const LINE_BREAKS = /[ \t\r\n]|\\+[rn]/g;
+
 /** One list for all, because the encoded forms of a list are cached. */
 const NO_SECRETS: readonly string[] = [];
 
@@ -82,6 +87,7 @@ function redactVisible(text: string, secrets: readonly string[]): string {
   if (cost * FORMS_OF_VALUE <= MAX_SEARCH_COST) {
     const { texts, patterns } = formsOf(secrets);
     for (const form of texts) clean = clean.replaceAll(form, REDACTED);
+    if (texts.length > 0 && /n|\n/.test(clean)) clean = withoutWrapped(clean, texts);
     if (ESCAPE.test(clean))
       for (const [pattern, hint] of patterns) if (clean.includes(hint)) clean = clean.replace(pattern, REDACTED);
   }
@@ -89,6 +95,14 @@ function redactVisible(text: string, secrets: readonly string[]): string {
   if (hasTokenRun(clean)) clean = withoutTokens(clean);
   clean = replaceAll(clean, programPatterns(clean));
   return PATTERN_HINT.test(clean) ? replaceAll(clean, PATTERNS) : clean;
+}
+
+/** The whole of a wrapped text goes: its parts would show what the secret stands in, but not the secret's own end. */
+function withoutWrapped(text: string, forms: readonly string[]): string {
+  return text.replace(WRAPPED, (wrapped) => {
+    const joined = wrapped.replace(LINE_BREAKS, '');
+    return forms.some((form) => joined.includes(form)) ? REDACTED : wrapped;
+  });
 }
 
 function withoutTokens(text: string): string {

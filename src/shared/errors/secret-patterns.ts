@@ -38,6 +38,7 @@ const FURTHER_MEMBERS = '(?:"[\\w-]{1,40}"\\s{0,4}:\\s{0,4}(?:"[^"\\\\]{0,256}"|
 const NO_SECRET = [
   '\\[redacted\\]',
   '(?:string|str|bool(?:ean)?|number|none|null|undefined|true|false|required|optional|missing|invalid|expired|unset)(?![^\\s"\'\\\\,;|&)}\\]])',
+  '[A-Za-z_][\\w.:]{0,60}[([]\\\\{0,31}["\']?\\[redacted\\]',
   '(?:process|import\\.meta)\\.env|os\\.(?:environ|getenv)|\\$\\{|\\$[A-Z_]+\\b(?!\\S)|\\{\\{|<[\\w ./-]{1,60}>',
   '[a-z_][\\w.]{0,60}\\([^()\\s"\']{0,60}\\)(?:[\\s.,;)]|$)|[a-z_][\\w.]{0,60}\\[\\w{1,60}\\](?:[\\s.,;)]|$)',
 ].join('|');
@@ -50,6 +51,11 @@ const YAML_TAG = '(?:(?:!{1,2}[\\w./:-]{0,60}|&[\\w-]{1,60})[ \\t]{1,4}){0,2}';
 const REDACTED_TAG = '[!&][^\\s"\']{0,60}[ \\t]{1,4}(?:[!&]\\S{0,60}[ \\t]{1,4})?\\\\{0,31}["\']?\\[redacted\\]';
 /** The end of one argument and the beginning of the next, in a command line or in a list of arguments. */
 export const NEXT_ARGUMENT = '(?:\\\\{0,31}["\'],\\s?\\\\{0,31}["\']|["\']?\\s{1,8}|["\']?\\\\{1,4}n\\s{0,8})';
+const QUOTE = '\\\\{0,31}["\']';
+const BREAK = '(?:\\r?\\n|(?:\\\\{1,4}r)?\\\\{1,4}n)';
+/** Separates the words of a command: in a line, in a list, or in Redis' own protocol. */
+const NEXT_WORD = `(?: {1,4}|${QUOTE},?\\s{0,4}${QUOTE}|${BREAK}\\$\\d{1,4}${BREAK})`;
+const WORD_WITH_DIGIT = '(?!\\[redacted\\])(?=[^\\s"\'\\\\]{0,256}\\d)[^\\s"\'\\\\,;|()]{6,256}';
 export type SecretPattern = readonly [pattern: RegExp, replacement: string, hint?: string];
 
 /** Patterns of secrets. The groups before the secret stay; a text without the hint is not searched. */
@@ -98,6 +104,13 @@ export const PATTERNS: readonly SecretPattern[] = [
   ],
   [
     /(\b(?:token|password|passphrase|api[ _-]?key)\s{1,4}(\\{0,31}["'`]))(?=[^\s"'`\\]{0,256}\d)[^\s"'`\\[]{8,256}(?=\2)/gi,
+    `$1${REDACTED}`,
+  ],
+  [
+    new RegExp(
+      `(\\b(?:with|using|wrong|bad|invalid|incorrect) (?:the )?(?:password|passphrase) )(?=\\w{0,256}[A-Za-z])${WORD_WITH_DIGIT}`,
+      'gi',
+    ),
     `$1${REDACTED}`,
   ],
   [/(jdbc:oracle:\w{1,10}:[^\s/@"']{1,100}\/)(?!\[redacted\])[^\s@"']{1,256}(?=@)/gi, `$1${REDACTED}`, 'jdbc:'],
@@ -219,7 +232,11 @@ export const PATTERNS: readonly SecretPattern[] = [
     `$1${REDACTED}`,
     ':',
   ],
-  [/((?:IDENTIFIED(?: WITH \w{1,40})? BY|PASSWORD)\s{1,4})'(?!\[redacted\])[^'\n"]{1,256}'/gi, `$1'${REDACTED}'`, "'"],
+  [
+    /(?<head>(?:IDENTIFIED(?: WITH \w{1,40})? BY|PASSWORD)\s{1,4})(?<quote>\\{0,3}["'])(?!\[redacted\])[^'"\n\\]{1,256}\k<quote>/gi,
+    KEEP_HEAD,
+  ],
+  [new RegExp(`(IDENTIFIED(?: WITH \\w{1,40})? BY )${WORD_WITH_DIGIT}`, 'gi'), `$1${REDACTED}`],
   [
     /(ConvertTo-SecureString\s{1,4}(?:-String\s{1,4})?\\{0,3}["']?)(?!\[redacted\])[^\s"'\\]{1,256}/gi,
     `$1${REDACTED}`,
@@ -274,10 +291,87 @@ export const PATTERNS: readonly SecretPattern[] = [
     '=',
   ],
   [/((?<![\w-])(?:requirepass|masterauth|AUTH default)\s{1,4}["']?)(?!\[redacted\])[^\s"'\\]{4,256}/g, `$1${REDACTED}`],
+  // Values as debuggers and classes print them: `Password(…)`, `SecretStr('…')`, `Some("…")`.
+  [
+    new RegExp(
+      `(?<head>(?<![\\w.])(?:Secret|Password|Passphrase|Token|ApiKey|Credentials?)(?:Str|String|Text|Value)?\\((?:\\w{1,20}=)?)(?:(?<quote>${QUOTE})(?!\\[redacted\\])(?=[^"']{0,256}[^"'a-z_ ])[^"'\\n\\\\]{4,1024}\\k<quote>|${WORD_WITH_DIGIT})(?=\\))`,
+      'g',
+    ),
+    KEEP_HEAD,
+    '(',
+  ],
+  [
+    new RegExp(`(${NAMES}\\s{0,4}[:=]\\s{0,4}(?:Some|Just|Optional)[([])${WORD_WITH_DIGIT}(?=[)\\]])`, 'gi'),
+    `$1${REDACTED}`,
+  ],
+  // Commands of Redis, of mail, of file transfer and of chats.
+  [
+    new RegExp(
+      `((?<=^|[^\\w-]|\\\\[nrt])AUTH${NEXT_WORD}(?:PLAIN|LOGIN|XOAUTH2|CRAM-MD5)${NEXT_WORD})[A-Za-z0-9+/]{8,}={0,2}`,
+      'g',
+    ),
+    `$1${REDACTED}`,
+    'AUTH',
+  ],
+  [
+    new RegExp(`((?<=^|[^\\w-]|\\\\[nrt])AUTH${NEXT_WORD}(?:[\\w.@-]{1,60}${NEXT_WORD})?)${WORD_WITH_DIGIT}`, 'g'),
+    `$1${REDACTED}`,
+    'AUTH',
+  ],
+  [
+    new RegExp(
+      `(?<head>name${QUOTE}?:\\s{0,4}${QUOTE}auth${QUOTE},\\s{0,20}${QUOTE}?args${QUOTE}?:\\s{0,4}\\[\\s{0,20}(?<quote>${QUOTE}))(?!\\[redacted\\])[^\\]]{1,512}?\\k<quote>(?=\\s{0,20}\\])`,
+      'gi',
+    ),
+    `$<head>${REDACTED}$<quote>`,
+    'args',
+  ],
+  [
+    new RegExp(`((?:[>:] |USER \\S{1,100}?${BREAK}(?:\\d{3}[^\\n\\\\]{0,200}${BREAK})?)PASS )${WORD_WITH_DIGIT}`, 'g'),
+    `$1${REDACTED}`,
+    'PASS ',
+  ],
+  [new RegExp(`(\\b[A-Za-z]{0,4}\\d{1,6} LOGIN [^\\s\\\\]{1,100} )${WORD_WITH_DIGIT}`, 'g'), `$1${REDACTED}`, 'LOGIN'],
+  [new RegExp(`(\\bIDENTIFY )${WORD_WITH_DIGIT}`, 'g'), `$1${REDACTED}`, 'IDENTIFY'],
+  [
+    /((?:^|[\s"'=>])[\w.-]{1,64}:)(?=[^\s"'\\@/]{0,256}\d)[^\s"'\\@/:[]{6,256}(?=@(?:(?:tcp|udp|unix)\(|[\w.-]{1,200}:\d{2,5}(?![\w.])))/g,
+    `$1${REDACTED}`,
+    '@',
+  ],
+  // The password of a program that no rule knows.
+  [
+    /((?<![\w-])-p)(?=[\w!@#%^*+-]{0,256}[a-z])(?=[\w!@#%^*+-]{0,256}[A-Z])(?=[\w!@#%^*+-]{0,256}\d)[\w!@#%^*+-]{8,256}(?=$|[\s"'\\])/g,
+    `$1${REDACTED}`,
+    '-p',
+  ],
+  // A field of a form, a member of a property list, a variable of PHP or of Terraform.
+  [
+    new RegExp(`(name=${QUOTE}?${NAME}${QUOTE}?${BREAK}{2})(?!\\[redacted\\])[^\\s"'\\\\]{1,1024}`, 'gi'),
+    `$1${REDACTED}`,
+    'name=',
+  ],
+  [
+    new RegExp(`(<key>${NAME}</key>(?:\\s|\\\\{1,4}[nrt]){0,40}<string>)[^<]{1,4096}(?=<)`, 'gi'),
+    `$1${REDACTED}`,
+    '<string>',
+  ],
+  [
+    new RegExp(
+      `(?<head>${NAMES}${QUOTE}(?:\\]=>(?:\\s|\\\\{1,4}n){0,40}string\\(\\d{1,5}\\) |;s:\\d{1,5}:)(?<quote>${QUOTE}))(?!\\[redacted\\])[^"'\\n\\\\]{1,1024}\\k<quote>`,
+      'gi',
+    ),
+    `$<head>${REDACTED}$<quote>`,
+    's',
+  ],
+  [
+    new RegExp(`(?<head>variable ${QUOTE}${NAME}${QUOTE} \\{[^{}]{0,300}?default\\s{0,20}= )${secretValue(4)}`, 'gi'),
+    KEEP_HEAD,
+    'variable',
+  ],
   // name=value and name: value. JSON objects, lists, booleans and null are no secrets.
   [
     new RegExp(
-      `(?<head>${NAMES}(?:\\\\*["']\\]?)?(?:\\s{0,4}:\\s{0,4}[A-Za-z]{1,20})?\\s{0,4}(?:=>|:=|[:=：＝])\\s{0,4}${YAML_TAG}(?:[bfru]{1,2}(?=["']))?)(?!Bearer |${REDACTED_TAG}|Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))${secretValue(4)}`,
+      `(?<head>${NAMES}(?:\\\\*["']\\]?|\\])?(?:\\s{0,4}:\\s{0,4}[A-Za-z]{1,20})?\\s{0,4}(?:=>|:=|[:=：＝]|(?<=\\s)(?:->|→)(?=\\s))\\s{0,4}${YAML_TAG}(?:[bfru]{1,2}(?=["'])|[A-Za-z_][\\w.:]{0,60}\\((?=${QUOTE})|\\\\{0,31}"\\\\{0,31}"(?=\\\\{0,31}"))?)(?!Bearer |${REDACTED_TAG}|Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))${secretValue(4)}`,
       'gi',
     ),
     KEEP_HEAD,
@@ -290,4 +384,4 @@ export const PATTERNS: readonly SecretPattern[] = [
 
 /** Every pattern above needs one of these. Most texts have none, and one search for all of them costs a tenth. */
 export const PATTERN_HINT =
-  /:\/\/|----|LS0t|bearer|basic|pass|pwd|pw|secret|secure|token|[?&]key=|key(?<=(?:api|access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions|signing)[-_ ]?key)|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identified|jdbc:|private-lines|:\d{4,5}:|(?:pin|code|cv[vc]2?|totp|2fa|mfa)[\\"']{0,4}\s{0,4}(?:[:=]|is\s)[\\"'\s]{0,8}\d{3}/i;
+  /:\/\/|----|LS0t|bearer|basic|pass|pwd|pw|secret|secure|token|[?&]key=|key(?<=(?:api|access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions|signing)[-_ ]?key)|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identif|login|-p\w|@(?:tcp|udp|unix)\(|@[\w.-]{1,200}:\d|jdbc:|private-lines|:\d{4,5}:|(?:pin|code|cv[vc]2?|totp|2fa|mfa)[\\"']{0,4}\s{0,4}(?:[:=]|is\s)[\\"'\s]{0,8}\d{3}/i;

@@ -161,3 +161,19 @@ test.each(['\u200b', '\u200d', '\u2060', '\ufeff', '\u00ad', '\u180e'])(
     expect(redact(ordinary)).toBe(ordinary);
   },
 );
+
+test.each(['base64', 'base64url', 'hex'] as const)('a known value is redacted in lines of %s', (encoding) => {
+  const known = 'a-passphrase-of-the-fleet/2026+more';
+  for (const before of ['', 'ada:', 'so much text that the value begins in the second line: ']) {
+    const encoded = Buffer.from(`${before}${known} and what comes after it, for a line or two`).toString(encoding);
+    // Letters that only the value itself decides.
+    const middle = Buffer.from(`${before}${known}`).toString(encoding).slice(-24, -8);
+    for (const width of [60, 64, 76])
+      for (const end of ['\n', '\r\n', '\n  ']) {
+        const text = `begin\n${encoded.match(new RegExp(`.{1,${width}}`, 'g'))?.join(end)}\nend`;
+        for (const shown of [text, JSON.stringify({ text }), JSON.stringify({ body: JSON.stringify({ text }) })])
+          expect(redact(shown, [known]).replace(/\s|\\+[rn]/g, '')).not.toContain(middle);
+        expect(redact(text, ['another-value-of-the-fleet'])).toBe(text);
+      }
+  }
+});
