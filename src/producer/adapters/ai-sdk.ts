@@ -1,6 +1,6 @@
 /** `pawl/ai-sdk`: a session's tools for the AI SDK (`generateText`, `streamText`, agents). Its peer is `ai`, version 7. */
 import '../../node-version.ts';
-import { dynamicTool, jsonSchema, type ToolSet } from 'ai';
+import { dynamicTool, jsonSchema, type ModelMessage, type ToolSet } from 'ai';
 import { plainParameters } from '../../shared/model-tools/tools-for.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
@@ -74,16 +74,29 @@ const responseNames = new WeakMap<object, string | undefined>();
 
 /**
  * The name of a model's response is a digest of the messages before it. All calls of one response are given the same list. Lists of two
- * responses may be equal, such as those of a prompt that is sent twice, or of a history that is cut. Approved calls are given a list that
- * holds their own response, so its digest suffices. Mastra may give no messages.
+ * responses may be equal, such as those of a prompt that is sent twice, or of a history that is cut. An approved call has the name of
+ * its approval, also when the history was cut meanwhile. Mastra may give no messages.
  */
 function sourceOf({ toolCallId, abortSignal: signal, messages }: Parameters<Execute>[1]): CallSource {
   if (!Array.isArray(messages) || messages.length === 0) return { toolCallId, signal };
+  const approvalId = approvalOf(toolCallId, messages);
+  if (approvalId !== undefined) return { toolCallId, signal, responseName: approvalId };
   if (!responseNames.has(messages)) responseNames.set(messages, digestOf(messages));
+  return { toolCallId, signal, responseName: responseNames.get(messages), callObject: messages };
+}
+
+/** The approval that the last message gives to a call. */
+function approvalOf(toolCallId: string, messages: readonly ModelMessage[]): string | undefined {
   const last = messages.at(-1);
-  const isApproved = last?.role === 'tool' && last.content.some(({ type }) => type === 'tool-approval-response');
-  const responseName = responseNames.get(messages);
-  return { toolCallId, signal, responseName, callObject: isApproved ? undefined : messages };
+  if (last?.role !== 'tool') return undefined;
+  const answered = new Set(last.content.map((part) => part.type === 'tool-approval-response' && part.approvalId));
+  const parts = messages.flatMap(({ role, content }) =>
+    role === 'assistant' && Array.isArray(content) ? content : [],
+  );
+  const request = parts.findLast(
+    (part) => part.type === 'tool-approval-request' && part.toolCallId === toolCallId && answered.has(part.approvalId),
+  );
+  return request?.type === 'tool-approval-request' ? request.approvalId : undefined;
 }
 
 /** Undefined for messages that cannot be written as JSON. */

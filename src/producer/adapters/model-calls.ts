@@ -93,7 +93,8 @@ export class ModelCalls {
       throw error;
     }
     if (toolCallId === call.toolCallId && isReplay(result) && !isOfFailed(result, submittedAtMs, key, call)) {
-      if (cachedName === undefined) await this.#cacheName(key, call, this.#nameAfterReplay(key, call));
+      const isEarlier = cachedName === undefined && call.response?.isLater === true;
+      if (isEarlier) await this.#cacheName(key, call, this.#newName(key, call));
       // The same call twice in one response: the other one may have got the new name.
       const newCallId = (await this.#cachedName(key, call)) ?? toolCallId;
       if (newCallId !== toolCallId) result = yield* run(newCallId);
@@ -132,12 +133,10 @@ export class ModelCalls {
 
   async #initialName(key: string, call: ModelCall): Promise<string> {
     const failedName = call.response?.failed?.names.get(key);
-    return failedName ?? (this.#seenKeys.has(key) ? this.#newName(key, call) : call.toolCallId);
-  }
-
-  /** The name of a call whose ID belongs to a call that ended before. */
-  async #nameAfterReplay(key: string, call: ModelCall): Promise<string> {
-    if (call.response?.isLater === true) return this.#newName(key, call);
+    if (failedName !== undefined) return failedName;
+    if (this.#seenKeys.has(key)) return this.#newName(key, call);
+    if (call.response?.isLater === true) return call.toolCallId;
+    // The newest name comes first: the record of the ID's first call may have expired, or its key may be free again after a failure.
     return (await this.#session.repeatedCalls?.latest(key)) ?? call.toolCallId;
   }
 

@@ -137,6 +137,21 @@ describe.each(Object.entries(LOOPS))('pawl’s adapter for %s', (kind, open) => 
     expect(runs()).toBe(3);
   });
 
+  test('an answer runs once, also where the key of an earlier answer’s failed call is free again', async () => {
+    const { tool, runs } = counter((run) => {
+      if (run === 1) throw new Error('not yet');
+      return `run ${run}`;
+    });
+    const { session, pawl } = await startFleet({ tools: [tool], settings: { ttl: { failedMs: 1 } } });
+    const loop = await open(session);
+    expect(await loop.run(loop.answer())).toContain('not yet');
+    const answer = loop.answer();
+    expect(await loop.run(answer)).toBe('run 2');
+    const resumed = await open(await pawl.session(session.key));
+    expect(await resumed.run(stored(answer))).toBe('run 2');
+    expect(runs()).toBe(2);
+  });
+
   test('a turn of one response names its calls, and a fixed turn does not distinguish responses', async () => {
     const { tool, runs } = counter();
     const { session } = await startFleet({ tools: [tool] });
@@ -316,15 +331,23 @@ interface Cut {
   readonly to?: number | undefined;
 }
 
-test('an approved call of the AI SDK is one call, however often its response runs', async () => {
+test('an approved call of the AI SDK is one call in all processes, also when the history was cut, and two are two', async () => {
   const { tool, runs } = counter();
-  const { session } = await startFleet({ tools: [tool] });
-  const { read } = await aiSdkTools(session, { preliminary: false });
-  const messages = [
-    { role: 'user', content: 'Read it.' },
-    { role: 'assistant', content: [{ type: 'tool-call', toolCallId: ID, toolName: 'read', input }] },
-    { role: 'tool', content: [{ type: 'tool-approval-response', approvalId: 'a', approved: true }] },
-  ];
-  for (const _time of [1, 2]) await read?.execute?.(input, { toolCallId: ID, messages: stored(messages) } as never);
-  expect(runs()).toBe(1);
+  const { session, pawl } = await startFleet({ tools: [tool] });
+  for (const approvalId of ['first', 'second']) {
+    const request = { type: 'tool-approval-request', approvalId, toolCallId: ID };
+    const response = { type: 'tool-approval-response', approvalId, approved: true };
+    const asked = [
+      { role: 'user', content: 'Read it.' },
+      { role: 'assistant', content: [{ type: 'tool-call', toolCallId: ID, toolName: 'read', input }, request] },
+    ];
+    const messages = [...asked, { role: 'tool', content: [response] }];
+    // The other calls of the response may be approved later.
+    const later = [...asked, { role: 'tool', content: [response, { ...response, approvalId: 'other' }] }];
+    for (const history of [messages, stored(messages), messages.slice(1), later]) {
+      const { read } = await aiSdkTools(await pawl.session(session.key), { preliminary: false });
+      await read?.execute?.(input, { toolCallId: ID, messages: history } as never);
+    }
+  }
+  expect(runs()).toBe(2);
 });
