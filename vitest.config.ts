@@ -59,8 +59,10 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     // Most tests wait for processes and timers; one worker for each core leaves the cores idle.
     maxWorkers: 5,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // Tests wait for signals: a limit ends only what would never end, also where processes take long to start.
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
+    expect: { poll: { timeout: 30_000 } },
     teardownTimeout: 10_000,
     tags: [
       { name: 'slow', description: 'Takes long and seldom fails: not in `npm test`, but in `npm run test:slow`.' },

@@ -227,7 +227,7 @@ test('the quick start is the program of the README', () => {
 /** So many at a time: they mostly wait. */
 const LANES = 3;
 
-test(`${Object.keys(PRINTED).join(', ')} do what they say, and leave no connection`, { timeout: 180_000 }, async () => {
+test(`${Object.keys(PRINTED).join(', ')} do what they say, and leave no connection`, async () => {
   const queue = Object.keys(PRINTED).values();
   const lane = async () => {
     for (const name of queue) await expectExample(name);

@@ -157,9 +157,7 @@ function install(project: string): void {
   runCompiler('-p', 'tsconfig.build.json', ...options);
 }
 
-test('a strict project compiles programs of the guides, and declarations of all that programs hand around', {
-  timeout: 180_000,
-}, () => {
+test('a strict project compiles programs of the guides, and declarations of all that programs hand around', () => {
   const project = mkdtempSync(join(tmpdir(), 'pawl-types-'));
   onTestFinished(() => rmSync(project, { recursive: true, force: true }));
   install(project);

@@ -22,9 +22,7 @@ const callOf = (tool: string, params: object, key: string) =>
 
 test.each(WAYS)(
   'up kills and replaces a worker whose tool blocks the event loop (%s), and a once call ends as unknown',
-  {
-    timeout: 90_000,
-  },
+  {},
   async (way) => {
     const up = place.start(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'blocking.ts'], SHORT);
     const { workers } = JSON.parse(await up.line('"event":"ready"')) as { workers: { pid: number }[] };
@@ -40,38 +38,30 @@ test.each(WAYS)(
   },
 );
 
-test.each(WAYS)(
-  'a single worker reports its blocked event loop at /healthz (%s), and ends itself',
-  {
-    timeout: 90_000,
-  },
-  async (way) => {
-    const environment = { ...SHORT, PAWL_METRICS_PORT: '0' };
-    const worker = place.start(['worker', '--tools', 'blocking.ts', '--json'], environment);
-    const { metricsPort } = JSON.parse(await worker.line('"event":"ready"')) as { metricsPort: number };
-    const health = () => fetch(`http://127.0.0.1:${metricsPort}/healthz`);
-    expect((await health()).status).toBe(200);
-    const blocking = callOf('block_once', { way }, `alone ${way}`);
-    const stalled = await eventually(async () => {
-      const answer = await health();
-      return answer.status === 503 && (await answer.json());
-    });
-    expect(stalled).toMatchObject({
-      status: 'stalled',
-      reason: expect.stringContaining('has held the event loop for'),
-    });
-    expect(await worker.ended).toEqual({ code: null, signal: 'SIGKILL' });
-    expect(worker.stderr()).toContain('worker_stalled');
-    const heir = place.start(['worker', '--tools', 'blocking.ts', '--json'], SHORT);
-    expect((await blocking.ended).code).toBe(6);
-    heir.signal('SIGTERM');
-    expect(await heir.ended).toEqual({ code: 0, signal: null });
-  },
-);
+test.each(WAYS)('a single worker reports its blocked event loop at /healthz (%s), and ends itself', {}, async (way) => {
+  const environment = { ...SHORT, PAWL_METRICS_PORT: '0' };
+  const worker = place.start(['worker', '--tools', 'blocking.ts', '--json'], environment);
+  const { metricsPort } = JSON.parse(await worker.line('"event":"ready"')) as { metricsPort: number };
+  const health = () => fetch(`http://127.0.0.1:${metricsPort}/healthz`);
+  expect((await health()).status).toBe(200);
+  const blocking = callOf('block_once', { way }, `alone ${way}`);
+  const stalled = await eventually(async () => {
+    const answer = await health();
+    return answer.status === 503 && (await answer.json());
+  });
+  expect(stalled).toMatchObject({
+    status: 'stalled',
+    reason: expect.stringContaining('has held the event loop for'),
+  });
+  expect(await worker.ended).toEqual({ code: null, signal: 'SIGKILL' });
+  expect(worker.stderr()).toContain('worker_stalled');
+  const heir = place.start(['worker', '--tools', 'blocking.ts', '--json'], SHORT);
+  expect((await blocking.ended).code).toBe(6);
+  heir.signal('SIGTERM');
+  expect(await heir.ended).toEqual({ code: 0, signal: null });
+});
 
-test('a repeatable call is identified as the one that blocks its workers, and stopping an idle worker blames no call', {
-  timeout: 120_000,
-}, async () => {
+test('a repeatable call is identified as the one that blocks its workers, and stopping an idle worker blames no call', async () => {
   const env = { ...SHORT, PAWL_DRAIN_MS: '500' };
   const up = () => place.start(['up', '--port', '0', '--json', '--workers', '2', '--tools', 'blocking.ts'], env);
   const first = up();
@@ -92,9 +82,7 @@ test('a repeatable call is identified as the one that blocks its workers, and st
   await second.ended;
 });
 
-test('a waiting call that blocks each worker before it is ready keeps no fleet from starting', {
-  timeout: 120_000,
-}, async () => {
+test('a waiting call that blocks each worker before it is ready keeps no fleet from starting', async () => {
   const env = { ...SHORT, PAWL_DRAIN_MS: '500' };
   const up = () => place.start(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'blocking.ts'], env);
   const first = up();

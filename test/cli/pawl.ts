@@ -87,7 +87,7 @@ class CommandHost implements AsyncDisposable {
     this.#orders += 1;
     const order: Order = { id: this.#orders, args, input };
     this.#process.say(asciiJson(order));
-    return JSON.parse(await this.#process.line(`{"id":${order.id},`, { deadlineMs: 60_000 })) as Finished;
+    return JSON.parse(await this.#process.line(`{"id":${order.id},`)) as Finished;
   }
 
   [Symbol.asyncDispose]() {

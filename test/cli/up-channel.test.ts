@@ -16,9 +16,7 @@ interface Approvals {
 
 const OPERATOR = "channel: { kind: 'operator' }";
 
-test('the page of a running up is the default channel of sessions; without up, the error explains how to name a channel', {
-  timeout: 120_000,
-}, async () => {
+test('the page of a running up is the default channel of sessions; without up, the error explains how to name a channel', async () => {
   const process = place.start(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'tools.ts']);
   const { url } = JSON.parse(await process.line('"event":"ready"')) as { readonly url: string };
   const ask = async (method: string, path: string, body?: object) => {

@@ -126,7 +126,7 @@ function start(program: string, args: readonly string[], options: ProcessOptions
     ended,
     stdout: () => output.text('stdout'),
     stderr: () => output.text('stderr'),
-    line: (wanted, { deadlineMs = 30_000 } = {}) => output.line(wanted, deadlineMs),
+    line: (wanted, { deadlineMs = 60_000 } = {}) => output.line(wanted, deadlineMs),
     say: (line) => void child.stdin.write(`${line}\n`),
     endInput: () => void child.stdin.end(),
     signal: (signal) => void child.kill(signal),

@@ -23,7 +23,7 @@ export async function eventually<T>(
   condition: () => T | Promise<T>,
   options: EventuallyOptions = {},
 ): Promise<Exclude<T, Falsy>> {
-  const deadlineMs = performance.now() + (options.deadlineMs ?? 30_000);
+  const deadlineMs = performance.now() + (options.deadlineMs ?? 60_000);
   let cause: unknown;
   for (;;) {
     try {
@@ -37,7 +37,7 @@ export async function eventually<T>(
     await sleep(options.everyMs ?? 10);
   }
   const last = cause instanceof Error ? `: ${cause.message}` : '';
-  throw new Error(`no sign of ${options.what ?? condition} within ${options.deadlineMs ?? 30_000} ms${last}`, {
+  throw new Error(`no sign of ${options.what ?? condition} within ${options.deadlineMs ?? 60_000} ms${last}`, {
     cause,
   });
 }

@@ -85,9 +85,7 @@ async function setUp() {
   return { world, startServer, startWorker, startProducer, askAndDie, effects: () => readEffects(effects) };
 }
 
-test('asked, killed, approved, killed, run: an approved call runs once, and its caller finds the result', {
-  timeout: 60_000,
-}, async () => {
+test('asked, killed, approved, killed, run: an approved call runs once, and its caller finds the result', async () => {
   const { startServer, startWorker, startProducer, askAndDie, effects } = await setUp();
   const { callId, asked } = await askAndDie();
 
@@ -118,9 +116,7 @@ test('asked, killed, approved, killed, run: an approved call runs once, and its 
   });
 });
 
-test('a plan is asked, killed, approved, run: its nodes run once under one approval', {
-  timeout: 60_000,
-}, async () => {
+test('a plan is asked, killed, approved, run: its nodes run once under one approval', async () => {
   const { world, startServer, startWorker, effects } = await setUp();
   const [first, worker] = await Promise.all([startServer(), startWorker()]);
   await first.ask('/v1/sessions', { sessionKey: 's', actorId: 'agent-7', channel: { kind: 'operator' } });

@@ -51,9 +51,7 @@ function commandsOf(entry: string): readonly string[] {
 const greet = (partition: CliFixture, env: Environment = {}) =>
   partition.run(['call', 'greet', '--params', '{"name":"Ada"}', '--timeout', '10000'], { env });
 
-test('a Redis that evicts: workers refuse to start, doctor names the setting, and the runbook’s commands mend it', {
-  timeout: 60_000,
-}, async () => {
+test('a Redis that evicts: workers refuse to start, doctor names the setting, and the runbook’s commands mend it', async () => {
   const partition = await newPartition();
   const dataDir = mkdtempSync(join(tmpdir(), 'pawl-evicting-'));
   const server = await startEmbeddedRedis({ dataDir, log: () => {} });
@@ -86,9 +84,7 @@ test('a Redis that evicts: workers refuse to start, doctor names the setting, an
   await worker.ended;
 });
 
-test('no worker for a tier: doctor counts what waits and says which command starts one', {
-  timeout: 60_000,
-}, async () => {
+test('no worker for a tier: doctor counts what waits and says which command starts one', async () => {
   const partition = await newPartition();
   // The tier's only worker has left; what it offered is still known.
   const left = await partition.worker();
@@ -98,13 +94,10 @@ test('no worker for a tier: doctor counts what waits and says which command star
   await reads.line('"event":"ready"');
   const call = partition.start(['call', 'linger', '--params', '{"ms":1}', '--json']);
 
-  const [failed] = await eventually(
-    async () => {
-      const found = await failures(partition);
-      return found.length > 0 && found;
-    },
-    { deadlineMs: 15_000 },
-  );
+  const [failed] = await eventually(async () => {
+    const found = await failures(partition);
+    return found.length > 0 && found;
+  });
   expect(failed).toMatchObject({
     check: 'workers',
     message: expect.stringMatching(/^1 call of the tier workspace wait/),
@@ -117,9 +110,7 @@ test('no worker for a tier: doctor counts what waits and says which command star
   expect(await failures(partition)).toEqual([]);
 });
 
-test('processes with different signing keys: doctor names the process, and the same keys everywhere mend it', {
-  timeout: 60_000,
-}, async () => {
+test('processes with different signing keys: doctor names the process, and the same keys everywhere mend it', async () => {
   const partition = await newPartition();
   const [mine, theirs] = [
     { PAWL_SIGNING_KEYS: 'k1:the-key-of-the-fleet' },

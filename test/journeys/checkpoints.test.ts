@@ -8,9 +8,7 @@ import { startFleet } from './fixtures/fleet.ts';
 
 const [KILLS, STEPS, STEP_MS] = [10, 120, 15];
 
-test('a tool with checkpoints whose worker is killed at ten random points does each step of its work once', {
-  timeout: 120_000,
-}, async () => {
+test('a tool with checkpoints whose worker is killed at ten random points does each step of its work once', async () => {
   const { session, workers, addWorker, folder } = await startFleet({ lockDurationMs: 1_000 });
   const place = join(folder, 'walk');
   mkdirSync(place);

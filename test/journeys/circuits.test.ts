@@ -59,9 +59,7 @@ const statuses = (results: readonly ToolResultEnvelope[]) => [...new Set(results
 const startedAfter = (visit: Visit | undefined, earlier: Visit | undefined) =>
   (visit?.startedAtMs ?? 0) >= (earlier?.endedAtMs ?? Number.POSITIVE_INFINITY);
 
-test('a service that goes down is left alone by 4 workers, probed by one at a time, and open to all after two successes (TR-8, TR-9)', {
-  timeout: 40_000,
-}, async () => {
+test('a service that goes down is left alone by 4 workers, probed by one at a time, and open to all after two successes (TR-8, TR-9)', async () => {
   const { fleet, service, askMany } = await setUp();
   expect(statuses(await askMany(16))).toEqual(['success']);
 
@@ -128,9 +126,7 @@ test('an outage that every worker has seen by itself ends with the cooldown as w
   expect(statuses(await askMany(32))).toEqual(['success']);
 });
 
-test('one call after the other, exactly 5 failures reach the service; a killed probe frees the circuit when its lease ends (TR-8, TR-9)', {
-  timeout: 30_000,
-}, async () => {
+test('one call after the other, exactly 5 failures reach the service; a killed probe frees the circuit when its lease ends (TR-8, TR-9)', async () => {
   const { fleet, service, ask, askMany } = await setUp({ workers: 3, lockDurationMs: SHORT_LOCK_MS });
   const results = await takeDown(fleet, service, ask);
   expect(service.visits).toHaveLength(FAILURES_TO_OPEN);

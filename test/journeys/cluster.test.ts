@@ -14,7 +14,7 @@ const whyNot = await whyNoCluster();
 if (whyNot !== undefined) console.log(`skipped: ${whyNot}`);
 const KEYS = Array.from({ length: 8 }, (_, number) => `session-${number}`);
 
-describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeout: 90_000 }, () => {
+describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', () => {
   let cluster: TestCluster;
   beforeAll(async () => {
     cluster = await startCluster();

@@ -64,9 +64,7 @@ test('a call whose answer gets lost with the wire is the same call when it is as
   expect(fleet.effects()).toHaveLength(2);
 });
 
-test('half-open connections, on which nothing comes, without an error, are noticed and replaced', {
-  timeout: 60_000,
-}, async () => {
+test('half-open connections, on which nothing comes, without an error, are noticed and replaced', async () => {
   const fleet = await startFleet();
   const [deafInbox, deaf] = await Promise.all([startWire(fleet.world.redisUrl), startWire(fleet.world.redisUrl)]);
   const [one, other] = await Promise.all([

@@ -12,9 +12,7 @@ async function begin(fleet: Fleet, tool: string, params: Readonly<Record<string,
 
 const hasEffect = (fleet: Fleet, callId: string) => fleet.effects(callId).some(({ phase }) => phase === 'effect');
 
-test('a cancellation from another process ends in one of four settlements, and every reader learns the same', {
-  timeout: 40_000,
-}, async () => {
+test('a cancellation from another process ends in one of four settlements, and every reader learns the same', async () => {
   const fleet = await startFleet({ concurrency: 4 });
   const other = await connectTo(fleet.world);
   const gate = fleet.gate('go');
@@ -71,9 +69,7 @@ test('a cancellation from another process ends in one of four settlements, and e
   await expect(other.cancel('w0.unknown')).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
 });
 
-test('a worker that drains finishes what it runs, longer than its lock, and takes nothing new', {
-  timeout: 30_000,
-}, async () => {
+test('a worker that drains finishes what it runs, longer than its lock, and takes nothing new', async () => {
   const fleet = await startFleet({ lockDurationMs: SHORT_LOCK_MS });
   const gate = fleet.gate('go');
   const running = await begin(fleet, 'record_once', { gate: gate.path }, 'running');
@@ -91,9 +87,7 @@ test('a worker that drains finishes what it runs, longer than its lock, and take
   expect(await queued.result).toMatchObject({ status: 'success', attempts: 1 });
 });
 
-test('past the grace period an idempotent attempt is released without consuming an attempt, and a once attempt is of unknown outcome', {
-  timeout: 30_000,
-}, async () => {
+test('past the grace period an idempotent attempt is released without consuming an attempt, and a once attempt is of unknown outcome', async () => {
   const fleet = await startFleet({ env: { PAWL_DRAIN_MS: '200' } });
   const gate = fleet.gate('go');
   const params = { gate: gate.path };
@@ -118,9 +112,7 @@ test('past the grace period an idempotent attempt is released without consuming 
   expect(hasEffect(fleet, once.callId)).toBe(false);
 });
 
-test('an unknown outcome is resolved as succeeded, as failed or by another run, and as nothing else', {
-  timeout: 40_000,
-}, async () => {
+test('an unknown outcome is resolved as succeeded, as failed or by another run, and as nothing else', async () => {
   const fleet = await startFleet({ lockDurationMs: SHORT_LOCK_MS });
   const gate = fleet.gate('go');
   const params = { gate: gate.path };

@@ -5,9 +5,7 @@ import { startFleet } from './fixtures/fleet.ts';
 
 const BACKLOG = 30;
 
-test('a person, another tenant and background work each get their turns beside one session’s backlog', {
-  timeout: 60_000,
-}, async () => {
+test('a person, another tenant and background work each get their turns beside one session’s backlog', async () => {
   const fleet = await startFleet({ workers: 1, concurrency: 1 });
   const { redisUrl, prefix } = fleet.world;
   const pawl = await connect({ redisUrl, prefix, logLevel: 'silent', tenants: { 'large-*': { weight: 4 } } });

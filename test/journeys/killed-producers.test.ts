@@ -4,9 +4,7 @@ import { eventually } from '../helpers/signal.ts';
 import { connectTo, startFleet, tallyOf } from './fixtures/fleet.ts';
 import type { Batch } from './fixtures/producer.ts';
 
-test('a producer killed after it enqueued, before it heard the result, loses nothing', {
-  timeout: 30_000,
-}, async () => {
+test('a producer killed after it enqueued, before it heard the result, loses nothing', async () => {
   const fleet = await startFleet();
   const gate = fleet.gate('go');
   const params = { label: 'kept', gate: gate.path };
@@ -34,9 +32,7 @@ test('a producer killed after it enqueued, before it heard the result, loses not
   expect(fleet.effects().map(({ phase }) => phase)).toEqual(['begin', 'effect']);
 });
 
-test('a producer killed before it hears of its own claim leaves a whole call or none', {
-  timeout: 30_000,
-}, async () => {
+test('a producer killed before it hears of its own claim leaves a whole call or none', async () => {
   const fleet = await startFleet();
   const wire = await startWire(fleet.world.redisUrl);
   const batch: Batch = { session: fleet.session.key, count: 1, tool: 'record_once', params: {}, key: 'unheard' };
@@ -53,9 +49,7 @@ test('a producer killed before it hears of its own claim leaves a whole call or 
   expect(fleet.effects(record.callId).map(({ phase }) => phase)).toEqual(['begin', 'effect']);
 });
 
-test('a producer killed between the end of its call and reading the result loses nothing', {
-  timeout: 30_000,
-}, async () => {
+test('a producer killed between the end of its call and reading the result loses nothing', async () => {
   const fleet = await startFleet();
   const gate = fleet.gate('go');
   const params = { gate: gate.path };

@@ -43,9 +43,7 @@ function plan(random: () => number): { readonly calls: readonly PlannedCall[]; r
   return { calls, killsAt };
 }
 
-test('300 calls over all effects classes settle once while workers are killed and one stands still', {
-  timeout: 120_000,
-}, async () => {
+test('300 calls over all effects classes settle once while workers are killed and one stands still', async () => {
   console.log(`seed ${SEED}: PAWL_TEST_SEED=${SEED} repeats the plan`);
   const { calls, killsAt } = plan(seeded(SEED));
   const fleet = await startFleet({

@@ -4,9 +4,7 @@ import { signal, within } from '../helpers/signal.ts';
 import { door, startTestService } from '../workers/connectors/service.ts';
 import { SHORT_LOCK_MS, startFleet } from './fixtures/fleet.ts';
 
-test('four workers keep the limits of a tool and of a tenant exactly, and waiting spends no attempt (I17, I20)', {
-  timeout: 60_000,
-}, async () => {
+test('four workers keep the limits of a tool and of a tenant exactly, and waiting spends no attempt (I17, I20)', async () => {
   const doors = { tool: door(3, 24), tenant: door(2, 16), open: door(1, 6) };
   const service = await startTestService(async ({ url }, response) => {
     await doors[url.slice(1) as keyof typeof doors].enter();
@@ -47,14 +45,14 @@ type Held = readonly [what: string, tool: 'visit' | 'pay', ofTool: object, ofTen
 test.each<Held>([
   ['a tool’s concurrency and rate', 'pay', { concurrency: 1, perSecond: 1 }, {}],
   ['a tool and its tenant', 'pay', { concurrency: 1 }, { concurrency: 1, perSecond: 2 }],
-])('what a killed worker held of %s is free within a lease and a look', { timeout: 60_000 }, expectFree);
+])('what a killed worker held of %s is free within a lease and a look', expectFree);
 
 test.each<Held>([
   ['a tool’s concurrency', 'visit', { concurrency: 1 }, {}],
   ['a tool’s concurrency, whose call is not run again', 'pay', { concurrency: 1 }, {}],
   ['a tool’s rate, whose call is not run again', 'pay', { perSecond: 1 }, {}],
   ['a tenant’s concurrency', 'pay', {}, { concurrency: 1 }],
-])('what a killed worker held of %s is free within a lease and a look', { tags: 'slow', timeout: 60_000 }, expectFree);
+])('what a killed worker held of %s is free within a lease and a look', { tags: 'slow' }, expectFree);
 
 async function expectFree(...[, tool, ofTool, ofTenant]: Held): Promise<void> {
   const held = signal();
@@ -80,7 +78,7 @@ async function expectFree(...[, tool, ofTool, ofTenant]: Held): Promise<void> {
   expect((await first).error?.code).toBe(tool === 'pay' ? 'OUTCOME_UNKNOWN' : undefined);
 }
 
-test('a call that runs for several leases keeps its place under a limit', { timeout: 60_000 }, async () => {
+test('a call that runs for several leases keeps its place under a limit', async () => {
   const held = signal();
   let [inside, most] = [0, 0];
   const service = await startTestService((_request, response) => {

@@ -71,9 +71,7 @@ async function startStack(environment: Readonly<Record<string, string>> = {}) {
   };
 }
 
-test('TR-13: success, retry, failure, open, half-open and closed are counted with the labels of the seed and logged; callers add no series', {
-  timeout: 60_000,
-}, async () => {
+test('TR-13: success, retry, failure, open, half-open and closed are counted with the labels of the seed and logged; callers add no series', async () => {
   const { call, ofProducer, ofWorker, worker } = await startStack();
   const swing = (failures: number, key: string) => call({ tool: 'swing', params: { failures }, idempotencyKey: key });
   expect((await swing(0, 'a')).text).toContain('"success"');
@@ -153,9 +151,7 @@ async function startCollector() {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, received: () => received };
 }
 
-test('TR-15: planted secrets reach no log, trace, metric, page of Bull Board or error; log lines lead to the trace', {
-  timeout: 60_000,
-}, async () => {
+test('TR-15: planted secrets reach no log, trace, metric, page of Bull Board or error; log lines lead to the trace', async () => {
   const planted = {
     password: 'four plain words here',
     token: ['ghp', 'a1B2c3D4e5F6g7H8i9J0k1L2m3N4'].join('_'),

@@ -26,9 +26,7 @@ async function callFromAll(
   };
 }
 
-test('1,000 concurrent calls with one key from 4 processes have one effect and 1,000 equal outputs (TR-2, TR-3)', {
-  timeout: 40_000,
-}, async () => {
+test('1,000 concurrent calls with one key from 4 processes have one effect and 1,000 equal outputs (TR-2, TR-3)', async () => {
   const fleet = await startFleet({ workers: 2 });
   const tally = await callFromAll(fleet, () => ({
     tool: 'record_once',
@@ -41,9 +39,7 @@ test('1,000 concurrent calls with one key from 4 processes have one effect and 1
   expect(fleet.effects().map((line) => line.phase)).toEqual(['begin', 'effect']);
 });
 
-test('one key with 1,000 different parameters has one effect and 999 conflicts (TR-4)', {
-  timeout: 40_000,
-}, async () => {
+test('one key with 1,000 different parameters has one effect and 999 conflicts (TR-4)', async () => {
   const fleet = await startFleet({ workers: 2 });
   const tally = await callFromAll(fleet, (producer) => ({
     tool: 'record_once',

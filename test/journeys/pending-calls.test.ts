@@ -18,9 +18,7 @@ const CALLS = 10_000;
 const SUBMITTED_AT_ONCE = 250;
 const MAX_BYTES_OF_CALL = 100;
 
-test('a pending call outlives the front doors, the worker and Redis, all killed: of 50 completions at once, one ends it', {
-  timeout: 120_000,
-}, async () => {
+test('a pending call outlives the front doors, the worker and Redis, all killed: of 50 completions at once, one ends it', async () => {
   const folder = temporaryFolder();
   const redis = await startServer(join(folder, 'redis'), ['--appendfsync', 'always']);
   onTestFinished(() => redis[Symbol.asyncDispose]());

@@ -6,9 +6,7 @@ import { startFleet } from './fixtures/fleet.ts';
 /** Soon over; a worker that stands still for longer loses what it runs, which ends well all the same. */
 const LOCK_MS = 1_500;
 
-test('a call that kills its workers is quarantined after 3 starts, the last one alone, and the fleet and all other calls live on', {
-  timeout: 40_000,
-}, async () => {
+test('a call that kills its workers is quarantined after 3 starts, the last one alone, and the fleet and all other calls live on', async () => {
   const { session, workers, effects, pawl } = await startFleet({ workers: 4, concurrency: 2, lockDurationMs: LOCK_MS });
   const poison = await session.submit('poison', {}, { idempotencyKey: 'poison' });
   const others = Array.from({ length: 60 }, (_, number) =>
@@ -42,9 +40,7 @@ test('a call that kills its workers is quarantined after 3 starts, the last one 
   for (const { output } of runners) expect(living.map(({ pid }) => pid)).toContain(output?.content);
 });
 
-test('calls that only shared a worker with a poisonous one are not quarantined with it', {
-  timeout: 40_000,
-}, async () => {
+test('calls that only shared a worker with a poisonous one are not quarantined with it', async () => {
   const { session, effects, workers, addWorker } = await startFleet({
     workers: 1,
     concurrency: 16,
@@ -67,9 +63,7 @@ test('calls that only shared a worker with a poisonous one are not quarantined w
   expect(ends.map(({ status, error }) => error?.code ?? status)).toEqual(innocents.map(() => 'success'));
 });
 
-test('a call that was only running in workers that were killed runs alone, and succeeds', {
-  timeout: 60_000,
-}, async () => {
+test('a call that was only running in workers that were killed runs alone, and succeeds', async () => {
   const { session, effects, workers, addWorker, gate, pawl } = await startFleet({ lockDurationMs: LOCK_MS });
   const open = gate('open');
   const innocent = await session.submit('record_idempotent', { gate: open.path }, { idempotencyKey: 'innocent' });

@@ -9,9 +9,7 @@ const CALLS = 50;
 const FLOOR = 100;
 const TOOLS = ['ask_freely_1', 'ask_freely_2'];
 
-test('with every service down, what reaches it is at most 1.2 times the calls made plus the floor, over 3 workers; successes buy retries back (R20)', {
-  timeout: 30_000,
-}, async () => {
+test('with every service down, what reaches it is at most 1.2 times the calls made plus the floor, over 3 workers; successes buy retries back (R20)', async () => {
   const [fleet, ...services] = await Promise.all([startFleet({ workers: 3 }), startService(), startService()]);
   for (const service of services) service.behave('hold');
   let number = 0;

@@ -37,9 +37,7 @@ async function open(settings: Partial<SettingsInput>) {
   return { session, [Symbol.asyncDispose]: () => pawl.close() };
 }
 
-test('the rollback recipe of docs/runbook.md works as it stands there, step by step (R34, TR-14)', {
-  timeout: 120_000,
-}, async () => {
+test('the rollback recipe of docs/runbook.md works as it stands there, step by step (R34, TR-14)', async () => {
   const partition = await openPlace();
   onTestFinished(() => partition[Symbol.asyncDispose]());
   const steps = stepsOf('Calls are merged, refused or retried that should not be');

@@ -26,9 +26,7 @@ async function waited(session: Session, ids: readonly string[], timeoutMs = 10_0
   return result.output?.content as { readonly agents: readonly Agent[]; readonly timed_out: boolean };
 }
 
-test('agents get messages in order, by one of several listeners, and waited for on whichever worker', {
-  timeout: 40_000,
-}, async () => {
+test('agents get messages in order, by one of several listeners, and waited for on whichever worker', async () => {
   const fleet = await startFleet({ workers: 2, script: './base-worker.ts' });
   const { session } = fleet;
   const ids: string[] = [];

@@ -20,9 +20,7 @@ const many = (call: (number: number) => Promise<ToolResultEnvelope>) =>
 const statuses = (results: readonly ToolResultEnvelope[]) => [...new Set(results.map(({ status }) => status))];
 const attempts = (results: readonly ToolResultEnvelope[]) => [...new Set(results.map((result) => result.attempts))];
 
-it('TOOL_RELIABILITY_ENABLED=false is a direct call: as many effects as calls, one attempt each, no circuit; and on again without a restart (TR-14, R33)', {
-  timeout: 30_000,
-}, async () => {
+it('TOOL_RELIABILITY_ENABLED=false is a direct call: as many effects as calls, one attempt each, no circuit; and on again without a restart (TR-14, R33)', async () => {
   const off = { TOOL_RELIABILITY_ENABLED: 'false' };
   const [fleet, service] = await Promise.all([startFleet({ workers: 3, env: off }), startService()]);
   const { pawl, session } = await switchedOff(fleet);
@@ -64,9 +62,7 @@ it('TOOL_RELIABILITY_ENABLED=false is a direct call: as many effects as calls, o
   expect(fleet.effects().length - before, 'one begin and one effect').toBe(2);
 });
 
-it('disable and enable reach every producer and worker within a second, for all tools or one (TR-14, R25)', {
-  timeout: 30_000,
-}, async () => {
+it('disable and enable reach every producer and worker within a second, for all tools or one (TR-14, R25)', async () => {
   const [fleet, service] = await Promise.all([startFleet({ workers: 2 }), startService()]);
   const other = await connect({ redisUrl: fleet.world.redisUrl, prefix: fleet.world.prefix, logLevel: 'silent' });
   onTestFinished(() => other.close());

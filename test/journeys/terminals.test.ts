@@ -67,9 +67,7 @@ function running(token: string): boolean {
 
 const COUNTER = 'n=0; while read line; do n=$((n + 1)); echo "$n: $line"; done; exit 4';
 
-test('twenty lines typed through two workers reach the one program, each once; kill -9 of its worker leaves nothing', {
-  timeout: 40_000,
-}, async () => {
+test('twenty lines typed through two workers reach the one program, each once; kill -9 of its worker leaves nothing', async () => {
   const fleet = await startFleet({ workers: 2, lockDurationMs: SHORT_LOCK_MS, script: './base-worker.ts' });
   const { session } = fleet;
   const token = `1000.${randomInt(1e9, 1e10)}`;
@@ -102,7 +100,7 @@ test('twenty lines typed through two workers reach the one program, each once; k
   expect(['TERMINAL_UNREACHABLE', 'NOT_FOUND']).toContain(lost.error?.code);
 });
 
-test('a drained worker, and a closed session, end their programs', { timeout: 30_000 }, async () => {
+test('a drained worker, and a closed session, end their programs', async () => {
   const fleet = await startFleet({ workers: 1, script: './base-worker.ts' });
   const token = `1000.${randomInt(1e9, 1e10)}`;
   const branch = await fleet.session.branch();

@@ -11,7 +11,7 @@ test('kill -9 of the worker, then of the client, each in the middle of a call: n
   const client = startScript(new URL('./fixtures/tool-client.ts', import.meta.url), [], {
     env: { ...environment, FOLDER: folder },
   });
-  await client.line(/^ready/, { deadlineMs: 20_000 });
+  await client.line(/^ready/);
   const publish = async (page: string) => {
     const submission = await fleet.session.submit('publish', { page }, { idempotencyKey: page });
     if (submission.kind !== 'pending') throw new Error(JSON.stringify(submission.result));

@@ -25,9 +25,7 @@ async function handIn(fleet: Fleet, tool: string, key: string, params: object = 
   return { callId: submission.callId ?? '', result: Promise.resolve(submission.result) };
 }
 
-test('C3: calls that change one account take turns over three workers and two tiers, looks share theirs', {
-  timeout: 40_000,
-}, async () => {
+test('C3: calls that change one account take turns over three workers and two tiers, looks share theirs', async () => {
   const fleet = await startFleet({ workers: 3, concurrency: 6 });
   const gate = fleet.gate('first');
   const first = await handIn(fleet, 'change_account', 'first', { gate: gate.path });
@@ -56,9 +54,7 @@ test('C3: calls that change one account take turns over three workers and two ti
   expect(new Set(fleet.effects().map(({ pid }) => pid)).size).toBeGreaterThan(1);
 });
 
-test('C3: what a killed worker held is free after its lease, and waiting consumes no attempt', {
-  timeout: 40_000,
-}, async () => {
+test('C3: what a killed worker held is free after its lease, and waiting consumes no attempt', async () => {
   const fleet = await startFleet({ workers: 2, concurrency: 6, lockDurationMs: SHORT_LOCK_MS });
   const gate = fleet.gate('held');
   const held = await handIn(fleet, 'change_account', 'held', { gate: gate.path });

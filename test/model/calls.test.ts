@@ -8,7 +8,7 @@ afterAll(() => void vi.useRealTimers());
 
 for (const { schedules, tags } of SEARCHES)
   test(`calls keep their promises over ${schedules} schedules of crashes, freezes, cuts, drains and cancellations`, {
-    timeout: 150 * schedules,
+    timeout: 400 * schedules,
     tags,
   }, async () => {
     await fc.assert(nothingBreaks(), { numRuns: schedules, seed: SEED });

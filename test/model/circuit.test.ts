@@ -195,7 +195,7 @@ function holds(broken = false) {
 
 for (const { schedules, tags } of SEARCHES)
   test(`one probe at a time, no probe too early, legal changes only, and a way back, over ${schedules} schedules`, {
-    timeout: 60 * schedules,
+    timeout: 200 * schedules,
     tags,
   }, async () => {
     await fc.assert(holds(), { numRuns: schedules, seed: SEED });

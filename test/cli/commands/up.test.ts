@@ -238,7 +238,6 @@ async function freePort(): Promise<number> {
 
 test('A21: a tools file of ten lines works, and an edit of it, or of what it imports, is picked up while up runs; its hooks and toolsets too (D5, D10)', {
   tags: 'slow',
-  timeout: 80_000,
 }, async () => {
   const file = join(place.folder, 'ten.ts');
   const words = join(place.folder, 'words.ts');

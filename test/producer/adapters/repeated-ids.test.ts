@@ -258,7 +258,7 @@ test.each(TAKES_TURNS)('a response of %s that failed in an outage is the same wh
   const submit = session.submit.bind(session);
   const outage = vi.spyOn(session, 'submit').mockImplementation(async (name, params, options) => {
     if ((params as { path: string }).path === 'n.txt') return submit(name, params, options);
-    await vi.waitUntil(() => runs() === 2);
+    await vi.waitUntil(() => runs() === 2, { timeout: 30_000 });
     throw new PawlError('BACKEND_UNAVAILABLE', 'Redis is gone');
   });
   await expect(loop.run(stored(answer))).rejects.toThrow('Redis is gone');

@@ -436,7 +436,6 @@ for (const { races, tags } of [
   test(
     `${races} races of approve, deny, expire and cancel: one decision each, at most one effect`,
     {
-      timeout: 60_000,
       tags,
     },
     () => atMostOneDecision(races),

@@ -61,7 +61,7 @@ describe('a delayed call', () => {
     expect(contentOf(await result)).toEqual({ text: 'a', deadlineAtMs: expect.any(Number) });
     expect(runs[0]?.atMs).toBeGreaterThanOrEqual(startAtMs);
     const { deadlineAtMs } = contentOf(await result) as { deadlineAtMs: number };
-    expect(Math.abs(deadlineAtMs - startAtMs - 5_000)).toBeLessThan(50);
+    expect(Math.abs(deadlineAtMs - startAtMs - 5_000)).toBeLessThan(500);
   });
 
   test('starts at a time, too, by a string or a Date', async () => {
@@ -189,10 +189,10 @@ describe('a delayed call', () => {
 
   test('waits no time in the queue before its start', async () => {
     const { session, note, events } = await open();
-    await session.call(note, { text: 'a' }, { startAfterMs: 1_500 });
+    await session.call(note, { text: 'a' }, { startAfterMs: 3_000 });
     const [begun] = events.filter(({ type }) => type === 'tool_call_start');
     expect(begun).toMatchObject({ waitedMs: expect.any(Number) });
-    expect((begun as { readonly waitedMs: number }).waitedMs).toBeLessThan(1_200);
+    expect((begun as { readonly waitedMs: number }).waitedMs).toBeLessThan(2_500);
   });
 
   test('that became due with many others leaves the calls of other sessions their turns', async () => {
@@ -246,6 +246,6 @@ describe('a delayed call', () => {
     expect((await taken)?.[1]).toBe('1');
     killed.disconnect();
     expect((await result).status).toBe('success');
-    expect((runs[0]?.atMs ?? 0) - startAt.getTime()).toBeLessThan(1_000);
+    expect((runs[0]?.atMs ?? 0) - startAt.getTime()).toBeLessThan(3_000);
   });
 });

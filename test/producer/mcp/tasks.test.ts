@@ -90,13 +90,10 @@ describe('tasks', () => {
     const { taskId } = (await ask('tools/call', { name: 'asking', arguments: { greeting: 'Hi' } })).result;
     asks.fire();
     const status = (wanted: string) =>
-      eventually(
-        async () => {
-          const { result } = await ask('tasks/get', { taskId });
-          return result.status === wanted && result;
-        },
-        { deadlineMs: 10_000 },
-      );
+      eventually(async () => {
+        const { result } = await ask('tasks/get', { taskId });
+        return result.status === wanted && result;
+      });
     expect(Object.keys((await status('input_required')).inputRequests)).toEqual(['constructor']);
     const inputResponses = { constructor: { action: 'accept', content: { name: 'Bo' } } };
     await ask('tasks/update', { taskId, inputResponses });

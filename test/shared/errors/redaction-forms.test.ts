@@ -373,7 +373,7 @@ test('no rule takes long, even on a text that is made against it', async () => {
   for (const part of parts) {
     const text = part.repeat(Math.ceil(40_000 / part.length));
     const spentMs = await cpuMsOf(() => redactLine(text));
-    expect(spentMs, part).toBeLessThan(400);
+    expect(spentMs, part).toBeLessThan(1_500);
   }
 });
 

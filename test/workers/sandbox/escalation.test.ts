@@ -83,9 +83,7 @@ describe.skipIf(!confines)('with bubblewrap', () => {
     expect(existsSync(outside)).toBe(false);
   });
 
-  test('a script and a terminal can escalate, too; a program outside of the sandbox takes no further commands', {
-    timeout: 30_000,
-  }, async () => {
+  test('a script and a terminal can escalate, too; a program outside of the sandbox takes no further commands', async () => {
     const { session, outside, ask } = await start();
     const script = await ask('shell_command', { command: `echo 1 > ${outside}`, ...escalated });
     await script.approve();

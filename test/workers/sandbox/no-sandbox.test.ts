@@ -41,44 +41,36 @@ async function startUnconfined(sandbox: string) {
   return { fleet, session, said: String(line), proof: join(temporaryFolder(), 'proof') };
 }
 
-test.skipIf(!canHide)(
-  'a worker warns at its start, and each call that runs a program needs an approval',
-  { timeout: 60_000 },
-  async () => {
-    const { fleet, session, said, proof } = await startUnconfined('');
-    expect(said).toContain('no sandbox works here');
-    const approve = async (tool: string, params: Record<string, unknown>) => {
-      const submission = await session.submit(tool, params);
-      if (submission.kind !== 'pending') throw new Error(submission.kind);
-      const { request } = (await fleet.pawl.approvals.show(submission.callId)).record;
-      expect(request).toMatchObject({ rule: 'built-in.no-sandbox', amendment: { kind: 'same-parameters' } });
-      expect(existsSync(proof)).toBe(false);
-      const { id } = request;
-      const { digest } = await eventually(async () => {
-        const shown = await fleet.pawl.approvals.show(id);
-        return shown.record.preview !== undefined && shown;
-      });
-      await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace' });
-      return submission.result;
-    };
-    expect((await approve('shell', { command: ['touch', proof] })).status).toBe('success');
-    expect(existsSync(proof)).toBe(true);
-  },
-);
-
-test.skipIf(!canHide)(
-  '`required` refuses each program, and a worker says so at its start',
-  { timeout: 60_000 },
-  async () => {
-    const { session, said, proof } = await startUnconfined('required');
-    expect(said).toContain('is refused (PAWL_SANDBOX=required)');
-    const result = await session.call('shell', { command: ['touch', proof] });
-    expect(result).toMatchObject({ status: 'error', error: { code: 'PERMISSION_DENIED' } });
+test.skipIf(!canHide)('a worker warns at its start, and each call that runs a program needs an approval', async () => {
+  const { fleet, session, said, proof } = await startUnconfined('');
+  expect(said).toContain('no sandbox works here');
+  const approve = async (tool: string, params: Record<string, unknown>) => {
+    const submission = await session.submit(tool, params);
+    if (submission.kind !== 'pending') throw new Error(submission.kind);
+    const { request } = (await fleet.pawl.approvals.show(submission.callId)).record;
+    expect(request).toMatchObject({ rule: 'built-in.no-sandbox', amendment: { kind: 'same-parameters' } });
     expect(existsSync(proof)).toBe(false);
-  },
-);
+    const { id } = request;
+    const { digest } = await eventually(async () => {
+      const shown = await fleet.pawl.approvals.show(id);
+      return shown.record.preview !== undefined && shown;
+    });
+    await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace' });
+    return submission.result;
+  };
+  expect((await approve('shell', { command: ['touch', proof] })).status).toBe('success');
+  expect(existsSync(proof)).toBe(true);
+});
 
-test.skipIf(!canHide)('`off` has to be set explicitly, and is logged at the start', { timeout: 60_000 }, async () => {
+test.skipIf(!canHide)('`required` refuses each program, and a worker says so at its start', async () => {
+  const { session, said, proof } = await startUnconfined('required');
+  expect(said).toContain('is refused (PAWL_SANDBOX=required)');
+  const result = await session.call('shell', { command: ['touch', proof] });
+  expect(result).toMatchObject({ status: 'error', error: { code: 'PERMISSION_DENIED' } });
+  expect(existsSync(proof)).toBe(false);
+});
+
+test.skipIf(!canHide)('`off` has to be set explicitly, and is logged at the start', async () => {
   const { session, said, proof } = await startUnconfined('off');
   expect(said).toContain('PAWL_SANDBOX=off');
   expect((await session.call('shell', { command: ['touch', proof] })).status).toBe('success');

@@ -18,7 +18,7 @@ describe('what the owner of a workspace runs later', () => {
       stdio: 'pipe',
     });
 
-  confined('is left as it is in a repository, its worktrees and its submodules', { timeout: 60_000 }, async () => {
+  confined('is left as it is in a repository, its worktrees and its submodules', async () => {
     const other = temporaryFolder();
     git(other, 'init', '-q');
     git(other, 'commit', '-q', '--allow-empty', '-m', 'first');
@@ -205,7 +205,7 @@ describe('what the owner of a workspace runs later', () => {
     for (const path of ['config', 'head/hooks/config', 'src/head/refs']) await ctx.workspace.write(path, 'free');
   });
 
-  confined('is found beside any number of other folders', { timeout: 60_000 }, async () => {
+  confined('is found beside any number of other folders', async () => {
     const root = temporaryFolder();
     git(root, 'init', '-q');
     const names = [

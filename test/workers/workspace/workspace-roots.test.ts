@@ -51,7 +51,7 @@ describe('no workspace', () => {
     await expect(testContext({ workspaceRoot: link }).processes.run({ argv: ['true'] })).rejects.toMatchObject(denied);
   });
 
-  test('is a folder with credentials in it, a folder below one, or a link to one', { timeout: 30_000 }, () => {
+  test('is a folder with credentials in it, a folder below one, or a link to one', () => {
     const home = temporaryFolder();
     for (const folder of ['.ssh', '.config/gh', '.docker/contexts', 'project'])
       mkdirSync(join(home, folder), { recursive: true });
@@ -131,7 +131,7 @@ describe('a tenant', () => {
     return { workspaceRoot, ask, pawl, open, run, settings };
   };
 
-  test('works in a folder of its own that Pawl makes, and sees no other’s', { timeout: 60_000 }, async () => {
+  test('works in a folder of its own that Pawl makes, and sees no other’s', async () => {
     const { workspaceRoot, open, run, pawl, settings } = await start();
     const acme = (await open('agent-of-acme')).body;
     const other = (await open('agent-of-other')).body;

@@ -50,7 +50,7 @@ describe('large parameters', () => {
     expect(await books.ledger.claim({ ...largeClaim('a'), paramsDigest: 'other' })).toMatchObject({ kind: 'conflict' });
     await settle(books, claim, (await started(books, claim)).fence);
     expect(await books.ledger.claim(largeClaim('a'))).toMatchObject({ kind: 'ended' });
-    await vi.waitFor(async () => expect(await textsOf(books)).toEqual([at]));
+    await vi.waitFor(async () => expect(await textsOf(books)).toEqual([at]), { timeout: 30_000 });
   });
 
   test.each<[string, (books: Books, call: Awaited<ReturnType<typeof claimed>>) => Promise<unknown>]>([

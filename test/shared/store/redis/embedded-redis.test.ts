@@ -320,7 +320,7 @@ describe('a server whose run folder is out of sight', () => {
 });
 
 describe('a server that ends again and again', () => {
-  test('is started again as long as it has users, and a new one is reported at once', { timeout: 60_000 }, async () => {
+  test('is started again as long as it has users, and a new one is reported at once', async () => {
     const redis = await startEmbeddedRedis({ dataDir });
     await withClient(redis.url, (client) => client.set('kept', 'yes'));
     const manifest = join(dataDir, 'redis', 'appendonlydir', 'appendonly.aof.manifest');

@@ -168,7 +168,6 @@ describe('a Redis user', () => {
 describe('an answer that Pawl does not know', () => {
   test.each(['PUBLISH', 'SUBSCRIBE', 'EVALSHA', 'TIME', 'HGETALL', 'BLPOP'])(
     'of a server without %s ends the start in one sentence that names it',
-    { timeout: 30_000 },
     async (command) => {
       const { url } = await serverWith('--rename-command', command, '');
       await expect(startOn(url)).rejects.toMatchObject({
@@ -185,7 +184,7 @@ describe('an answer that Pawl does not know', () => {
     '-DENIED this proxy takes no such thing\r\n',
     'HTTP/1.1 400 Bad Request\r\n\r\n',
     '+surprise\r\n',
-  ])('of something else ends it in one sentence: %j', { timeout: 30_000 }, async (answer) => {
+  ])('of something else ends it in one sentence: %j', async (answer) => {
     const server = createServer((socket) => {
       socket.on('error', () => {});
       socket.on('data', () => socket.write(answer));
@@ -202,9 +201,7 @@ describe('an answer that Pawl does not know', () => {
 });
 
 describe('what stands behind an address', () => {
-  test('is said of a Sentinel, and the server that it watches is reached by its name', {
-    timeout: 30_000,
-  }, async () => {
+  test('is said of a Sentinel, and the server that it watches is reached by its name', async () => {
     const watched = await serverWith();
     const folder = temporaryFolder();
     const sentinel = await startSentinel(folder, watched.port);

@@ -34,7 +34,6 @@ async function startTlsCluster(announced: 'name' | 'address') {
 
 test.each(['name', 'address'] as const)(
   'a cluster whose certificates have names is used with TLS, its nodes announced by %s: commands, jobs and subscriptions',
-  { timeout: 60_000 },
   async (announced) => {
     const why = await whyNoCluster();
     if (why !== undefined) throw new Error(why);

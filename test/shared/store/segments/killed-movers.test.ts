@@ -16,9 +16,7 @@ const DEATHS = [
   ['move-calls', 'after', 'segment'],
 ] as const;
 
-test('a mover that is killed at any step leaves its calls in memory or in a segment; the next one goes on', {
-  timeout: 60_000,
-}, async () => {
+test('a mover that is killed at any step leaves its calls in memory or in a segment; the next one goes on', async () => {
   const { books, folder } = await openWithFiles();
   const { redisUrl, prefix } = books.world;
   for (const [step, when, place] of DEATHS) {

@@ -58,7 +58,7 @@ describe.each(Object.entries(stores))('segments in %s', (_where, open) => {
     const books = await open();
     const [short, long] = [await done(books, { ttlMs: 300 }), await done(books)];
     await moverOf(books).run();
-    await vi.waitFor(async () => expect(await books.ledger.read(short.callId)).toBeUndefined(), { timeout: 2_000 });
+    await vi.waitFor(async () => expect(await books.ledger.read(short.callId)).toBeUndefined(), { timeout: 30_000 });
     expect(await books.ledger.claim(short)).toMatchObject({ kind: 'claimed' });
     expect(await books.ledger.read(long.callId)).toBeDefined();
     expect(await moverOf(books, { afterMs: undefined }).run(Date.now() + 2 * LATER_MS)).toEqual({
@@ -235,7 +235,7 @@ describe('a mover that dies', () => {
     const run = moverOf({ ...books, redis }, { blobs, segments }).run();
     const ended = await Promise.race([
       run.then(() => true),
-      vi.waitFor(() => expect(steps.left).toBeLessThan(0), { timeout: 10_000 }).then(() => false),
+      vi.waitFor(() => expect(steps.left).toBeLessThan(0), { timeout: 30_000 }).then(() => false),
     ]);
     return { taken: steps.taken, ended };
   }
