@@ -192,7 +192,7 @@ function buildBody(connector: Connector, params: Params, { values, styles }: Bod
 }
 
 function encodeBody(
-  { body, formStyle }: Connector,
+  { body, formStyle, formStyles }: Connector,
   content: unknown,
   styles: ReadonlyMap<string, ParameterStyle>,
 ): RequestBody {
@@ -205,7 +205,10 @@ function encodeBody(
   const form = content as object;
   const isReserved = (name: string) => Object.hasOwn(form, name);
   const fields = membersOf(form).flatMap(([name, value]) =>
-    pairsOf({ param: name, name, style: styles.get(name) ?? formStyle, isReserved }, value),
+    pairsOf(
+      { param: name, name, style: styles.get(name) ?? ownMember(formStyles, name) ?? formStyle, isReserved },
+      value,
+    ),
   );
   return { type: 'application/x-www-form-urlencoded', text: new URLSearchParams(fields).toString() };
 }

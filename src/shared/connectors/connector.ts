@@ -29,6 +29,13 @@ const secretSchema = z.union([
 ]);
 export type SecretSource = z.output<typeof secretSchema>;
 
+/** Headers that say where a message goes and where it ends. The transport writes them. */
+export function isTransportHeader(header: string): boolean {
+  return /^(?:host|content-length|connection|keep-alive|transfer-encoding|te|trailer|upgrade|expect|proxy-.*)$/i.test(
+    header,
+  );
+}
+
 const argumentSchema = z.strictObject({
   in: z.enum(['path', 'query', 'header', 'body']),
   /** The name in the service's API. Default: the parameter's own name. */
@@ -85,6 +92,8 @@ const connectorShape = z.strictObject({
   /** The one parameter whose value is the whole body. */
   bodyFrom: name.optional(),
   formStyle: parameterStyleSchema.default('repeat'),
+  /** The styles of single members of that form. */
+  formStyles: z.record(name, parameterStyleSchema).default({}),
   /** JMESPath over the answer's JSON, which selects what the model gets. */
   result: expression.optional(),
   pagination: paginationSchema.optional(),
@@ -158,6 +167,12 @@ function connectorFaults(connector: z.output<typeof connectorShape>): { path: st
   }
   if (allow.methods !== undefined && !allow.methods.includes(method))
     faults.push({ path: ['allow', 'methods'], message: `must contain the method, ${method}` });
+  const fromParameters = Object.entries(connector.arguments).map(([key, { in: location, name: header = key }]) =>
+    location === 'header' ? header : '',
+  );
+  for (const header of [...Object.keys(headers), ...fromParameters, connector.idempotencyHeader ?? ''])
+    if (isTransportHeader(header))
+      faults.push({ path: ['headers', header], message: 'is written by the transport, and no declaration sets it' });
   for (const [field, templates] of [
     ['headers', headers],
     ['query', query],

@@ -50,8 +50,9 @@ const READ_METHODS = ['get', 'head'];
  */
 export async function importOpenApi(input: unknown, options: OpenApiImport = {}): Promise<ImportedOpenApi> {
   const document = objectOf(input);
-  const version = document?.['openapi'];
-  if (document === undefined || typeof version !== 'string' || !/^3\.[012]\./.test(version))
+  // YAML reads `openapi: 3.0` as a number.
+  const version = String(document?.['openapi']);
+  if (document === undefined || !/^3(?:\.[012](?:\.|$)|$)/.test(version))
     throw invalidDocument(`is no OpenAPI document of version 3.0, 3.1 or 3.2 (${describeVersion(document)})`);
   checkSchemes(document, Object.keys(options.secrets ?? {}));
   const info = objectOf(document['info']) ?? {};
@@ -72,8 +73,8 @@ export async function importOpenApi(input: unknown, options: OpenApiImport = {})
     } catch (error) {
       skip(path, error);
     }
-    for (const method of OTHER_METHODS)
-      if (objectOf(item?.[method]) !== undefined && options.operations === undefined)
+    for (const method of otherMethodsOf(item))
+      if (options.operations === undefined)
         skipped.push({ operation: `${method.toUpperCase()} ${path}`, reason: 'its method cannot be called' });
     for (const method of METHODS) {
       const operation = objectOf(item?.[method]);
@@ -85,7 +86,7 @@ export async function importOpenApi(input: unknown, options: OpenApiImport = {})
       if (!isSelected(method, tags, operationNames, options)) continue;
       try {
         const spec = operationTool({ document, references, item, operation, method, path, namespace, info, options });
-        const name = `${namespace}.${uniqueName(operation['operationId'] ?? `${method}_${path}`, names)}`;
+        const name = `${namespace}.${uniqueName([operation['operationId'], `${method}_${path}`], names)}`;
         const { record, changes } = await checkDeclarable(spec, parseToolName(name));
         tools.push({ name, spec: { ...spec, inputSchema: record.inputSchema }, changes });
       } catch (error) {
@@ -96,6 +97,11 @@ export async function importOpenApi(input: unknown, options: OpenApiImport = {})
   checkRequested('tag', options.tags, found.tag);
   checkRequested('operation', options.operations, found.operation);
   return { namespace, tools, skipped };
+}
+
+function otherMethodsOf(item: Json | undefined): readonly string[] {
+  const described = OTHER_METHODS.filter((method) => objectOf(item?.[method]) !== undefined);
+  return [...described, ...Object.keys(objectOf(item?.['additionalOperations']) ?? {})];
 }
 
 function namesOf({ operationId }: Json, method: string, path: string): readonly [string, ...string[]] {
@@ -161,9 +167,13 @@ function namespaceOf(title: unknown): string {
   return words === '' ? 'openapi' : words.slice(0, 32);
 }
 
-function uniqueName(preferred: unknown, usedNames: Set<string>): string {
-  const plain = String(preferred)
-    .replaceAll(/[^A-Za-z0-9_-]+/g, '_')
-    .replaceAll(/^[^A-Za-z]+|_+$/g, '');
-  return numberedName(plain.slice(0, 60) || 'operation', usedNames);
+/** The first of the texts that leaves a name. */
+function uniqueName(preferred: readonly unknown[], usedNames: Set<string>): string {
+  const plain = preferred.map((text) =>
+    String(text ?? '')
+      .replaceAll(/[^A-Za-z0-9_-]+/g, '_')
+      .replaceAll(/^[^A-Za-z]+|_+$/g, '')
+      .slice(0, 60),
+  );
+  return numberedName(plain.find((name) => name !== '') ?? 'operation', usedNames);
 }

@@ -2,7 +2,7 @@
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import type { SecretSource } from './connector.ts';
+import { isTransportHeader, type SecretSource } from './connector.ts';
 import type { DeclaredTool } from './declared-tool.ts';
 import {
   convertSchema,
@@ -19,6 +19,9 @@ import type { ParameterStyle } from './parameter-style.ts';
 
 const LOCATIONS = ['path', 'query', 'header', 'cookie'];
 const MAX_DESCRIPTION = 1_024;
+const JSON_TYPE = /[/+]json\b/i;
+/** OpenAPI says these by other means, and ignores parameters of these names. */
+const DOCUMENTED_HEADER = /^(?:accept|content-type|authorization)$/i;
 
 export interface OperationOptions {
   /** Default: the document's first server. */
@@ -97,14 +100,14 @@ function addParameters(source: Operation, routing: Routing, add: AddParameter): 
     const { name, in: location } = parameter as { readonly name: string; readonly in: string };
     const isRequired = parameter['required'] === true || location === 'path';
     if (!LOCATIONS.includes(location))
-      throw new NotImportable(`its parameter ${name} is in no place that there is (${location})`);
+      throw new NotImportable(`its parameter ${name} is in a place that no connector writes (${location})`);
     if (location === 'cookie') {
       if (isRequired) throw new NotImportable(`it needs the cookie ${name}`);
       continue;
     }
-    if (location === 'header' && /^(?:accept|content-type|authorization)$/i.test(name)) continue;
+    if (location === 'header' && (DOCUMENTED_HEADER.test(name) || isTransportHeader(name))) continue;
     const schema = parameterSchema(source.document, parameter);
-    const style = styleOf(parameter, schema);
+    const style = styleOf(parameter, typesOf(source.document, parameter['schema']));
     const key = add(name, withDescription(schema, parameter['description']), isRequired);
     if (location === 'path') pathParams.set(name, key);
     else argumentMap[key] = { in: location as 'query' | 'header', name, style };
@@ -191,23 +194,43 @@ const QUERY_STYLES: ReadonlyMap<unknown, ParameterStyle> = new Map([
   ['pipeDelimited', 'pipe'],
 ]);
 
+/** The types that a schema names, its reference followed. */
+function typesOf(document: Json, schema: unknown): readonly unknown[] {
+  return [resolveReference(document, schema)?.['type'] ?? []].flat();
+}
+
 /** The style of a parameter's lists and objects (OpenAPI's `style` and `explode`). */
-function styleOf({ name, in: location, content, ...parameter }: Json, schema: JsonSchema): ParameterStyle {
+function styleOf({ name, in: location, content, ...parameter }: Json, types: readonly unknown[]): ParameterStyle {
   if (content !== undefined) {
+    const [type = ''] = Object.keys(objectOf(content) ?? {});
+    if (/^text\//i.test(type)) return 'comma';
+    if (!JSON_TYPE.test(type)) throw new NotImportable(`its parameter ${name} is of the type ${type || 'unknown'}`);
     if (location === 'path') throw new NotImportable(`its parameter ${name} is JSON in the path`);
     return 'json';
   }
   const inQuery = location === 'query';
   const style = parameter['style'] ?? (inQuery ? 'form' : 'simple');
   const isExploded = parameter['explode'] ?? style === 'form';
-  const isObject = [schema['type']].flat().includes('object');
+  const isObject = types.includes('object');
   if (!inQuery && style === 'simple' && !(isExploded && isObject)) return 'comma';
   if (inQuery && style === 'deepObject') return 'deep';
   const separatedStyle = inQuery ? QUERY_STYLES.get(style) : undefined;
   if (separatedStyle === undefined) throw new NotImportable(`its parameter ${name} is of the style ${style}`);
   if (!isExploded) return separatedStyle;
   // A parameter without a type may be an object.
-  return isObject || schema['type'] === undefined ? 'members' : 'repeat';
+  return isObject || types.length === 0 ? 'members' : 'repeat';
+}
+
+/** The styles of the members of a form that its `encoding` names. The other ones are written as a connector does anyway. */
+function formStylesOf(document: Json, media: Json | undefined): Readonly<Record<string, ParameterStyle>> {
+  const properties = objectOf(resolveReference(document, media?.['schema'])?.['properties']) ?? {};
+  const styles = Object.entries(objectOf(media?.['encoding']) ?? {}).flatMap(([name, value]) => {
+    const { contentType, ...encoding } = objectOf(value) ?? {};
+    if (encoding['style'] !== undefined || encoding['explode'] !== undefined)
+      return [[name, styleOf({ name, in: 'query', ...encoding }, typesOf(document, properties[name]))] as const];
+    return typeof contentType === 'string' && JSON_TYPE.test(contentType) ? [[name, 'json'] as const] : [];
+  });
+  return Object.fromEntries(styles);
 }
 
 function addBody({ document, operation }: Operation, routing: Routing, add: AddParameter): void {
@@ -220,7 +243,7 @@ function addBody({ document, operation }: Operation, routing: Routing, add: AddP
   // The type that a connector sends by default comes first among its kind; any other is set in a header.
   const kinds = [
     [/^application\/json\s*(?:;|$)/i, 'json', false],
-    [/[/+]json\b/, 'json', true],
+    [JSON_TYPE, 'json', true],
     [/^(?:application\/)?\*/, 'json', false],
     [/^application\/x-www-form-urlencoded/, 'form', false],
     [/^text\/(?:plain\s*(?:;|$)|\*)/i, 'text', false],
@@ -233,8 +256,7 @@ function addBody({ document, operation }: Operation, routing: Routing, add: AddP
     const schema = convertSchema(document, media?.['schema'] ?? {});
     routing.body = body;
     if (isNamed) routing.headers = { 'content-type': body === 'text' ? `${type}; charset=utf-8` : type };
-    const styles = Object.values(objectOf(media?.['encoding']) ?? {}).map((encoding) => objectOf(encoding)?.['style']);
-    if (body === 'form' && styles.includes('deepObject')) routing.formStyle = 'deep';
+    if (body === 'form') routing.formStyles = formStylesOf(document, media);
     routing.bodyFrom = add('body', withDescription(schema, request?.['description']), request?.['required'] === true);
     return;
   }
@@ -300,18 +322,32 @@ function credentials(
   return { headers, query, secrets };
 }
 
+/** The address of the first server that HTTP reaches: one of the operation's own, else of its path's, else of the document's. */
 function serverOf({ document, item, operation, options }: Operation): string {
-  if (options.server !== undefined) return options.server.replace(/\/+$/, '');
-  const [server] = [operation['servers'], item['servers'], document['servers']].flatMap((servers) =>
-    Array.isArray(servers) ? servers : [],
-  );
-  const variables = objectOf(objectOf(server)?.['variables']) ?? {};
-  const url = String(objectOf(server)?.['url'] ?? '').replaceAll(/\{([^{}]*)\}/g, (_all, name: string) =>
-    String(objectOf(variables[name])?.['default'] ?? ''),
-  );
-  if (!/^https?:\/\//.test(url))
-    throw invalidDocument(`names no server with a whole address (${JSON.stringify(url)}): say which one with --server`);
-  return url.replace(/\/+$/, '');
+  const own = [operation['servers'], item['servers']].map(serverAddresses).find((list) => list.length > 0);
+  const addresses = own ?? serverAddresses(document['servers']);
+  const [first = ''] = addresses;
+  if (options.server !== undefined) return withBasePath(options.server, first).replace(/\/+$/, '');
+  const address = addresses.find((each) => /^https?:\/\/[^/{}]+(?:\/|$)/i.test(each));
+  if (address !== undefined) return address.replace(/\/+$/, '');
+  const reason = `names no server with a whole address (${JSON.stringify(first)}): say which one with --server`;
+  throw own === undefined ? invalidDocument(reason) : new NotImportable(`it ${reason}`);
+}
+
+/** The addresses of servers, their variables filled in. A variable without a default stays, so that the address is none. */
+function serverAddresses(servers: unknown): readonly string[] {
+  return (Array.isArray(servers) ? servers : []).map((server: unknown) => {
+    const variables = objectOf(objectOf(server)?.['variables']) ?? {};
+    return String(objectOf(server)?.['url'] ?? '')
+      .replaceAll(/\{([^{}]*)\}/g, (all, name: string) => String(objectOf(variables[name])?.['default'] ?? all))
+      .replace(/^\/\//, 'https://');
+  });
+}
+
+/** A document's relative address belongs to the host that it comes from. A server that is given with a path says the whole address. */
+function withBasePath(server: string, address: string): string {
+  if (!URL.canParse(server) || new URL(server).pathname !== '/' || !/^\.{0,2}\/[^/]/.test(address)) return server;
+  return new URL(address, server).href;
 }
 
 export function schemesOf(document: Json): Json {

@@ -112,7 +112,7 @@ describe('an OpenAPI document as connectors (I8)', () => {
     const form = await only({
       '/a': { post: { requestBody: { content: { 'application/x-www-form-urlencoded': { encoding } } } } },
     });
-    expect(form.spec).toMatchObject({ routing: { body: 'form', formStyle: 'deep' } });
+    expect(form.spec).toMatchObject({ routing: { body: 'form', formStyles: { metadata: 'deep' } } });
   });
 
   test('references are followed within the document, also in circles; what only answers hold is not sent', async () => {

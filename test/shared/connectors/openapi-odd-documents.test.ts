@@ -1,0 +1,116 @@
+import { expect, test } from 'vitest';
+import { connectorSchema } from '../../../src/shared/connectors/connector.ts';
+import { connectorRequest } from '../../../src/shared/connectors/connector-request.ts';
+import { importOpenApi, type OpenApiImport } from '../../../src/shared/connectors/openapi-import.ts';
+
+const document = { openapi: '3.1.0', info: { title: 'Things' }, servers: [{ url: 'https://api.example.com/v1' }] };
+
+async function requestOf(changes: object, params: Record<string, unknown> = {}, options: OpenApiImport = {}) {
+  const { tools, skipped } = await importOpenApi({ ...document, ...changes }, options);
+  expect(skipped).toEqual([]);
+  const routing = (tools[0]?.spec as { readonly routing?: unknown } | undefined)?.routing;
+  return connectorRequest(connectorSchema.parse(routing), params);
+}
+
+const withOperation = (operation: object, method = 'get') => ({ paths: { '/things': { [method]: operation } } });
+const items = { type: 'array', items: { type: 'string' } };
+const place = { type: 'object', properties: { x: { type: 'integer' } } };
+
+test.each([
+  [{ tags: { style: 'form', explode: false } }, 'tags=a%2Cb&place=%7B%22x%22%3A1%7D&word=w'],
+  [{ tags: { explode: false } }, 'tags=a%2Cb&place=%7B%22x%22%3A1%7D&word=w'],
+  [{ tags: { style: 'spaceDelimited' } }, 'tags=a+b&place=%7B%22x%22%3A1%7D&word=w'],
+  [{ tags: { style: 'pipeDelimited', explode: false } }, 'tags=a%7Cb&place=%7B%22x%22%3A1%7D&word=w'],
+  [{ place: { style: 'deepObject' } }, 'tags=a&tags=b&place%5Bx%5D=1&word=w'],
+  [{ place: { style: 'form' } }, 'tags=a&tags=b&x=1&word=w'],
+  [{ tags: { contentType: 'application/json' } }, 'tags=%5B%22a%22%2C%22b%22%5D&place=%7B%22x%22%3A1%7D&word=w'],
+  [{ word: { contentType: 'text/plain' }, unknown: {} }, 'tags=a&tags=b&place=%7B%22x%22%3A1%7D&word=w'],
+])('a form is written as its encoding says: %j', async (encoding, expected) => {
+  const schema = {
+    type: 'object',
+    properties: { tags: items, place: { $ref: '#/components/schemas/Place' }, word: {} },
+  };
+  const requestBody = { content: { 'application/x-www-form-urlencoded': { schema, encoding } } };
+  const form = { ...withOperation({ requestBody }, 'post'), components: { schemas: { Place: place } } };
+  const { body } = await requestOf(form, { body: { tags: ['a', 'b'], place: { x: 1 }, word: 'w' } });
+  expect(body).toBe(expected);
+});
+
+test.each([
+  ['https://eu.example.com/v2', { url: 'https://{region}.example.com/v2', variables: { region: { default: 'eu' } } }],
+  ['https://api.example.com/v2', { url: '//api.example.com/v2/' }],
+  ['https://api.example.com/v2', { url: 'HTTPS://API.example.com/v2' }],
+  ['https://api.example.com/v2', { url: 'wss://api.example.com/v2' }, { url: 'https://api.example.com/v2' }],
+  ['https://api.example.com/v2', { url: 'https://{x}.example.com' }, { url: 'https://api.example.com/v2' }],
+])('the first server that HTTP reaches is asked: %s', async (expected, ...servers) => {
+  const { url } = await requestOf({ ...withOperation({}), servers });
+  expect(url.href).toBe(`${expected}/things`);
+});
+
+test.each([
+  ['/api/v3', 'https://api.example.com', 'https://api.example.com/api/v3/things'],
+  ['./api/v3/', 'https://api.example.com/', 'https://api.example.com/api/v3/things'],
+  ['/api/v3', 'https://proxy.example.com/shop', 'https://proxy.example.com/shop/things'],
+  ['/', 'https://api.example.com', 'https://api.example.com/things'],
+  ['https://old.example.com/v1', 'https://new.example.com', 'https://new.example.com/things'],
+])('the server %s with --server %s is %s', async (url, server, expected) => {
+  const request = await requestOf({ ...withOperation({}), servers: [{ url }] }, {}, { server });
+  expect(request.url.href).toBe(expected);
+});
+
+test('an operation whose own server has no whole address is left out alone', async () => {
+  const paths = { '/a': { get: { servers: [{ url: '/uploads' }] } }, '/b': { get: {} } };
+  const { tools, skipped } = await importOpenApi({ ...document, paths });
+  expect(tools.map(({ name }) => name)).toEqual(['things.get__b']);
+  expect(skipped[0]?.reason).toContain('"/uploads"');
+  const withoutServer = {
+    ...document,
+    paths: { '/b': { get: {} } },
+    servers: [{ url: 'https://{region}.example.com' }],
+  };
+  await expect(importOpenApi(withoutServer)).rejects.toMatchObject({ code: 'CONTRACT_INVALID' });
+});
+
+test.each([
+  ['text/plain', '?f=a'],
+  ['application/json', '?f=%22a%22'],
+  ['application/problem+JSON', '?f=%22a%22'],
+])('a parameter whose content is %s is written as such', async (type, expected) => {
+  const parameters = [{ name: 'f', in: 'query', content: { [type]: { schema: { type: 'string' } } } }];
+  expect((await requestOf(withOperation({ parameters }), { f: 'a' })).url.search).toBe(expected);
+});
+
+test.each([
+  [{ name: 'f', in: 'query', content: { 'application/xml': {} } }, 'application/xml'],
+  [{ name: 'f', in: 'querystring', content: {} }, 'querystring'],
+  [{ name: 'f', in: 'header', explode: true, schema: { $ref: '#/components/schemas/Place' } }, 'style simple'],
+])('a parameter that no connector can write is named: %j', async (parameter, reason) => {
+  const components = { schemas: { Place: place } };
+  const { skipped } = await importOpenApi({ ...document, ...withOperation({ parameters: [parameter] }), components });
+  expect(skipped[0]?.reason).toContain(reason);
+});
+
+const transportHeaders = ['Host', 'content-length', 'Transfer-Encoding', 'Connection', 'Proxy-Authorization', 'TE'];
+test.each(transportHeaders)('no parameter and no declaration sets the header %s', async (name) => {
+  const parameters = [{ name, in: 'header', required: true, schema: { type: 'string' } }];
+  const { tools } = await importOpenApi({ ...document, ...withOperation({ parameters }) });
+  expect(tools[0]?.spec.inputSchema).toMatchObject({ properties: {} });
+  const connector = { method: 'GET', url: 'https://api.example.com/things' };
+  const declarations = [
+    { headers: { [name]: 'x' } },
+    { arguments: { p: { in: 'header', name } } },
+    { idempotencyHeader: name },
+  ];
+  for (const declaration of declarations)
+    expect(connectorSchema.safeParse({ ...connector, ...declaration }).error?.message).toContain(name);
+});
+
+test('operations without a usable ID have the name of their method and path, and further methods are named', async () => {
+  const paths = {
+    '/a': { get: { operationId: '日本' }, additionalOperations: { COPY: {} } },
+    '/b': { get: { operationId: '' } },
+  };
+  const { tools, skipped } = await importOpenApi({ ...document, openapi: 3.2, paths });
+  expect(tools.map(({ name }) => name)).toEqual(['things.get__a', 'things.get__b']);
+  expect(skipped).toEqual([{ operation: 'COPY /a', reason: 'its method cannot be called' }]);
+});
