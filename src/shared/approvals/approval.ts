@@ -276,7 +276,7 @@ function refusedOutcome({ tool, attemptsBefore }: ApprovalRequest, message: stri
   const failure =
     attemptsBefore === undefined || isHarmless(tool.effects)
       ? failureOf('PERMISSION_DENIED', message)
-      : failureOf('OUTCOME_UNKNOWN', `${message} Whether it took effect before is still unknown.`);
+      : failureOf('OUTCOME_UNKNOWN', message);
   const error = resultError(failure, 'error');
   return { status: 'error', toolName: tool.name, durationMs: 0, attempts: attemptsBefore ?? 0, error };
 }

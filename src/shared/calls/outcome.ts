@@ -35,7 +35,7 @@ export type Outcome =
 
 /** The error of an outcome or an envelope. An `error` is terminal unless another call could succeed; used-up attempts always are. */
 export function resultError(failure: Failure, status: FailureStatus, breakerState?: CircuitState): ResultError {
-  return {
+  const error: ResultError = {
     code: failure.code,
     message: failure.message,
     retriable: failure.retriable || status === 'circuit_open',
@@ -43,8 +43,8 @@ export function resultError(failure: Failure, status: FailureStatus, breakerStat
     ...(breakerState !== undefined && { breakerState }),
     ...(failure.issues !== undefined && { issues: [...failure.issues] }),
     ...(failure.retryAfterMs !== undefined && { retryAfterMs: failure.retryAfterMs }),
-    ...(failure.code === 'OUTCOME_UNKNOWN' ? { mayHaveHappened: true } : {}),
   };
+  return failure.code === 'OUTCOME_UNKNOWN' ? markInDoubt(error) : error;
 }
 
 const IN_DOUBT_ADVICE = 'It may have had its effect: find out before you call it again.';

@@ -174,7 +174,7 @@ export const FAILURES = {
   OUTCOME_UNKNOWN: kind(
     'lost',
     [],
-    'An attempt began and left no record: the effect may have happened.',
+    'An attempt began, and nothing says how it ended.',
     'Find out whether the effect took place, then resolve the call.',
   ),
   POISONED: kind(

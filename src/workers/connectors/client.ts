@@ -145,6 +145,6 @@ function noClientError(tool: string): PawlError {
 function clientLostError({ name, effects }: ClientToolRecord): PawlError {
   const message = `The client that ran ${name} left before it answered`;
   return effects === 'once'
-    ? new PawlError('OUTCOME_UNKNOWN', `${message}: the effect may have happened.`)
+    ? new PawlError('OUTCOME_UNKNOWN', `${message}.`)
     : new PawlError('CLIENT_LOST', `${message}.`);
 }

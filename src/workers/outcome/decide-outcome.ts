@@ -93,7 +93,7 @@ export class OutcomeResolver {
     const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
     const isRepeatable = !ran || mayRunAgain({ failure, effects: tool.effects, expectedRetrySafe });
     if (!isRepeatable) {
-      const unknown = failureOf('OUTCOME_UNKNOWN', `${failure.message} The effect may have happened.`);
+      const unknown = failureOf('OUTCOME_UNKNOWN', failure.message);
       return this.#deps.ender.fail(attempt, unknown, { status: 'error', ran: true });
     }
     return this.#deps.parking.requeue(attempt, 0);

@@ -15,6 +15,17 @@ const success: Extract<Outcome, { status: 'success' }> = {
   retriedBy: [{ attempt: 1, delayMs: 100, reasonCode: 'HTTP_503', latencyMs: 5 }],
 };
 
+test.each(['', 'The call was not completed in time.', 'no answer of the bank'])(
+  'an unknown outcome says what to do before the next call, whatever the reason: %j',
+  (reason) => {
+    const failure = reason === '' ? failureOf('OUTCOME_UNKNOWN') : failureOf('OUTCOME_UNKNOWN', reason);
+    const { message, ...error } = resultError(failure, 'error');
+    expect(message).toMatch(/\. It may have had its effect: find out before you call it again\.$/);
+    expect(message).toContain(reason);
+    expect(error).toEqual({ code: 'OUTCOME_UNKNOWN', retriable: false, terminal: true, mayHaveHappened: true });
+  },
+);
+
 describe('R7: a caller’s envelope', () => {
   test('the first caller gets the outcome as it is', () => {
     expect(envelopeOf(success, { requestId: 'r1', toolName: 'read', callId: 'c' })).toEqual({
