@@ -2,7 +2,7 @@
 import './node-version.ts';
 import './shared/store/redis/own-files.ts';
 
-export { ToolReliabilityMiddleware } from './local/reliability-middleware.ts';
+export { ToolReliabilityMiddleware, toolCallErrorClassifier } from './local/reliability-middleware.ts';
 export { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
 export type { CallOptions } from './producer/calls/call-envelope.ts';
 export type { CallFilter } from './producer/calls/find-calls.ts';
@@ -32,7 +32,6 @@ export { HOOK_KINDS } from './shared/calls/hook-events.ts';
 export type { SettingsInput } from './shared/config/config.ts';
 export type { ToolPolicy } from './shared/config/tool-settings.ts';
 export type { DeclaredTool } from './shared/connectors/declared-tool.ts';
-export { toolCallErrorClassifier } from './shared/errors/classify-error.ts';
 export { type Issue, PawlError, ToolError } from './shared/errors/failure.ts';
 export { FAILURES, type FailureCode } from './shared/errors/failure-codes.ts';
 export { decodeCall } from './shared/model-tools/decode.ts';

@@ -15,7 +15,11 @@ import { defined } from './shared/util/json/omit-undefined.ts';
 export type { Approve, LocalApprovalRequest, LocalDecision } from './local/approvals.ts';
 export type { LocalRunnerOptions } from './local/compose-runner.ts';
 export { type FakeClock, fakeClock } from './local/fake-clock.ts';
-export { type ReliableExecution, ToolReliabilityMiddleware } from './local/reliability-middleware.ts';
+export {
+  type ReliableExecution,
+  ToolReliabilityMiddleware,
+  toolCallErrorClassifier,
+} from './local/reliability-middleware.ts';
 export {
   createLocalRunner,
   runWithToolIdempotency,
@@ -29,7 +33,7 @@ export {
   type DedupeRecord,
   type DedupeStore,
 } from './shared/calls/dedupe-store.ts';
-export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
+export type { ClassificationOverrides } from './shared/errors/classify-error.ts';
 export { type InMemoryDedupeOptions, InMemoryDedupeStore } from './shared/store/dedupe/dedupe-memory.ts';
 export { type RedisDedupeOptions, RedisDedupeStore } from './shared/store/dedupe/dedupe-redis.ts';
 

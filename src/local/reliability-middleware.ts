@@ -1,5 +1,9 @@
-/** A wrapper around the execution of tools, over the local runner. */
+/** The names that agent runtimes use: a wrapper around the execution of tools, over the local runner, and the classifier of errors. */
 import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
+import { type ClassificationOverrides, classify } from '../shared/errors/classify-error.ts';
+import type { Failure } from '../shared/errors/failure.ts';
+import { checkMembers, checkObject, invalidArgument } from '../shared/schema/known-members.ts';
+import { quoteValue } from '../shared/schema/schema-issues.ts';
 import type { AnyTool, InputOf, OutputOf } from '../shared/tools/tool.ts';
 import type { LocalRunnerOptions } from './compose-runner.ts';
 import type { LocalRunner, RunOptions } from './runner.ts';
@@ -26,6 +30,7 @@ export class ToolReliabilityMiddleware implements AsyncDisposable {
   readonly #runners: Promise<LocalRunner>[] = [];
 
   constructor(options: Omit<LocalRunnerOptions, 'tools'> = {}) {
+    checkObject('options', options);
     this.#options = options;
   }
 
@@ -60,10 +65,21 @@ export class ToolReliabilityMiddleware implements AsyncDisposable {
 
   /** Waits for running calls, for as long as a worker's drain may take. */
   async close(): Promise<void> {
-    await Promise.all(this.#runners.map(async (runner) => (await runner).close()));
+    // The caller of a tool whose runner could not start has its error.
+    const started = await Promise.all(this.#runners.map((runner) => runner.catch(() => undefined)));
+    await Promise.all(started.map((runner) => runner?.close()));
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
+}
+
+/** Turns anything that a tool can throw into a failure: its code, whether a retry may help, whether it counts against the circuit. */
+export function toolCallErrorClassifier(thrown: unknown, overrides: ClassificationOverrides = {}): Failure {
+  checkMembers('overrides', overrides, ['retriableCodes', 'terminalCodes']);
+  for (const [name, codes] of Object.entries(overrides))
+    if (codes !== undefined && !(Array.isArray(codes) && codes.every((code) => typeof code === 'string')))
+      throw invalidArgument(`overrides.${name}`, `must be a list of texts; got ${quoteValue(codes)}`);
+  return classify(thrown, overrides);
 }

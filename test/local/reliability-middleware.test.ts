@@ -65,6 +65,28 @@ describe('the seed’s names (R38)', () => {
     expect(runs()).toBe(2);
   });
 
+  test('ToolReliabilityMiddleware names what is no tool, and closes all the same', async () => {
+    for (const options of [null, 5, 'x', []])
+      expect(() => new ToolReliabilityMiddleware(options as never)).toThrow('options: must be an object');
+    const middleware = new ToolReliabilityMiddleware();
+    for (const value of [undefined, null, {}, { name: 'send' }]) {
+      const run = middleware.wrap(value as never) as (params: object) => Promise<unknown>;
+      await expect(run({})).rejects.toMatchObject({ code: 'CONFIGURATION' });
+    }
+    const { tool, runs } = counting(() => false);
+    expect(await middleware.wrap(tool)({ to: 'ada' })).toMatchObject({ status: 'success' });
+    await middleware.close();
+    expect(runs()).toBe(1);
+  });
+
+  test.for([null, 5, { retriableCodes: 'TOOL_FAILED' }, { terminalCodes: new Set() }, { retriableCode: [] }])(
+    'toolCallErrorClassifier names what is no list of codes: %o',
+    (lists) => {
+      const classified = () => toolCallErrorClassifier(new Error('x'), lists as never);
+      expect(classified).toThrow(expect.objectContaining({ code: 'CONTRACT_INVALID' }));
+    },
+  );
+
   test.for([
     [unavailable(), {}, 'HTTP_503', true],
     [Object.assign(new Error('no'), { status: 404 }), {}, 'HTTP_404', false],

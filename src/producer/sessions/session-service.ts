@@ -146,6 +146,14 @@ export class SessionService {
     if (changed === undefined) throw unknownSession(sessionKey);
     if (changed.state !== state) throw sessionClosed(sessionKey);
     await this.#changed(changed, 'session-state', state, by);
+    await this.#changeBelow(changed, by);
+    return changed;
+  }
+
+  /** Gives the state of a session to all below it. */
+  async #changeBelow(changed: SessionRecord, by: string | undefined): Promise<void> {
+    const { sessions } = this.#deps.backend;
+    const { sessionKey, state } = changed;
     const changedKeys = new Set([sessionKey]);
     // The loop ends when there is no new descendant: a session that is opened meanwhile gets the state of its parent.
     for (
@@ -158,7 +166,10 @@ export class SessionService {
         const descendant = await sessions.setState(key, state);
         if (descendant?.state === state) await this.#changed(descendant, 'session-state', state, by);
       }
-    return changed;
+    // Another process may have changed the session meanwhile: the last one to finish gives its state to all.
+    const current = await sessions.read(sessionKey);
+    const isOther = current !== undefined && current.state !== state && current.state !== 'closed';
+    if (isOther) await this.#changeBelow(current, by);
   }
 
   /** Closes a session and those below it: new calls are refused, and running ones cancelled. Throws `UNKNOWN_SESSION`. */

@@ -48,9 +48,6 @@ export function classify(thrown: unknown, overrides: ClassificationOverrides = {
   return failure;
 }
 
-/** `classify` under the name that agent runtimes use for it. */
-export { classify as toolCallErrorClassifier };
-
 function classifyByKind(thrown: unknown): Failure {
   if (thrown instanceof PawlError && Object.hasOwn(FAILURES, thrown.code))
     return failureOf(thrown.code, thrown.message, issuesOf(thrown.issues));

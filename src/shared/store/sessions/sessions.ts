@@ -37,14 +37,19 @@ export async function followAbove(
   opened: SessionRecord,
   inherits: boolean,
 ): Promise<SessionRecord> {
-  const { sessionKey, parent, state } = opened;
-  const above = parent === undefined ? undefined : await sessions.read(parent);
-  if (parent === undefined || above === undefined || above.state === state) return opened;
-  if (above.state === 'closed') {
-    await sessions.close(sessionKey);
-    throw sessionClosed(parent);
+  const { sessionKey, parent } = opened;
+  for (let current = opened; ; ) {
+    const above = parent === undefined ? undefined : await sessions.read(parent);
+    if (parent === undefined || above === undefined || above.state === current.state) return current;
+    if (above.state === 'closed') {
+      await sessions.close(sessionKey);
+      throw sessionClosed(parent);
+    }
+    // The loop ends when the session above was not changed meanwhile.
+    const changed = inherits ? await sessions.setState(sessionKey, above.state) : undefined;
+    if (changed?.state !== above.state) return changed ?? current;
+    current = changed;
   }
-  return inherits ? ((await sessions.setState(sessionKey, above.state)) ?? opened) : opened;
 }
 
 /** After its opening, or its end; one that is used, or asked for, lives on. */

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import type { SettingsInput } from '../../../../src/shared/config/config.ts';
 import { defineTool } from '../../../../src/shared/tools/define-tool.ts';
 import { createLocalRunner } from '../../../../src/testing.ts';
+import { startFleet } from '../../../helpers/fleet.ts';
 import { signal } from '../../../helpers/signal.ts';
 import { type Rig, startRig, testTools } from '../rig.ts';
 
@@ -98,6 +99,24 @@ test('a session below another one begins in its state and follows it, also in an
   for (const session of [main, branch, leaf])
     expect(await session.call('echo', { text: 'again' })).toMatchObject({ error: { code: 'PERMISSION_DENIED' } });
   expect((await rig.ask(`/v1/sessions/${leaf.key}`)).body.state).toBe('acting');
+});
+
+test('after changes of two processes at the same time, all sessions of a tree have one state', async () => {
+  const { pawl, openProducer } = await startFleet({ tools: [] });
+  const other = await openProducer();
+  const main = await pawl.openSession();
+  const opening = Array.from({ length: 8 }, () => main.branch());
+  for (let change = 0; change < 25; change += 1) {
+    const branch = main.branch();
+    await Promise.all([
+      pawl.sessions.setState(main.key, `planning-${change}`),
+      other.sessions.setState(main.key, `acting-${change}`),
+      ...opening,
+    ]);
+    const sessions = [main, await branch, ...(await Promise.all(opening))];
+    const states = await Promise.all(sessions.map(async ({ key }) => (await pawl.backend.sessions.read(key))?.state));
+    expect(new Set(states).size).toBe(1);
+  }
 });
 
 test('an accepted call continues when its session changes its state', async () => {
