@@ -31,8 +31,6 @@ const REDACTED = '[secret]';
 const MAX_DEPTH = 1_000;
 const JSON_TYPE = /[/+]json\b/;
 const BINARY_TYPE = /^(?:image|audio|video|font)\/|octet-stream|zip|pdf/;
-/** Error codes of gzip and deflate, and of Brotli. */
-const ZLIB_FAULT = /^(?:Z_|ERR__)/;
 const TEXT_TYPE = /^text\/|[/+](?:json|xml)\b|charset/;
 
 const noRelease = async () => {};
@@ -343,23 +341,14 @@ async function readBytes(response: Response, maxBytes: number): Promise<Uint8Arr
   if (response.body === null) return new Uint8Array();
   const chunks: Uint8Array[] = [];
   let size = 0;
-  try {
-    for await (const chunk of response.body) {
-      size += chunk.length;
-      if (size > maxBytes)
-        throw new PawlError(
-          'RESULT_TOO_LARGE',
-          `The answer is larger than the ${maxBytes} bytes that the connector takes.`,
-        );
-      chunks.push(chunk);
-    }
-  } catch (error) {
-    if (!ZLIB_FAULT.test(String((error as NodeJS.ErrnoException).code))) throw error;
-    const encoding = response.headers.get('content-encoding');
-    throw new PawlError(
-      'RESULT_INVALID',
-      `The service labels its answer as compressed (${encoding}), but it cannot be decompressed.`,
-    );
+  for await (const chunk of response.body) {
+    size += chunk.length;
+    if (size > maxBytes)
+      throw new PawlError(
+        'RESULT_TOO_LARGE',
+        `The answer is larger than the ${maxBytes} bytes that the connector takes.`,
+      );
+    chunks.push(chunk);
   }
   return Buffer.concat(chunks);
 }

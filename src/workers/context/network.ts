@@ -22,6 +22,8 @@ import { nonPublicReason } from './public-addresses.ts';
 export const DEFAULT_MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
 
 const MAX_REDIRECTS = 5;
+/** Error codes of gzip and deflate, and of Brotli. */
+const ZLIB_FAULT = /^(?:Z_|ERR__)/;
 const MAX_ENCODINGS = 2;
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 60_000;
@@ -331,12 +333,16 @@ function decodeBody(incoming: IncomingMessage, url: URL, maxBytes: number): Read
     if (encoding === 'deflate') return createInflate();
     throw refuse(`the unknown content encoding ${JSON.stringify(encoding)}`);
   });
-  const counter = byteLimit(maxBytes, url);
+  const counter = byteLimit(maxBytes, url, (error) =>
+    ZLIB_FAULT.test(String((error as NodeJS.ErrnoException | null)?.code))
+      ? refuse(`a body that is labelled as compressed (${encodings.join(', ')}) and cannot be decompressed`)
+      : error,
+  );
   pipeline([incoming, ...decoders, counter], () => undefined); // an error reaches the reader through the last stream
   return counter;
 }
 
-function byteLimit(maxBytes: number, url: URL): Transform {
+function byteLimit(maxBytes: number, url: URL, explain: (error: Error | null) => Error | null): Transform {
   let bytes = 0;
   const message = `The answer of ${url.href} is larger than ${maxBytes} bytes when decompressed.`;
   return new Transform({
@@ -345,5 +351,6 @@ function byteLimit(maxBytes: number, url: URL): Transform {
       if (bytes > maxBytes) callback(new PawlError('RESULT_TOO_LARGE', message));
       else callback(null, chunk);
     },
+    destroy: (error, callback) => callback(explain(error)),
   });
 }

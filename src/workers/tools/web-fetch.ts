@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { noteRedirected } from '../../shared/circuits/circuit-key.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { invalidPart, PawlError } from '../../shared/errors/failure.ts';
 import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-packages.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -24,6 +24,8 @@ const UNKNOWN = /^([^/]*|\/.*|unknown\/unknown|application\/unknown|\*\/\*)$/;
 /** The beginning of a page that comes without a content type. */
 const HTML_BEGINS =
   /^(?:\xef\xbb\xbf)?\s*(?:<!--[^>]{0,500}-->\s*)?<(?:!doctype html|html|head|body|title|script|meta)[\s>]/i;
+/** These hold no text, so their bodies are not looked at. */
+const MEDIA = /^(?:image|audio|video|font)\/|^application\/(?:pdf|zip|gzip|wasm)$/;
 const HTML = /^(text\/html|application\/xhtml\+xml)$/;
 
 /** The note under a page of a worker that cannot find the main content of pages. */
@@ -84,6 +86,13 @@ export const webFetch = defineBaseTool({
     const isPage = HTML.test(contentType) && format !== 'raw';
     const page: ReadablePage = isPage ? await readable(source, response.url, format) : { content: source };
     const isEmptyPage = isPage && page.content === '';
+    if (offset > 0 && offset >= page.content.length)
+      throw invalidPart(
+        'offset',
+        'offset',
+        `is past the end: the content has ${page.content.length} characters`,
+        'INVALID_PARAMS',
+      );
     const from = boundaryAt(page.content, offset);
     // A character longer than the limit is returned all the same, so that every call makes progress.
     const content = startOf(page.content.slice(from), Math.max(maxLength, 2));
@@ -123,11 +132,14 @@ async function readText(
   const isUnknown = UNKNOWN.test(named);
   let contentType = isUnknown ? 'text/plain' : named;
   const isText = TEXT.test(contentType);
-  if (!isText && response.ok) {
+  const refuse = () => new PawlError('INVALID_PARAMS', `${response.url} is ${contentType}; only text can be fetched.`);
+  if (!isText && response.ok && MEDIA.test(contentType)) {
     await response.body?.cancel();
-    throw new PawlError('INVALID_PARAMS', `${response.url} is ${contentType}; only text can be fetched.`);
+    throw refuse();
   }
   const { bytes, truncated } = await readUpTo(response, MAX_BYTES);
+  // Sources of programs have types that only their names tell from those of binary files.
+  if (!isText && response.ok && !isTextual(bytes, truncated)) throw refuse();
   if (isUnknown && HTML_BEGINS.test(Buffer.from(bytes.subarray(0, 1_024)).toString('latin1')))
     contentType = 'text/html';
   const decoded = decodeDocument(bytes, isUnknown ? contentType + header.slice(header.search(/;|$/)) : header);
@@ -140,6 +152,15 @@ async function readText(
     status: response.status,
     headers: response.headers,
   });
+}
+
+/** Whether bytes are text of UTF-8. A cut may have gone through their last character. */
+function isTextual(bytes: Uint8Array, truncated: boolean): boolean {
+  try {
+    return !new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: truncated }).includes('\0');
+  } catch {
+    return false;
+  }
 }
 
 /** The limit counts decompressed bytes; the rest is neither read nor decompressed. */

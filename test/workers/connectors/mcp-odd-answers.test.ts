@@ -222,6 +222,19 @@ describe('the answer of a tool that has run', () => {
     }
   });
 
+  test('is its output where it stands in members that are not the protocol’s', async () => {
+    const { says } = await overStdio();
+    const task = { taskId: 'a', status: 'working' };
+    for (const [result, expected] of [
+      [{ task }, { task }],
+      [{ toolResult: 5, content: null }, { toolResult: 5 }],
+      [{ toolResult: 5, content: [said] }, 'said'],
+      [{ toolResult: 5, structuredContent: { a: 1 } }, { a: 1 }],
+      [{}, ''],
+    ])
+      expect(contentOf(await says(result))).toEqual(expected);
+  });
+
   test('is kept beside lines and messages that are odd', async () => {
     const { writes } = await overStdio();
     for (const [index, lines] of [...ODD_LINES, ...MIXED_LINES].entries()) {

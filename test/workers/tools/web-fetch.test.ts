@@ -54,6 +54,48 @@ describe('web_fetch (A16)', () => {
     expect(text).toContain('Flag Does');
   });
 
+  test('an exponent and what is struck out keep their marks', async () => {
+    const html =
+      '<p>10<sup>6</sup> of 10<sup>−3</sup>, the 1<sup>st</sup> [<sup>a</sup>], <del>$9</del> <s>$8</s> $7</p>';
+    const page: RequestListener = (_, response) =>
+      response.writeHead(200, { 'content-type': 'text/html' }).end(`<html><body>${html}</body></html>`);
+    const markdown = (await (await fetched('/', page)).result).output.content;
+    expect(markdown).toBe('10^6 of 10^−3, the 1st \\[a\\], ~~$9~~ ~~$8~~ $7');
+    const text = (await (await fetched('/', page, { format: 'text' })).result).output.content;
+    expect(text).toContain('10^6 of 10^−3, the 1st');
+  });
+
+  test.each([
+    ['application/x-sh', 'echo grün', 'echo grün'],
+    ['application/sql', 'select 1', 'select 1'],
+    ['application/vnd.github.raw', '# Read me', '# Read me'],
+    ['application/octet-stream', 'plain', 'plain'],
+    ['application/octet-stream', Buffer.concat([Buffer.alloc(4 * 1024 * 1024 - 1, 'a'), Buffer.from('ä')]), /^a+\n\[/],
+    ['application/octet-stream', Buffer.from([0x7f, 0x45, 0x4c, 0x46, 0]), undefined],
+    ['application/x-python', Buffer.from('caf\xe9', 'latin1'), undefined],
+    ['application/pdf', '%PDF-1.4', undefined],
+    ['video/mp2t', 'const a = 1;', undefined],
+  ])('a body of the type %s is text if it is one', async (type, body, expected) => {
+    const { result } = await fetched('/file', (_, response) => {
+      response.writeHead(200, { 'content-type': type }).end(body);
+    });
+    if (expected === undefined)
+      await expect(result).rejects.toMatchObject({ code: 'INVALID_PARAMS', message: expect.stringContaining(type) });
+    else if (typeof expected === 'string') expect((await result).output.content).toBe(expected);
+    else expect((await result).output.content).toMatch(expected);
+  });
+
+  test('an offset past the end is refused', async () => {
+    const text: RequestListener = (_, response) =>
+      response.writeHead(200, { 'content-type': 'text/plain' }).end('four');
+    const { result } = await fetched('/', text, { offset: 4 });
+    await expect(result).rejects.toMatchObject({
+      code: 'INVALID_PARAMS',
+      message: 'offset is past the end: the content has 4 characters.',
+    });
+    expect((await (await fetched('/', text, { offset: 3 })).result).output.content).toBe('r');
+  });
+
   test('names of attributes may be in upper case', async () => {
     const text =
       '<P>A paragraph with enough text to be the main content of this page, as old pages have it.</P>'.repeat(6);

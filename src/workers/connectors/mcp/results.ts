@@ -9,17 +9,19 @@ import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 /**
- * The output is the structured content, or else the text. Images, audio and resources stand beside it. Throws
+ * The output is the structured content, or else the text, or else what the result says in members that are not the protocol's. Images, audio and resources stand beside it. Throws
  * `MCP_TOOL_ERROR` with the server's text when the tool reports a failure.
  */
 export function toolResult(result: CallToolResult, declaresOutput = false): ToolResult<unknown> {
-  const structured = result.structuredContent ?? result['structure'];
+  const stated = result.structuredContent ?? result['structure'];
   const blocks = result.content.map(blockOf);
   const text = blocks.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');
   if (result.isError === true)
-    throw new ToolError(failureText(blocks, [structured, result['others']], result['meta']), {
+    throw new ToolError(failureText(blocks, [stated, result['others']], result['meta']), {
       code: 'MCP_TOOL_ERROR',
     });
+  // A server of another draft of the protocol may answer in members of its own alone.
+  const structured = stated ?? (blocks.length === 0 ? result['others'] : undefined);
   const hasMedia = blocks.some(({ type }) => type !== 'text');
   return {
     output: structured ?? (declaresOutput ? parseJsonOrText(text) : text),

@@ -68,7 +68,7 @@ export async function readable(
       // Readability gives images that load late their addresses.
       makeLinksAbsolute(result, base);
       const options = { headingStyle: 'atx', codeBlockStyle: 'fenced', bulletListMarker: '-' } as const;
-      return withTables(new Turndown(options)).turndown(result.body);
+      return withTables(withMarks(new Turndown(options))).turndown(result.body);
     };
     const content = format === 'text' ? stripTags(main) : markdownOf(main);
     if (content.trim() === '') return { content: stripTags(html) };
@@ -151,6 +151,21 @@ function makeLinksAbsolute(page: Page, url: string): void {
   }
 }
 
+/** Without their marks, 10<sup>6</sup> would be 106, and a price that is struck out the present one. */
+function withMarks(turndown: TurndownService): TurndownService {
+  turndown.addRule('exponent', {
+    filter: ['sup'],
+    replacement: (content) => (EXPONENT.test(content) ? `^${content}` : content),
+  });
+  turndown.addRule('struck', {
+    filter: ['del', 's'],
+    replacement: (content) => (content === '' ? '' : `~~${content}~~`),
+  });
+  return turndown;
+}
+
+const EXPONENT = /^[-+\u2212]?\d/;
+
 /** A Markdown table has one line per row. Cells of several lines, and tables that only lay out a page, are left as they are. */
 const NO_CELL = 'table, pre, ul, ol, dl, blockquote, h1, h2, h3, h4, h5, h6';
 
@@ -199,6 +214,7 @@ export function stripTags(html: string): string {
       /<\/?(p|div|br|li|ul|ol|tr|table|h[1-6]|section|article|header|footer|pre|blockquote)\b[^>]*>?/gi,
       (tag) => (tag.endsWith('>') ? '\n' : tag),
     )
+    .replaceAll(/<sup\b[^>]*>(?=[-+\u2212]?\d)/gi, '^')
     .replaceAll(/<\/?t[dh]\b[^>]*>?/gi, (tag) => (tag.endsWith('>') ? ' ' : tag))
     .replaceAll(/<[^>]*>?/g, (tag) => (tag.endsWith('>') ? '' : tag))
     .replaceAll(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|(\w{1,8}));/gi, (entity, decimal, hex, name) => {
