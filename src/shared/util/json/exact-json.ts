@@ -9,6 +9,12 @@ export type ExactJson =
 /** Only such numbers can be too long for a number of 64 bits. */
 export const LONG_NUMBER = /\d{16}|\d[eE]\+?\d{3}/;
 const QUOTED_LENGTH = 40;
+/** V8 needs a second and more for some megabytes of brackets within brackets. */
+const MAX_LEVELS = 10_000;
+/** A text with so few characters cannot hold up the event loop. */
+const SHORT_TEXT = 16 * 1_024;
+/** `1e400`. */
+const SHORTEST_LONG_NUMBER = 5;
 
 /** Reads a text, or bytes, which must be UTF-8. A byte order mark in front is skipped. */
 export function readExactJson(source: Uint8Array | string): ExactJson {
@@ -21,16 +27,18 @@ export function readExactJson(source: Uint8Array | string): ExactJson {
   } catch {
     return { kind: 'problem', problem: 'is not UTF-8' };
   }
-  let problem: string | undefined;
-  const reviver = (name: string, value: unknown, { source = '' }: { readonly source?: string } = {}): unknown => {
-    if (typeof value === 'number' && isRounded(value, source)) problem ??= roundedProblem(name, source);
-    return value;
-  };
+  let rounded: (() => string) | undefined;
+  if (text.length > SHORT_TEXT || LONG_NUMBER.test(text)) {
+    const levels = scanJson(text, (start, end, name) => {
+      const source = text.slice(start, end);
+      if (isRounded(Number(source), source)) rounded ??= () => roundedProblem(source, name);
+    });
+    if (levels > MAX_LEVELS) return { kind: 'problem', problem: 'is nested too deeply' };
+  }
   try {
-    const value: unknown = LONG_NUMBER.test(text) ? JSON.parse(text, reviver) : JSON.parse(text);
-    return problem === undefined ? { kind: 'value', value } : { kind: 'problem', problem };
+    const value: unknown = JSON.parse(text);
+    return rounded === undefined ? { kind: 'value', value } : { kind: 'problem', problem: rounded() };
   } catch (error) {
-    if (error instanceof RangeError) return { kind: 'problem', problem: 'is nested too deeply' };
     return { kind: 'problem', problem: `is not JSON: ${startOf((error as Error).message, 200)}` };
   }
 }
@@ -40,16 +48,66 @@ export function readExactJson(source: Uint8Array | string): ExactJson {
  * rounded digits would be another one. So does a number that is beyond all numbers. Throws `SyntaxError`.
  */
 export function parseWithLongNumbersAsText(text: string): unknown {
-  if (!LONG_NUMBER.test(text)) return JSON.parse(text);
-  const keep = (_name: string, value: unknown, { source = '' }: { readonly source?: string } = {}): unknown =>
-    typeof value === 'number' && (isLongInteger(source) || !Number.isFinite(value)) ? source : value;
-  try {
-    return JSON.parse(text, keep);
-  } catch (error) {
-    // Only the replacement of numbers recurses.
-    if (error instanceof RangeError) return JSON.parse(text);
-    throw error;
+  const value: unknown = JSON.parse(text);
+  if (!LONG_NUMBER.test(text)) return value;
+  let quoted = '';
+  let copied = 0;
+  scanJson(text, (start, end) => {
+    const source = text.slice(start, end);
+    if (!isLongInteger(source) && Number.isFinite(Number(source))) return;
+    quoted += `${text.slice(copied, start)}"${source}"`;
+    copied = end;
+  });
+  return copied === 0 ? value : JSON.parse(quoted + text.slice(copied));
+}
+
+/**
+ * Calls back for each number that may be too long, with the JSON of the member's name, and returns the number of levels. A reviver for
+ * `JSON.parse` would make parsing ten times slower wherever a single ID has many digits. The text may be no JSON.
+ */
+function scanJson(text: string, onNumber: (start: number, end: number, name: string | undefined) => void): number {
+  let level = 0;
+  let deepest = 0;
+  let lastText: readonly [start: number, end: number] = [0, 0];
+  let isMember = false;
+  for (let index = 0; index < text.length; index += 1) {
+    const character = text[index] as string;
+    if (character === '"') {
+      const end = endOfText(text, index);
+      lastText = [index, end];
+      index = end - 1;
+    } else if (character === '[' || character === '{') {
+      level += 1;
+      if (level > deepest) deepest = level;
+      isMember = false;
+    } else if (character === ']' || character === '}') level -= 1;
+    else if (character === ':') isMember = true;
+    else if (character === ',') isMember = false;
+    else if (character === '-' || (character >= '0' && character <= '9')) {
+      const end = endOfNumber(text, index);
+      if (end - index >= SHORTEST_LONG_NUMBER) onNumber(index, end, isMember ? text.slice(...lastText) : undefined);
+      index = end - 1;
+    }
   }
+  return deepest;
+}
+
+/** The index behind the closing quotation mark: the first one with an even number of backslashes before it. */
+function endOfText(text: string, start: number): number {
+  for (let from = start + 1; ; ) {
+    const end = text.indexOf('"', from);
+    if (end === -1) return text.length;
+    let backslashes = 0;
+    while (text[end - 1 - backslashes] === '\\') backslashes += 1;
+    if (backslashes % 2 === 0) return end + 1;
+    from = end + 1;
+  }
+}
+
+function endOfNumber(text: string, start: number): number {
+  let end = start + 1;
+  while (end < text.length && '0123456789.eE+-'.includes(text[end] as string)) end += 1;
+  return end;
 }
 
 /** Whether a text is a whole number beyond 2^53. */
@@ -63,7 +121,8 @@ function isRounded(value: number, source: string): boolean {
   return !Number.isSafeInteger(value) && /^-?\d+$/.test(source) && String(value) !== source;
 }
 
-function roundedProblem(name: string, source: string): string {
+function roundedProblem(source: string, name: string | undefined): string {
   const number = source.length > QUOTED_LENGTH ? `${startOf(source, QUOTED_LENGTH)}…` : source;
-  return `holds ${number} as ${JSON.stringify(startOf(name, QUOTED_LENGTH))}, which a number of 64 bits cannot hold: send it as a text`;
+  const place = name === undefined ? '' : ` as ${JSON.stringify(startOf(String(JSON.parse(name)), QUOTED_LENGTH))}`;
+  return `holds ${number}${place}, which a number of 64 bits cannot hold: send it as a text`;
 }

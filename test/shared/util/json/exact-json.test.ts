@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { readExactJson } from '../../../../src/shared/util/json/exact-json.ts';
+import { parseWithLongNumbersAsText, readExactJson } from '../../../../src/shared/util/json/exact-json.ts';
+import { cpuMsOf } from '../../../helpers/cpu.ts';
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
@@ -34,6 +35,11 @@ describe('reading JSON exactly as it was sent', () => {
     ['{"big":1e400}', /^holds 1e400 as "big"/],
     ['{"big":-1E+999}', /^holds -1E\+999/],
     [`${'['.repeat(200_000)}9007199254740993${']'.repeat(200_000)}`, /nested too deeply|9007199254740993/],
+    [`${'['.repeat(2_000_000)}${']'.repeat(2_000_000)}`, /^is nested too deeply$/],
+    ['the order 9007199254740993', /^is not JSON/],
+    ['{"a\\q":9007199254740993}', /^is not JSON/],
+    ['{"a\\"b":9007199254740993}', /^holds 9007199254740993 as "a\\"b",/],
+    ['{"a":1,"b":[9007199254740993]}', /^holds 9007199254740993, which/],
     ['{', /^is not JSON/],
     ['', /^is not JSON/],
   ])('refuses %.40s', (text, problem) => {
@@ -51,6 +57,18 @@ describe('reading JSON exactly as it was sent', () => {
     expect(readExactJson(bytes(text))).toEqual({ kind: 'value', value });
   });
 
+  test.each([
+    ['many numbers beside one long text of digits', `[${'1,'.repeat(1_000_000)}"12345678901234567890"]`],
+    ['many members beside one long fraction', `[${'{"a":1},'.repeat(200_000)}0.12345678901234567]`],
+    ['many numbers beyond all numbers', `[${'1e400,'.repeat(300_000)}1]`],
+    ['brackets within brackets', `${'['.repeat(1_000_000)}${']'.repeat(1_000_000)}`],
+    ['a text of escaped marks', `"${'\\"'.repeat(1_000_000)}"`],
+    ['a text of backslashes', `"${'\\\\'.repeat(1_000_000)}"`],
+  ])('takes about as long as JSON.parse for %s', async (_name, text) => {
+    const limitMs = 5 * (await cpuMsOf(() => JSON.parse(`[${'[],'.repeat(500_000)}1]`)));
+    expect(await cpuMsOf(() => readExactJson(text))).toBeLessThan(limitMs);
+  });
+
   test('refuses bytes that are not UTF-8', () => {
     for (const odd of [[0xff], [0xc3, 0x28], [0xed, 0xa0, 0x80], [0xe4], [0xc0, 0x80], [0xf5, 0x80, 0x80, 0x80]]) {
       const body = Buffer.concat([bytes('{"a":"'), Buffer.from(odd), bytes('"}')]);
@@ -64,4 +82,20 @@ describe('reading JSON exactly as it was sent', () => {
       '{"__proto__":{"id":1234567890123456},"constructor":1}',
     );
   });
+});
+
+test('long numbers of an answer become texts, and nothing else changes', () => {
+  const text =
+    '{"a":[-9007199254740993,1e400,9007199254740992,0.125456789012345],"9007199254740993":"\\"9007199254740993"}';
+  expect(parseWithLongNumbersAsText(text)).toEqual({
+    a: ['-9007199254740993', '1e400', '9007199254740992', 0.125_456_789_012_345],
+    '9007199254740993': '"9007199254740993',
+  });
+  expect(() => parseWithLongNumbersAsText('{9007199254740993:1}')).toThrow(SyntaxError);
+  fc.assert(
+    fc.property(fc.jsonValue(), fc.integer({ min: 0, max: 2 }), (value, indent) => {
+      const json = JSON.stringify([value, '9007199254740993'], undefined, indent);
+      expect(parseWithLongNumbersAsText(json)).toEqual(JSON.parse(json));
+    }),
+  );
 });
