@@ -7,10 +7,14 @@ import type { JsonSchema } from './json-schema.ts';
 import { quoteValue } from './schema-issues.ts';
 
 const MAX_NAME_LENGTH = 128;
+/** The names that a sentence lists; a body may have hundreds of thousands. */
+const MAX_LISTED = 10;
 
 /** Names the unknown members of an object, with similar known ones, or all known ones. */
 export function describeUnknown(unknown: readonly string[], known: readonly string[]): string {
-  const names = unknown.map((name) => JSON.stringify(startOf(name, MAX_NAME_LENGTH))).join(', ');
+  const listed = unknown.slice(0, MAX_LISTED).map((name) => JSON.stringify(startOf(name, MAX_NAME_LENGTH)));
+  const others = unknown.length - listed.length;
+  const names = `${listed.join(', ')}${others === 0 ? '' : ` and ${others} more`}`;
   if (known.length === 0) return `has no member ${names}`;
   const hint = unknown.length === 1 ? didYouMean(unknown[0] ?? '', known) : '';
   return `has no member ${names}${hint === '' ? `; these are known: ${known.join(', ')}` : ` (${hint})`}`;
@@ -18,7 +22,7 @@ export function describeUnknown(unknown: readonly string[], known: readonly stri
 
 /** Rewords the fault for settings and definitions, whose members have another name: `is not a setting`. */
 export function rephraseUnknown(message: string, name: string): string {
-  return message.replace(/^has no member (?:(?:, )?"(?:[^"\\]|\\.)*")+/, name);
+  return message.replace(/^has no member (?:(?:, )?"(?:[^"\\]|\\.)*")+(?: and \d+ more)?/, name);
 }
 
 /** Throws `CONTRACT_INVALID` for an argument that is no object, or has an unknown member. */

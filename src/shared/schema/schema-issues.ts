@@ -1,6 +1,7 @@
 /** Turns Ajv's errors into texts with which the sender can correct the value: the expected, the received and the allowed values. */
 import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Issue } from '../errors/failure.ts';
+import { isLong, jsonPieces } from '../util/json/json-stream.ts';
 import { nearest } from '../util/text/nearest.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { unescapeStep } from './json-pointer.ts';
@@ -143,7 +144,8 @@ function jsonOf(value: unknown): string {
   if (typeof value === 'number') return String(value);
   if (typeof value === 'bigint') return `${value}n`;
   try {
-    return JSON.stringify(value) ?? String(value);
+    // A value may have megabytes, of which only the beginning is shown.
+    return (isLong(value) ? jsonPieces(value).next().value : JSON.stringify(value)) ?? String(value);
   } catch {
     return `a deeply nested ${typeof value}`;
   }

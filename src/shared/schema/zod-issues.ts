@@ -1,6 +1,7 @@
 /** Faults of values by Pawl's own zod schemas: the path, the expected value and the received one. */
 import type { z } from 'zod';
 import type { Issue } from '../errors/failure.ts';
+import { startOf } from '../util/text/text-cut.ts';
 import { describeUnknown } from './known-members.ts';
 import { quoteValue } from './schema-issues.ts';
 
@@ -19,11 +20,17 @@ export const WITH_RECEIVED: z.core.ParseContext<z.core.$ZodIssue> = {
 /** Messages without the received value, which may be secret. */
 export const WITHOUT_RECEIVED: z.core.ParseContext<z.core.$ZodIssue> = { error: (issue) => expectation(issue) };
 
-/** The issues of a zod error, each with its path: `budget.costs.0.costUnits`. */
+/** Every item of a long list can be wrong; the first faults are enough. */
+const MAX_ISSUES = 50;
+const MAX_PATH_LENGTH = 300;
+const MAX_MESSAGE_LENGTH = 2_000;
+
+/** The first issues of a zod error, each with its path: `budget.costs.0.costUnits`. */
 export function zodIssues(error: z.ZodError): Issue[] {
-  return error.issues.flatMap(leafIssues).map((issue) => ({
-    path: issue.path.map(String).join('.'),
-    message: withValue(issue),
+  const first = error.issues.slice(0, MAX_ISSUES).flatMap(leafIssues).slice(0, MAX_ISSUES);
+  return first.map((issue) => ({
+    path: startOf(issue.path.map(String).join('.'), MAX_PATH_LENGTH),
+    message: startOf(withValue(issue), MAX_MESSAGE_LENGTH),
   }));
 }
 

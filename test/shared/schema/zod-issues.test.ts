@@ -62,3 +62,38 @@ describe('a fault of a value that Pawl’s own schemas check', () => {
     ]);
   });
 });
+
+test('the faults of a value of any size are a short text', async () => {
+  const many = <Item>(count: number, item: (index: number) => Item) =>
+    Array.from({ length: count }, (_, index) => item(index));
+  const odd: readonly unknown[] = [
+    Object.fromEntries(many(100_000, (index) => [`k${index}`, 1])),
+    { tool: 'tool', items: many(100_000, () => 1) },
+    { tool: 'tool', items: many(100_000, () => ({ ['n'.repeat(40)]: 1 })) },
+    { tool: 'tool', ['x'.repeat(1_000_000)]: 1 },
+    { tool: 'tool', mode: 'x'.repeat(1_000_000), every: many(100_000, (index) => ({ index })) },
+    {
+      tool: many(100_000, (index) => ({ index })),
+      count: Object.fromEntries(many(100_000, (index) => [`k${index}`, 1])),
+    },
+    { tool: 'tool', named: Object.fromEntries(many(100_000, (index) => [`k${index}`, 1])) },
+    { tool: 'tool', zone: 'x'.repeat(1_000_000) },
+  ];
+  const quoting = schema.extend({
+    items: z.array(z.strictObject({ name: z.string() })).optional(),
+    named: z.record(z.string().max(2), z.string()).optional(),
+    zone: z
+      .string()
+      .superRefine((zone, context) => context.addIssue({ code: 'custom', message: `got ${zone}` }))
+      .optional(),
+  });
+  for (const value of odd) {
+    const { error } = quoting.safeParse(value, WITH_RECEIVED);
+    const issues = zodIssues(error ?? new z.ZodError([]));
+    expect(issues.length).toBeGreaterThan(0);
+    expect(JSON.stringify(issues).length).toBeLessThan(20_000);
+  }
+  expect(faults({ tool: 'tool', ...Object.fromEntries(many(12, (index) => [`k${index}`, 1])) })).toEqual([
+    expect.stringMatching(/^: has no member "k0", .*"k9" and 2 more; these are known: tool, /),
+  ]);
+});
