@@ -34,6 +34,9 @@ const contentItem = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('inputImage'), imageUrl: z.string().min(1) }),
 ]);
 
+/** Each part that is wrong costs the event loop an error of its own. */
+const MAX_PARTS = 10_000;
+
 const errorCode = z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/, 'must be capitals, digits and _');
 
 /** A client's answer to a call: `output` with further members of a result, or `contentItems` with `success`, or an `error`. */
@@ -42,11 +45,11 @@ export const clientAnswerSchema = z
     fence: z.number().int().min(1),
     output: z.unknown(),
     display: z.string(),
-    artifacts: z.array(z.looseObject({})),
-    content: z.array(z.looseObject({})),
+    artifacts: z.array(z.looseObject({})).max(MAX_PARTS),
+    content: z.array(z.looseObject({})).max(MAX_PARTS),
     success: z.boolean(),
     tainted: z.boolean(),
-    contentItems: z.array(contentItem),
+    contentItems: z.array(contentItem).max(MAX_PARTS),
     error: z.strictObject({
       message: z.string().min(1),
       code: errorCode.optional(),

@@ -42,6 +42,29 @@ export const KEYWORD_VALUES: readonly (readonly [
   [() => false, 'restriction', ['$async', '$vocabulary', 'contentSchema']],
 ];
 
+/** Whether each keyword has a value of its kind, at any depth: programs may read such a schema without looking. */
+export function hasKeywordValues(schema: unknown): boolean {
+  if (typeof schema === 'boolean') return true;
+  if (Array.isArray(schema)) return schema.every(hasKeywordValues);
+  if (!isObject(schema)) return false;
+  const { type = [], required = [] } = schema;
+  const isFitting = KEYWORD_VALUES.every(([fits, , keywords]) =>
+    keywords.every((keyword) => schema[keyword] === undefined || fits(schema[keyword])),
+  );
+  if (!isFitting || ![type].flat().every(isText) || !Array.isArray(required) || !required.every(isText)) return false;
+  for (const keyword of SCHEMA_MAPS)
+    if (
+      schema[keyword] !== undefined &&
+      !(isObject(schema[keyword]) && hasKeywordValues(Object.values(schema[keyword])))
+    )
+      return false;
+  for (const keyword of SCHEMA_LISTS)
+    if (schema[keyword] !== undefined && !Array.isArray(schema[keyword])) return false;
+  return [...SCHEMA_LISTS, ...SCHEMA_SINGLES].every(
+    (keyword) => schema[keyword] === undefined || hasKeywordValues(schema[keyword]),
+  );
+}
+
 /** A copy of a schema, with another one in place of each schema directly below it; undefined for what has no keywords. */
 export function mapSchemas(schema: unknown, change: (below: unknown) => unknown): Record<string, unknown> | undefined {
   if (!isObject(schema)) return undefined;

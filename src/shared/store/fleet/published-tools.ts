@@ -1,12 +1,20 @@
 /** The schemas of published tools and workers. A stored value of another form was not written by a worker, and must not break the others. */
 import { z } from 'zod';
 import { EFFECTS } from '../../retries/effects.ts';
+import { hasKeywordValues } from '../../schema/schema-keywords.ts';
+import { sizeOfValue } from '../../schema/value-size.ts';
 import { TIERS } from '../../tools/tool.ts';
 import { parseJson } from '../signing/signed-text.ts';
 
 const text = z.string();
 const count = z.number().int().min(0);
 const object = z.record(z.string(), z.unknown());
+/** Deeper schemas, which no worker publishes, would break the recursive functions that read them. */
+const MAX_DEPTH = 200;
+/** Exports read schemas without looking: one of another form would make that of all tools fail. */
+const schema = object.refine(
+  (value) => typeof sizeOfValue(value, { maxDepth: MAX_DEPTH, texts: false }) !== 'string' && hasKeywordValues(value),
+);
 
 const publishedToolSchema = z.looseObject({
   name: text.min(1),
@@ -16,8 +24,8 @@ const publishedToolSchema = z.looseObject({
   tier: z.enum(TIERS),
   effects: z.enum(EFFECTS),
   annotations: object,
-  inputSchema: object,
-  outputSchema: object.optional(),
+  inputSchema: schema,
+  outputSchema: schema.optional(),
   timeoutMs: z.number().min(0),
   circuit: object,
   seenAtMs: z.number().min(0),

@@ -33,7 +33,7 @@ const EXPLANATIONS: readonly (readonly [message: RegExp, why: string])[] = [
     'nothing in REDIS_URL answers as a node of a Redis Cluster; a single server is redis://host:port',
   ],
   [/^Unknown RESP type.*/s, 'what answers there does not speak the protocol of Redis'],
-  [/ script: \w+, on @user_script:\d+\.$/, '.'],
+  [/\.? script: \w+, on @user_script:\d+\.$/, '.'],
   [/\bNOAUTH HELLO .*/s, 'NOAUTH: it asks for a password, and REDIS_URL has none for it'],
 ];
 

@@ -327,4 +327,49 @@ describe('what was not published by a worker', () => {
     expect(tools).toEqual([{ ...published, workers: 1 }]);
     expect(workers.map(({ id }) => id)).toEqual(['one']);
   });
+
+  test('shows no tool whose schema an export could not read, at any depth', async () => {
+    const { catalogue, redis, ledger, keys } = await openCatalogue();
+    const published = publishedTool(tool(), await ledger.now());
+    await catalogue.publish([published]);
+    const odd: readonly unknown[] = [
+      ...[
+        'required',
+        'properties',
+        'anyOf',
+        'items',
+        'enum',
+        'type',
+        'title',
+        '$ref',
+        '$defs',
+        'description',
+        'not',
+      ].map((keyword) => ({ [keyword]: 7 })),
+      ...[
+        { required: 'text' },
+        { required: [7] },
+        { type: ['object', null] },
+        { properties: [] },
+        { properties: null },
+      ],
+      ...[{ allOf: {} }, { anyOf: [7] }, { properties: { text: 'string' } }, { items: null }, { $async: true }],
+    ];
+    const lines = odd.flatMap((part) => [
+      { inputSchema: { ...published.inputSchema, ...(part as object) } },
+      { inputSchema: { type: 'object', properties: { text: { anyOf: [{ items: part }] } } } },
+      { outputSchema: { $defs: { deep: part } } },
+    ]);
+    const deep = '{"not":'.repeat(50_000) + '{}' + '}'.repeat(50_000);
+    const texts = [
+      ...lines.map((line, index) => JSON.stringify({ ...published, ...line, name: `odd${index}` })),
+      JSON.stringify({ ...published, name: 'deep' }).replace('"inputSchema":{', `"inputSchema":{"not":${deep},`),
+    ];
+    for (const text of texts) {
+      const { name, namespace, version } = JSON.parse(text) as { name: string; namespace: string; version: string };
+      await redis.hset(keys.tools, `${namespace}.${name}@${version}`, text);
+    }
+    const { tools } = await catalogue.read();
+    expect(tools.map(({ name }) => name)).toEqual([published.name]);
+  });
 });
