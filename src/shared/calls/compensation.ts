@@ -20,6 +20,8 @@ export interface CompensatedCall {
   readonly outcome?: Outcome;
   /** With `largeParams`, the envelope's parameters could not be read. */
   readonly request: { readonly envelope: ToolCallEnvelope; readonly largeParams?: object };
+  /** No key of this fleet signed the request, so it may not be what ran. */
+  readonly isForged?: boolean;
 }
 
 /** The call that a call undoes; undefined for an ordinary one. */
@@ -44,7 +46,7 @@ export function checkCompensationKey({ payload, control }: Pick<ToolCallEnvelope
 
 /**
  * The envelope of a compensation, made from an envelope of the same session and tool. Throws `CALL_NOT_COMPENSABLE` for a call that
- * did not succeed, and for a call that is itself a compensation.
+ * did not succeed, and for a call that is itself a compensation; `SIGNATURE_INVALID` for one whose request was changed.
  */
 export function compensation(call: CompensatedCall, envelope: ToolCallEnvelope): ToolCallEnvelope {
   checkCompensable(call);
@@ -65,6 +67,11 @@ function checkCompensable(call: CompensatedCall): void {
   const refuse = (reason: string) => {
     throw new PawlError('CALL_NOT_COMPENSABLE', `Call ${call.callId} cannot be undone: ${reason}.`);
   };
+  if (call.isForged === true)
+    throw new PawlError(
+      'SIGNATURE_INVALID',
+      `Call ${call.callId} cannot be undone: its request is not signed by this fleet.`,
+    );
   if (compensatedCallId(call.request.envelope) !== undefined) refuse('it is itself a compensation');
   if (call.request.largeParams !== undefined) refuse('its parameters are not there any more');
   const { state, outcome } = call;

@@ -101,6 +101,7 @@ export class CallSettler {
       attempts: attemptsWith(attempt, undefined),
       ...(sample !== undefined && { sample }),
       ...(hasOwnCircuit(attempt) ? { plainCircuit: true } : {}),
+      ...(attempt.tool.compensate === undefined ? { dropsSignature: true } : {}),
       ...(attempt.modes.retry === 'on' ? { refill: attempt.allowance } : {}),
     };
     // An approval is marked as used when its attempt has ended. The outcome has to be written before that.

@@ -242,3 +242,59 @@ test('a standing approval covers calls and not their compensation, and approving
   expect((await approve()).reason).toContain('it undoes the call');
   expect((await again).status).toBe('success');
 });
+
+test('a writer of Redis changes nothing of what is undone: the parameters are those that ran', async () => {
+  const { book, undone } = bookingTool();
+  const signingKeys = [{ kid: 'k1', key: 'a key that only this fleet knows' }];
+  const { session, pawl } = await startFleet({ tools: [book], settings: { signingKeys } });
+  const { ledger, redis } = pawl.backend;
+  const bookRoom = async (room: string) => {
+    const { callId, result } = pending(await session.submit('book', { room }, { idempotencyKey: room }));
+    await result;
+    return { callId, record: ledger.access.callKeys(callId).record(callId) };
+  };
+  const [cheap, dear] = [await bookRoom('cheap'), await bookRoom('dear')];
+  const stored = (await redis.hget(cheap.record, 'request')) ?? '';
+  const other = await redis.hgetall(dear.record);
+  const forgeries: Record<string, string>[] = [
+    { request: stored.replace('cheap', 'forged') },
+    { request: other['request'] ?? '' },
+    { request: other['request'] ?? '', signature: other['signature'] ?? '', ended: other['ended'] ?? '' },
+  ];
+  const before = await redis.hgetall(cheap.record);
+  for (const forgery of forgeries) {
+    await redis.hset(cheap.record, { ...before, ...forgery });
+    await expect(session.compensate(cheap.callId)).rejects.toMatchObject({ code: 'SIGNATURE_INVALID' });
+  }
+  expect(undone).toEqual([]);
+  await redis.hset(cheap.record, before);
+  expect(contentOf(await session.compensate(cheap.callId))).toEqual({ compensated: cheap.callId });
+  expect(undone.map(([room]) => room)).toEqual(['cheap']);
+});
+
+test('with keys, a call that an outside system completed is undone, too', async () => {
+  let token = '';
+  const undone: string[] = [];
+  const order = defineTool({
+    name: 'order',
+    version: '1.0.0',
+    description: 'Orders a room.',
+    tier: 'system',
+    effects: 'once',
+    input: z.object({ room: z.string() }),
+    output: z.object({ order: z.number() }),
+    run: (_params, ctx) => {
+      token = ctx.completionToken();
+      return ctx.pending({ expiresInMs: 60_000 });
+    },
+    compensate: async ({ room }) => void undone.push(room),
+  });
+  const signingKeys = [{ kid: 'k1', key: 'a key that only this fleet knows' }];
+  const { session, pawl } = await startFleet({ tools: [order], settings: { signingKeys } });
+  const { callId, result } = pending(await session.submit('order', { room: 'a' }, { idempotencyKey: 'one' }));
+  await eventually(async () => (await pawl.read(callId))?.phase === 'pending', { what: 'the pending call' });
+  await pawl.complete(token, { status: 'success', output: { order: 1 } });
+  expect(contentOf(await result)).toEqual({ order: 1 });
+  expect(contentOf(await session.compensate(callId))).toEqual({ compensated: callId });
+  expect(undone).toEqual(['a']);
+});

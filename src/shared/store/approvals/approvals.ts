@@ -25,6 +25,7 @@ import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { type CallRecord, withParams } from '../calls/call-record.ts';
 import type { Ledger } from '../calls/ledger.ts';
 import { PARTITION_LUA } from '../calls/ledger-context.ts';
+import { readCall } from '../calls/records/read-call.ts';
 import { verifyApproval } from '../calls/records/signed-records.ts';
 import { resignRequest } from '../calls/requeue-call.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
@@ -168,13 +169,14 @@ export class Approvals {
   }
 
   /**
-   * A call's record with the parameters that ran, which the approver may have edited. Throws `CALL_NOT_COMPENSABLE` when they are not known
-   * any more.
+   * A call's record with the parameters that ran, which the approver may have edited, and whether its request was changed since. Throws
+   * `CALL_NOT_COMPENSABLE` when the parameters are not known any more.
    */
   async callAsItRan(callId: string): Promise<CallRecord | undefined> {
-    const call = await this.#ledger.read(callId);
+    const call = await readCall(this.#ledger.access, callId, { verified: true });
     if (call?.approvalId === undefined) return call;
-    const decision = (await this.read(call.approvalId))?.decision;
+    // The record of the call names its approval without a signature.
+    const decision = callOf(call.approvalId) === call.callId ? (await this.read(call.approvalId))?.decision : undefined;
     if (decision === undefined)
       throw new PawlError(
         'CALL_NOT_COMPENSABLE',

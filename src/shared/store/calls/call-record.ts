@@ -96,6 +96,8 @@ export interface CallRecord {
   /** The version for optimistic concurrency. */
   readonly version: number;
   readonly outcome?: Outcome;
+  /** No key of this fleet signed the request. Only a read with `verified` looks. */
+  readonly isForged?: boolean;
   /** Redis' clock when the record was read. */
   readonly readAtMs: number;
 }

@@ -29,7 +29,7 @@ if isPacked then
   if isComplete then attempts = nil end
   dropped = {'phase', 'inboxes', 'lockUntilMs', 'worker', 'token', 'generation', 'createdAtMs', 'startedAtMs', 'fence', 'paramsDigest'}
   drop('version', fields[4])
-  drop('signature', fields[9])
+  drop('signature', fields[9] and terms.dropsSignature)
   drop('circuit', terms.plainCircuit)
 else
   field('updatedAtMs', text(now))

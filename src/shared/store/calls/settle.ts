@@ -33,6 +33,8 @@ export interface Settle extends RecordLifetime {
   readonly sample?: CircuitSample;
   /** The call has its tool's own circuit, whose name follows from the tool's. */
   readonly plainCircuit?: boolean;
+  /** The success drops the signature of its request, which only undoing it needs. */
+  readonly dropsSignature?: boolean;
   /** The retry budget that a success refills. */
   readonly refill?: RetryAllowance;
 }
@@ -128,8 +130,18 @@ export function settleArguments(access: LedgerAccess, settle: PreparedSettle): (
 
 /** The settings of a settle, the same text for all calls of a tool that end alike: `settle.lua` parses each text once. */
 function settleTerms(access: LedgerAccess, settle: PreparedSettle): string {
-  const { callId, state, outcome, ttlMs, freeAfterMs, sample, refill, plainCircuit } = settle;
+  const { callId, state, outcome, ttlMs, freeAfterMs, sample, refill, plainCircuit, dropsSignature } = settle;
   const letterMs = state === 'failed' ? access.deadLetterMs(callId) : undefined;
   const retriable = outcome.error?.retriable === true;
-  return JSON.stringify({ state, retriable, ttlMs, freeAfterMs, sample, refill, letterMs, plainCircuit });
+  return JSON.stringify({
+    state,
+    retriable,
+    ttlMs,
+    freeAfterMs,
+    sample,
+    refill,
+    letterMs,
+    plainCircuit,
+    dropsSignature,
+  });
 }

@@ -14,7 +14,13 @@ import {
 } from '../call-record.ts';
 import type { LedgerAccess, StoredOutcome } from '../ledger-context.ts';
 import { parseRequest } from './request-text.ts';
-import { FORGED_OUTCOME, isVerifiedOutcome, refuseMergedCall, verifiedOutcome } from './signed-records.ts';
+import {
+  FORGED_OUTCOME,
+  isSignedRequest,
+  isVerifiedOutcome,
+  refuseMergedCall,
+  verifiedOutcome,
+} from './signed-records.ts';
 
 const readScript = new Script(new URL('./read-call.lua', import.meta.url));
 
@@ -25,6 +31,8 @@ export interface ReadOptions {
   readonly following?: boolean;
   /** Leaves out large parameters and a large outcome. */
   readonly brief?: boolean;
+  /** Says whether the request was changed. The signature of most successes is gone, and their requests count as changed. */
+  readonly verified?: boolean;
 }
 
 type Fields = Readonly<Record<string, string>>;
@@ -32,7 +40,7 @@ type Fields = Readonly<Record<string, string>>;
 export async function readCall(
   access: LedgerAccess,
   callId: string,
-  { inboxId = '', following = false, brief = false }: ReadOptions = {},
+  { inboxId = '', following = false, brief = false, verified = false }: ReadOptions = {},
 ): Promise<CallRecord | undefined> {
   const partition = partitionOf(callId);
   if (partition === undefined) return undefined;
@@ -46,7 +54,7 @@ export async function readCall(
   const nowMs = Number(readAt);
   if (fields['state'] === undefined) {
     const isMoved = (await access.segments.restore(fields['callId'] ?? callId)) === 'restored';
-    return isMoved ? readCall(access, callId, { inboxId, following, brief }) : undefined;
+    return isMoved ? readCall(access, callId, { inboxId, following, brief, verified }) : undefined;
   }
   const id = fields['callId'] ?? callId;
   const request = parseRequest(fields['request'] ?? '');
@@ -60,13 +68,22 @@ export async function readCall(
     });
   // A producer that waits for the end polls the record, and does not need the parameters.
   const withParams = !brief && inboxId === '' && request.largeParams !== undefined;
-  return callRecord({
+  const isForged = verified && !hasSignedRequest(access, id, fields);
+  const record = callRecord({
     callId: id,
     fields,
     request: withParams ? await access.requestWithParams(id, request).catch(fallbackIfLost(request)) : request,
     outcome: await recordedOutcome(access, id, fields, brief),
     nowMs,
   });
+  return isForged ? { ...record, isForged } : record;
+}
+
+function hasSignedRequest({ signatures }: LedgerAccess, callId: string, fields: Fields): boolean {
+  const { request: text = '', signature = '', generation = '', resolution = '' } = fields;
+  // Most successes have no signature any more, which is nothing to report.
+  if (signature === '') return !signatures.hasKeys;
+  return isSignedRequest(signatures, { callId, generation, resolution, text }, signature);
 }
 
 async function recordedOutcome(
