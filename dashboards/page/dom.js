@@ -12,7 +12,9 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-const DECEPTIVE = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
+/** As in `visible-text.ts`. */
+const DECEPTIVE =
+  /(?![\n\t])(?:[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800\ufffc\u{16fe4}\u{1d159}]|(?<=\p{M}{4})\p{M})/gu;
 
 /** Escapes invisible characters and those that change the reading direction. */
 export function shownText(text) {

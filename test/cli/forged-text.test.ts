@@ -25,6 +25,7 @@ const DECEPTIVE = [
   ...['\n', '\r', '\r\n', '\t', '\v', '\f', '\b', '\u001b[2K', '\u007f', '\u0085', '\u009b1A', '\u2028', '\u2029'],
   ...['\u00ad', '\u034f', '\u061c', '\u115f', '\u180e', '\u200b', '\u200d', '\u200e', '\u202e', '\u2060', '\u2066'],
   ...['\u3164', '\ufe0f', '\ufeff', '\uffa0', '\ufff9', '\u{e0041}'],
+  ...['\u2800', '\ufffc', '\u{1d159}', '\u0336'.repeat(9)],
 ];
 const HOSTILE = DECEPTIVE.map((character) => `${character}approval FORGED`).join('');
 const HIDDEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/u;

@@ -3,10 +3,14 @@
  * escaped, so that the text means what it shows.
  */
 
-/** Controls (but for line breaks and tabs), formats such as bidirectional marks and zero-width spaces, line separators, surrogates. */
-const DECEPTIVE = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
-/** The same, with line breaks and tabs, with which a field of one line would show a second one. */
-const DECEPTIVE_IN_LINE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
+/**
+ * Controls, formats such as bidirectional marks and zero-width spaces, line separators, surrogates, characters that are blank but no
+ * space, and every mark above or below a letter after the fourth: many of them cover the lines around.
+ */
+const DECEPTIVE_IN_LINE =
+  /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800\ufffc\u{16fe4}\u{1d159}]|(?<=\p{M}{4})\p{M}/gu;
+/** The same but for line breaks and tabs, with which a field of one line would show a second one. */
+const DECEPTIVE = new RegExp(`(?![\\n\\t])(?:${DECEPTIVE_IN_LINE.source})`, 'gu');
 
 /** Any character but line breaks, tabs and visible ASCII. */
 const BEYOND_ASCII = /[^\n\t\x20-\x7e]/;
