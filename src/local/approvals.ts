@@ -9,6 +9,7 @@ import { PawlError, reasonOf } from '../shared/errors/failure.ts';
 import { denied } from '../shared/policy/policy.ts';
 import type { PolicyResult } from '../shared/policy/policy-request.ts';
 import type { SessionRecord } from '../shared/sessions/session.ts';
+import type { Logger } from '../shared/telemetry/log.ts';
 import type { Tier } from '../shared/tools/tool.ts';
 import type { ToolPreview } from '../shared/tools/tool-variant.ts';
 import type { Schedule } from '../shared/util/time.ts';
@@ -46,6 +47,7 @@ type Gate = Pick<ApprovalGate, 'handlePending' | 'reportEnded' | 'requireApprova
 export interface LocalApprovalsDeps extends Pick<LocalPlanApprovalsDeps, 'clock' | 'callOf'> {
   readonly approve: Approve;
   readonly schedule: Schedule;
+  readonly log: Pick<Logger, 'warn'>;
 }
 
 export class LocalApprovals implements Service, Gate {
@@ -93,16 +95,21 @@ export class LocalApprovals implements Service, Gate {
     const { params } = envelope.payload;
     if (this.#approved.has(callId) || (await this.plans.covers(attempt, session, policy))) return params;
     const { namespace, name, version, tier } = tool;
-    const preview = await previewCall(tool, params, session, this.#deps.schedule);
     const { rule, reason } = policy;
     const about = { sessionKey: session.sessionKey, actorId: envelope.target.actorId, rule, reason };
-    const request = { callId, tool: { namespace, name, version, tier }, params, preview, ...about };
-    const decided = this.#decide(request).then(() => true);
+    const decide = async () => {
+      const { schedule, log } = this.#deps;
+      const preview = await previewCall(tool, params, session, schedule, (fault) =>
+        log.warn({ event: 'tool_answer_invalid', callId, toolName: name }, fault),
+      );
+      await this.#decide({ callId, tool: { namespace, name, version, tier }, params, preview, ...about });
+      return true;
+    };
     // Nothing ran yet: without this limit, the call would end as one that may have had its effect.
-    if ((await withinMs(decided, remainingMs(attempt), this.#deps.schedule)) === undefined)
+    if ((await withinMs(decide(), remainingMs(attempt), this.#deps.schedule)) === undefined)
       throw new PawlError(
         'DEADLINE_EXCEEDED',
-        '`approve` did not answer within the time limit of the call; nothing ran.',
+        '`approve`, or the tool’s `preview`, did not answer within the time limit of the call; nothing ran.',
       );
     this.#approved.add(callId);
     return params;

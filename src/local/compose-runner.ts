@@ -135,7 +135,7 @@ export function composeRunner(
   const groups = new LocalGroups({
     submitter,
     ledger,
-    catalogue: { find: async (namespace, name) => tools.find(namespace, name) },
+    catalogue: { find: async (namespace, name) => tools.find(namespace, name), peek: (...name) => tools.peek(...name) },
     results,
     clock,
     keptMs: retentionMs,
@@ -182,7 +182,7 @@ function coreOf(
     usesLocks: parts.tools.some(needsResourceLock),
     switches: new SwitchCache(settings.reliability),
     hooks: loggedHooks(parts.hooks, log, schedule),
-    ...(approve !== undefined && { approvals: new LocalApprovals({ approve, schedule, clock, callOf }) }),
+    ...(approve !== undefined && { approvals: new LocalApprovals({ approve, schedule, clock, callOf, log }) }),
     terminals: new TerminalHost({ env: environment, sandbox, network: sandboxNetwork === 'on' }),
   };
 }

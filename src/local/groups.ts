@@ -18,7 +18,7 @@ import type { LocalPlanApprovals } from './plan-approvals.ts';
 export interface LocalGroupsDeps {
   readonly submitter: Pick<CallSubmitter, 'identify' | 'submit' | 'permit'>;
   readonly ledger: Pick<CallLedger, 'read' | 'outcome' | 'now'>;
-  readonly catalogue: Pick<ToolCatalogue, 'find'>;
+  readonly catalogue: Pick<ToolCatalogue, 'find' | 'peek'>;
   readonly results: Pick<Results, 'wait'>;
   readonly clock: Clock;
   readonly keptMs: number;

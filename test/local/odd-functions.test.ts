@@ -11,7 +11,14 @@ import {
   toolsFor,
 } from '../../src/index.ts';
 import { checkedStore } from '../../src/shared/calls/dedupe-store.ts';
-import { createLocalRunner, fakeClock, InMemoryDedupeStore, type LocalRunnerOptions } from '../../src/testing.ts';
+import { silentLogger } from '../../src/shared/telemetry/log.ts';
+import {
+  createLocalRunner,
+  fakeClock,
+  InMemoryDedupeStore,
+  type LocalRunnerOptions,
+  runTool,
+} from '../../src/testing.ts';
 
 const NAMES = ['output', 'deny', 'params', 'summary', 'ready', 'content', 'decision', 'result', 'state', 'metadata'];
 
@@ -198,15 +205,32 @@ test('a store that does not answer is named', async () => {
   });
 });
 
-test('a call that waits for `approve` until its time limit did nothing, and says so', async () => {
+test.for([
+  ['approve', {}, () => new Promise<never>(() => {})],
+  ['preview', { preview: () => new Promise<never>(() => {}) }, () => ({ decision: 'approve' }) as const],
+] as const)(
+  'a call that waits for `%s` until its time limit did nothing, and says so',
+  async ([name, more, approve]) => {
+    const spec = { name: 'pay', version: '1.0.0', description: 'Pays.', tier: 'elevated', effects: 'once' } as const;
+    const tools = [defineTool({ ...spec, input: z.object({}), run: () => answer, ...more })];
+    const clock = fakeClock();
+    const runner = createLocalRunner({ tools, clock, approve });
+    onTestFinished(() => runner.close(0));
+    const { error } = await clock.until(runner.run('pay', {}, { timeoutMs: 50 }));
+    expect(error).toMatchObject({ code: 'DEADLINE_EXCEEDED', message: expect.stringContaining('nothing ran') });
+    expect(error?.message).toContain(`\`${name}\``);
+    expect(error).not.toHaveProperty('mayHaveHappened');
+  },
+);
+
+test('without a fleet, a preview that is none is logged as in a fleet', async () => {
+  const warned: string[] = [];
+  const log = { ...silentLogger, warn: (_fields: object, message: string) => void warned.push(message) };
   const spec = { name: 'pay', version: '1.0.0', description: 'Pays.', tier: 'elevated', effects: 'once' } as const;
-  const tools = [defineTool({ ...spec, input: z.object({}), run: () => answer })];
-  const clock = fakeClock();
-  const runner = createLocalRunner({ tools, clock, approve: () => new Promise<never>(() => {}) });
-  onTestFinished(() => runner.close(0));
-  const { error } = await clock.until(runner.run('pay', {}, { timeoutMs: 50 }));
-  expect(error).toMatchObject({ code: 'DEADLINE_EXCEEDED', message: expect.stringContaining('nothing ran') });
-  expect(error).not.toHaveProperty('mayHaveHappened');
+  const preview = () => 'Pays 3 euros' as never;
+  const tool = defineTool({ ...spec, input: z.object({}), preview, run: () => answer });
+  expect(await runTool(tool, {}, { approve, log })).toMatchObject({ status: 'success' });
+  expect(warned).toEqual(['preview of pay must return { summary, details? } with texts; it returned a text.']);
 });
 
 test('an asynchronous refinement or transform is named, wherever it stands in the schema', async () => {

@@ -1,9 +1,9 @@
 /** `pawl sessions capture`: a session's calls as a skill and a plan, for a person to review. */
 import { mkdir, writeFile } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import type { Pawl } from '../../producer/client.ts';
 import { partitionFor } from '../../shared/calls/call-id.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import { type CapturedCall, captureCalls } from '../../shared/sessions/capture.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { type CliContext, printResult, say, usageError, withPawl } from '../context.ts';
@@ -32,7 +32,6 @@ export async function captureSession(context: CliContext, key: string, options: 
     if (steps === 0) throw usageError(`The session ${jsonLine(key)} has no call that succeeded and is still kept.`);
     const folder = resolve(context.cwd, out, name);
     const files = { skill: join(folder, 'SKILL.md'), plan: join(folder, 'plan.json') };
-    await mkdir(folder, { recursive: true });
     await writeNew(files.plan, `${prettyJson(plan)}\n`);
     await writeNew(files.skill, skill);
     printResult(context, { ...files, steps, leftOut }, `${files.skill}\n${files.plan}`);
@@ -65,11 +64,12 @@ function toCapturedCall({ callId, request, outcome }: CallRecord): CapturedCall 
 /** Writes a file, and fails rather than replace an existing one. */
 async function writeNew(path: string, text: string): Promise<void> {
   try {
+    await mkdir(dirname(path), { recursive: true });
     await writeFile(path, text, { flag: 'wx' });
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'EEXIST')
       throw usageError(`${path} is there already: name another skill with --name, or another folder with --out.`);
-    throw error;
+    throw usageError(`${path} cannot be written: ${reasonOf(error)}.`);
   }
 }
 

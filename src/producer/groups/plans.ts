@@ -27,7 +27,7 @@ import { isObject } from '../../shared/util/json/json-types.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { callTargetOf } from '../calls/call-envelope.ts';
-import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
+import { type ResolvedTool, resolveName, type ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { aboutGroup, cancelGroup, createdElsewhere, type GroupAccess, groupOf, groupWithKey } from './group-access.ts';
 import type { GroupRunner } from './group-runner.ts';
 import { outputSummary } from './output-summary.ts';
@@ -60,7 +60,7 @@ export interface AcceptedPlan {
 export interface PlanServiceDeps {
   readonly records: GroupStore;
   readonly runner: GroupRunner;
-  readonly catalogue: Pick<ToolCatalogue, 'find'>;
+  readonly catalogue: Pick<ToolCatalogue, 'find' | 'peek'>;
   readonly approvals: Pick<PlanApprovals, 'whyUnreachable' | 'create'> & {
     open(request: ApprovalRequest, target: PlanDefinition['target']): Promise<unknown>;
   };
@@ -134,9 +134,10 @@ export class PlanService {
   }
 
   async #tool(tool: string): Promise<ResolvedTool | PawlError> {
+    const { catalogue } = this.#deps;
     const { namespace, name } = splitName(tool);
     try {
-      return await this.#deps.catalogue.find(namespace, name);
+      return await catalogue.find(namespace, resolveName(namespace, name, catalogue));
     } catch (error) {
       if (error instanceof PawlError && error.code === 'UNKNOWN_TOOL') return error;
       throw error;

@@ -179,12 +179,15 @@ export class ToolCatalogue {
 
 /** Replaces an alias of a base tool by its name, unless another tool has that name. */
 export function resolveAlias(envelope: ToolCallEnvelope, catalogue: Pick<ToolCatalogue, 'peek'>): ToolCallEnvelope {
-  const { toolNamespace: namespace, toolName } = envelope;
-  const canonicalName = primaryName(namespace, toolName);
-  const isAlias = canonicalName !== undefined && catalogue.peek(namespace, toolName) === undefined;
-  return isAlias && catalogue.peek(namespace, canonicalName) !== undefined
-    ? { ...envelope, toolName: canonicalName }
-    : envelope;
+  const toolName = resolveName(envelope.toolNamespace, envelope.toolName, catalogue);
+  return toolName === envelope.toolName ? envelope : { ...envelope, toolName };
+}
+
+/** The name of the base tool for its alias, unless another tool has that name. */
+export function resolveName(namespace: string, name: string, catalogue: Pick<ToolCatalogue, 'peek'>): string {
+  const canonicalName = primaryName(namespace, name);
+  const isAlias = canonicalName !== undefined && catalogue.peek(namespace, name) === undefined;
+  return isAlias && catalogue.peek(namespace, canonicalName) !== undefined ? canonicalName : name;
 }
 
 /** `UNKNOWN_TOOL`, with the nearest names among the known tools. */

@@ -64,6 +64,11 @@ test('pawl sessions capture writes a skill that is off, and a plan of the calls 
   // A file that somebody has reviewed stays.
   const again = await place.run(['sessions', 'capture', 'trip', '--name', 'hello', '--out', 'skills']);
   expect(again).toMatchObject({ code: 2, stderr: expect.stringContaining('is there already') });
+  for (const out of ['note.txt', '/dev/null'])
+    expect(await place.run(['sessions', 'capture', 'trip', '--name', 'hello', '--out', out])).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/^pawl: \S+plan\.json cannot be written: [^\n]+\n$/),
+    });
 });
 
 test('a session without a call that succeeded, or that is not there, is not captured', async () => {

@@ -195,6 +195,10 @@ test('C17: read_file is a second name of read, at every front door, unless anoth
   const call = { kind: 'function', name: 'read_file', arguments: missing } as const;
   expect(decodeCall(exported, [read], call)).toEqual({ namespace: 'tools', name: 'read', params: missing });
   expect((await publishedToolFor(pawl, session.key, 'read_file')).name).toBe('read');
+  const nodes = { a: { tool: 'read_file', params: missing } };
+  expect(await session.plan({ nodes })).toMatchObject({ nodes: { a: { tool: 'read' } } });
+  const batch = await session.batch([{ tool: 'read_file', params: missing }]);
+  expect(batch.map(code)).toEqual([['read', 'NOT_FOUND']]);
   expect((await session.call('read_file', missing, { namespace: 'other' })).error?.code).toBe('UNKNOWN_TOOL');
 
   const own = scripted('read_file', () => ({ output: 'own' })).tool;
