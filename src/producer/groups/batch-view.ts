@@ -1,10 +1,9 @@
 /** The serializer of batches, for programs and the API. */
-import { phaseOf } from '../../shared/calls/call-state.ts';
 import type { BatchDefinition, BatchEntryRecord, BatchState } from '../../shared/groups/batch.ts';
-import type { GroupHead, Member, MemberEnd } from '../../shared/groups/group.ts';
+import type { GroupHead, Member } from '../../shared/groups/group.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { type MemberState, memberEndView } from './plan-view.ts';
+import { memberView } from './plan-view.ts';
 
 /** The current state of a batch's entry. `record` is absent before its call is claimed, and after it has expired. */
 export interface BatchCall {
@@ -19,14 +18,6 @@ export interface Batch {
   readonly state: BatchState;
   readonly endedAtMs?: number;
   readonly calls: readonly BatchCall[];
-}
-
-/** The state of a group's call: from its own record, or from the group's note of its end. */
-function memberView(record: CallRecord | undefined, end: MemberEnd | undefined): MemberState {
-  if (record === undefined) return memberEndView(end);
-  const { state } = record;
-  const outcome = state === 'inflight' ? undefined : record.outcome;
-  return { state, phase: phaseOf(record), ...defined({ status: outcome?.status, errorCode: outcome?.error?.code }) };
 }
 
 export type BatchView = ReturnType<typeof batchView>;

@@ -12,6 +12,7 @@ import {
   undoKey,
 } from '../../shared/groups/node-state.ts';
 import type { AcceptedNode, PlanDefinition, PlanState } from '../../shared/groups/plan.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { approvalOf } from './plan-approvals.ts';
@@ -33,6 +34,9 @@ export interface PlanCall {
   readonly undo?: Member;
   /** The beginning of its output, where `show` has read it. */
   readonly summary?: string;
+  /** The records of the call and of its undoing where the plan notes them as in doubt and `show` has read them. */
+  readonly resolved?: CallRecord;
+  readonly resolvedUndo?: CallRecord;
 }
 
 export interface PlanNodeView {

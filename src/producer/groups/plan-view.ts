@@ -1,16 +1,27 @@
 /** Serializers of plans, for programs, the API and the commands. */
+import { phaseOf } from '../../shared/calls/call-state.ts';
+import { isUnresolved } from '../../shared/calls/outcome.ts';
 import { dependenciesOf, irreversibleNodes } from '../../shared/groups/check-plan.ts';
 import type { Member, MemberEnd } from '../../shared/groups/group.ts';
 import type { PlanDefinition } from '../../shared/groups/plan.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { truncateText } from '../../shared/util/text/truncate-json.ts';
 import type { Plan } from './plan-state.ts';
 
 /** Characters of a message in the list of a plan's calls. */
 const MESSAGE_LENGTH = 500;
+const IN_FLIGHT: MemberState = { state: 'inflight', phase: 'inflight' };
 
-/** The state of a group's call, from the group's note of its end. */
-export function memberEndView(end: MemberEnd | undefined): MemberState {
+/** The state of a group's call: from its own record, or from the group's note of its end. */
+export function memberView(record: CallRecord | undefined, end: MemberEnd | undefined): MemberState {
+  if (record === undefined) return memberEndView(end);
+  const { state } = record;
+  const outcome = state === 'inflight' ? undefined : record.outcome;
+  return { state, phase: phaseOf(record), ...defined({ status: outcome?.status, errorCode: outcome?.error?.code }) };
+}
+
+function memberEndView(end: MemberEnd | undefined): MemberState {
   if (end === undefined) return { state: 'waiting', phase: 'waiting' };
   const state = end.status === 'success' ? 'done' : end.code === 'CANCELLED' ? 'cancelled' : 'failed';
   return { state, phase: state, ...defined({ status: end.status, errorCode: end.code }) };
@@ -71,19 +82,22 @@ function planNodeView({ name, node, state, note, calls }: Plan['nodes'][number])
     ...(node.asks !== undefined && { needsApproval: true as const }),
     ...(note?.items !== undefined && { progress: { ended: endedCount, total: note.items } }),
     ...defined({ skipped: note?.skipped, error: note?.error }),
-    calls: calls.map(({ member, undo, summary }) => ({
-      ...planCallView(member),
-      ...defined({ summary, undo: undo && planCallView(undo) }),
+    calls: calls.map(({ member, undo, summary, resolved, resolvedUndo }) => ({
+      ...planCallView(member, resolved),
+      ...defined({ summary, undo: undo && planCallView(undo, resolvedUndo) }),
     })),
   };
 }
 
-function planCallView(member: Member | undefined) {
+/** `resolved`: the record of a call that the plan notes as one in doubt. */
+function planCallView(member: Member | undefined, resolved: CallRecord | undefined) {
   const { callId, end } = member ?? {};
+  const message = resolved === undefined ? end?.message : resolved.outcome?.error?.message;
+  const isOpen = resolved === undefined ? end?.mayHaveHappened === true : isUnresolved(resolved.outcome);
   return {
     ...defined({ callId }),
-    ...(member !== undefined && end === undefined ? { state: 'inflight', phase: 'inflight' } : memberEndView(end)),
-    ...(end?.message !== undefined && { message: truncateText(end.message, MESSAGE_LENGTH) }),
-    ...(end?.mayHaveHappened === true ? { unresolved: true as const } : {}),
+    ...(member !== undefined && end === undefined ? IN_FLIGHT : memberView(resolved, end)),
+    ...(message !== undefined && { message: truncateText(message, MESSAGE_LENGTH) }),
+    ...(isOpen ? { unresolved: true as const } : {}),
   };
 }

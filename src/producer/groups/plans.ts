@@ -4,7 +4,7 @@ import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { checkPlan } from '../../shared/groups/check-plan.ts';
-import { type GroupHead, memberField } from '../../shared/groups/group.ts';
+import { type GroupHead, type Member, memberField } from '../../shared/groups/group.ts';
 import { identifyGroup } from '../../shared/groups/group-key.ts';
 import { APPROVAL_KEY } from '../../shared/groups/node-state.ts';
 import {
@@ -79,7 +79,7 @@ export interface PlanServiceDeps {
     nodes: readonly { readonly tool: ResolvedTool; readonly params: object }[],
   ): Promise<readonly Issue[]>;
   readonly audit: RecordAudit;
-  readBrief(callId: string): Promise<Pick<CallRecord, 'outcome'> | undefined>;
+  readBrief(callId: string): Promise<CallRecord | undefined>;
   now(): Promise<number>;
 }
 
@@ -236,22 +236,32 @@ export class PlanService {
 
   /**
    * A plan for display, with the beginning of its calls' outputs; of a `forEach`, the first ones. Large outputs, which are stored outside
-   * of the records, are left out. Throws `NOT_FOUND`.
+   * of the records, are left out. Calls that ended in doubt are shown as they are now. Throws `NOT_FOUND`.
    */
   async show(planId: string, access?: GroupAccess): Promise<PlanView> {
     const plan = planFrom(await this.#recordOf(planId, access));
     const nodes = plan.nodes.map(async (view): Promise<PlanNodeView> => {
-      const shown = view.calls.slice(0, SHOWN_OUTPUTS).map((call) => this.#withSummary(call));
-      return { ...view, calls: [...(await Promise.all(shown)), ...view.calls.slice(SHOWN_OUTPUTS)] };
+      const shown = view.calls.map((call, index) => this.#asItIs(call, index < SHOWN_OUTPUTS));
+      return { ...view, calls: await Promise.all(shown) };
     });
     return planView({ ...plan, nodes: await Promise.all(nodes) });
   }
 
-  async #withSummary(call: PlanCall): Promise<PlanCall> {
-    const { callId, end } = call.member ?? {};
-    if (callId === undefined || end?.status !== 'success') return call;
-    const { outcome } = (await this.#deps.readBrief(callId)) ?? {};
-    return { ...call, ...defined({ summary: outcome && outputSummary(outcome) }) };
+  async #asItIs(call: PlanCall, withSummary: boolean): Promise<PlanCall> {
+    const { member, undo } = call;
+    const hasSummary = withSummary && member?.end?.status === 'success';
+    const { outcome } = (hasSummary && (await this.#read(member))) || {};
+    const resolved = await this.#readInDoubt(member);
+    const resolvedUndo = await this.#readInDoubt(undo);
+    return { ...call, ...defined({ summary: outcome && outputSummary(outcome), resolved, resolvedUndo }) };
+  }
+
+  async #readInDoubt(member: Member | undefined): Promise<CallRecord | undefined> {
+    return member?.end?.mayHaveHappened === true ? this.#read(member) : undefined;
+  }
+
+  async #read({ callId }: Member): Promise<CallRecord | undefined> {
+    return callId === undefined ? undefined : this.#deps.readBrief(callId);
   }
 
   /** Plans without their nodes, the newest first. */

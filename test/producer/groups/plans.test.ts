@@ -269,3 +269,26 @@ test('a plan is shown with the beginning of each output, without secrets', async
   expect((await pawl.plans.list()).find((listed) => listed.planId === planId)).toEqual(summary);
   expect(each?.calls.filter(({ summary }) => summary !== undefined)).toHaveLength(5);
 });
+
+test('a call of a plan that ended in doubt is shown as it was resolved; the plan stays what it was', async () => {
+  const pay = scripted('pay', () => Promise.reject(Object.assign(new Error('reset'), { code: 'ECONNRESET' })), {
+    effects: 'once',
+  });
+  const { session, pawl } = await startFleet({ tools: [pay.tool] });
+  const { planId, nodes } = await session.plan({
+    nodes: Object.fromEntries(
+      ['succeeded', 'failed', 'open'].map((name) => [name, { tool: 'pay', params: { name }, onFailure: 'continue' }]),
+    ),
+  });
+  const callOf = (name: string) => nodes[name]?.calls[0]?.callId ?? '';
+  await pawl.resolve(callOf('succeeded'), { as: 'succeeded' });
+  await pawl.resolve(callOf('failed'), { as: 'failed' });
+  const shown = await pawl.plans.show(planId);
+  expect(stateOf(shown)).toEqual({ succeeded: 'error', failed: 'error', open: 'error' });
+  expect(Object.values(shown.nodes).map(({ calls: [call] }) => call)).toEqual([
+    { callId: callOf('succeeded'), state: 'done', phase: 'done', status: 'success' },
+    expect.objectContaining({ state: 'failed', message: 'Resolved by an operator: the effect did not happen.' }),
+    expect.objectContaining({ state: 'failed', unresolved: true, message: expect.stringContaining('reset') }),
+  ]);
+  expect(shown.nodes['failed']?.calls[0]).not.toHaveProperty('unresolved');
+});
