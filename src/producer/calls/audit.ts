@@ -135,7 +135,7 @@ export class SubmittedRecord {
   }
 
   /** Records the claim's answer. A refusal that follows has its own record. */
-  recordAnswer({ kind, callId }: ClaimAnswer, mode: DedupeMode): void {
+  recordAnswer({ kind, callId }: Pick<ClaimAnswer, 'kind' | 'callId'>, mode: DedupeMode): void {
     if (!isRecorded(kind) || (kind === 'inflight' && mode !== 'enforced')) return;
     const answer = ANSWERS[kind];
     void this.#deps.listener?.({ ...this.#call, callId, answer });

@@ -16,7 +16,7 @@ import type { CallAudit, SubmittedRecord } from './audit.ts';
 import type { ClaimBuilder } from './build-claim.ts';
 import type { IdentifiedCall } from './checked-call.ts';
 import type { CallRefusals } from './refusals.ts';
-import type { Results, ResultWait } from './result-waiters.ts';
+import type { ClaimUnderWay, Results, ResultWait } from './result-waiters.ts';
 import type { DispatchEvent, SubmitOptions } from './submission.ts';
 
 export interface ClaimDeps {
@@ -46,6 +46,11 @@ export interface AwaitedCall {
   readonly joinedAgeMs?: number;
 }
 
+/** A claim with its answer, or why none could be made. */
+type SentClaim =
+  | { readonly claim: Claim; readonly answer: ClaimAnswer }
+  | { readonly refusal: unknown; readonly answer?: undefined };
+
 type Claimed = Extract<ClaimAnswer, { kind: 'claimed' }>;
 type Rejected = Extract<ClaimAnswer, { kind: 'overloaded' | 'spent' | 'loop' | 'past' | 'lost' }>;
 type Inflight = Extract<ClaimAnswer, { kind: 'inflight' }>;
@@ -61,19 +66,28 @@ export class CallClaimer {
   async claim(call: IdentifiedCall, options: SubmitOptions): Promise<ClaimedCall> {
     const { envelope, tool, identity, paramsDigest, sessionActorId } = call;
     const { submittedBy } = options;
-    const { audit, results, builder } = this.#deps;
+    const { audit, results } = this.#deps;
     const record = audit?.newRecord(envelope, tool, { paramsDigest, submittedBy, sessionActorId });
     const finished = await this.#readFinished(call, record, options);
     if (finished !== undefined) return finished;
-    let claim: Claim;
-    try {
-      claim = await builder.build(call, options, record?.claimText(identity.callId));
-    } catch (error) {
-      return { kind: 'refused', error };
+    const underWay = results.claimUnderWay(identity.callId);
+    if (underWay !== undefined && mayJoin(call, underWay, options)) {
+      const joined = await this.#joinUnderWay(call, underWay, record, options);
+      if (joined !== undefined) return joined;
     }
     // The waiter is registered before the claim is sent: the result may arrive before the claim's reply.
     const waiting = results.wait(identity.callId, options.onProgress, { startsAfterMs: call.start?.afterMs });
-    const answer = await this.#write(claim, call, waiting);
+    const sending = this.#send(call, record, options);
+    waiting.claiming({ paramsDigest, answer: sending.then(({ answer }) => answer, noAnswer) });
+    const sent = await sending.catch((error: unknown) => {
+      waiting.stop();
+      throw error;
+    });
+    if (sent.answer === undefined) {
+      waiting.stop();
+      return { kind: 'refused', error: sent.refusal };
+    }
+    const { claim, answer } = sent;
     if (isRejected(answer)) {
       waiting.stop();
       const conflicting = answer.kind === 'lost' ? { callId: answer.callId } : {};
@@ -111,14 +125,49 @@ export class CallClaimer {
     return finished;
   }
 
-  async #write(claim: Claim, { envelope }: IdentifiedCall, waiting: ResultWait): Promise<ClaimAnswer> {
+  async #send(call: IdentifiedCall, record: SubmittedRecord | undefined, options: SubmitOptions): Promise<SentClaim> {
+    const { builder, ledger, refusals } = this.#deps;
+    let claim: Claim;
     try {
-      return await this.#deps.ledger.claim(claim);
+      claim = await builder.build(call, options, record?.claimText(call.identity.callId));
+    } catch (refusal) {
+      return { refusal };
+    }
+    try {
+      return { claim, answer: await ledger.claim(claim) };
     } catch (error) {
-      waiting.stop();
-      this.#deps.refusals.reportUnanswered(error, envelope);
+      refusals.reportUnanswered(error, call.envelope);
       throw error;
     }
+  }
+
+  /**
+   * Shares the answer to an equal claim that is under way: Redis would answer that the call is in flight, or has ended. Undefined when the
+   * other claim had another answer.
+   */
+  async #joinUnderWay(
+    { envelope, identity: { callId }, start }: IdentifiedCall,
+    underWay: ClaimUnderWay,
+    record: SubmittedRecord | undefined,
+    options: SubmitOptions,
+  ): Promise<AwaitedCall | FinishedCall | undefined> {
+    const waiting = this.#deps.results.wait(callId, options.onProgress, { startsAfterMs: start?.afterMs });
+    const answer = await underWay.answer;
+    if (answer === undefined || !isShared(answer) || answer.callId !== callId) {
+      waiting.stop();
+      return undefined;
+    }
+    const kind = answer.kind === 'ended' ? 'ended' : 'inflight';
+    record?.recordAnswer({ kind, callId }, 'enforced');
+    this.#deps.onEvent({ type: 'accepted', envelope, callId, answer: kind });
+    options.onAccepted?.(callId);
+    if (answer.kind === 'ended') {
+      waiting.stop();
+      // A caller may change its result; each of them has its own copy.
+      return structuredClone(answer);
+    }
+    waiting.claimed();
+    return { kind: 'awaited', callId, waiting, joinedAgeMs: answer.kind === 'inflight' ? answer.ageMs : 0 };
   }
 
   #errorOf(answer: Rejected, call: IdentifiedCall): PawlError {
@@ -192,6 +241,21 @@ export class CallClaimer {
     if (circuit.modes.circuits === 'shadow' && repetitions >= loop.guard.refuseAt)
       onEvent({ type: 'shadow', envelope, callId, kind: 'refused', detail: 'LOOP_DETECTED' });
   }
+}
+
+/** A driver's step is checked by each of its claims. */
+function mayJoin(
+  { envelope, paramsDigest }: IdentifiedCall,
+  underWay: ClaimUnderWay,
+  { step }: SubmitOptions,
+): boolean {
+  return underWay.paramsDigest === paramsDigest && envelope.transport.dedupeMode === 'enforced' && step === undefined;
+}
+
+function noAnswer(): undefined {}
+
+function isShared({ kind }: ClaimAnswer): boolean {
+  return kind === 'claimed' || kind === 'inflight' || kind === 'ended';
 }
 
 function isRejected(answer: ClaimAnswer): answer is Rejected {

@@ -4,6 +4,7 @@
  */
 import { decodeOutcome, type Outcome } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import type { ClaimAnswer } from '../../shared/store/calls/claim.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { InboxEvent, SettledEvent } from '../../shared/store/queues/result-inbox.ts';
 
@@ -15,6 +16,8 @@ interface Waiter {
   progress: ((event: ProgressEvent) => void) | undefined;
   /** Redis has acknowledged the call, so a record of it must exist. */
   claimed: boolean;
+  /** The claim of the waiter's call, until it is answered. */
+  claim: ClaimUnderWay | undefined;
   readonly sinceMs: number;
   checkedMs: number;
 }
@@ -22,7 +25,15 @@ interface Waiter {
 export interface ResultWait {
   readonly outcome: Promise<Outcome>;
   stop(): void;
+  claiming(claim: ClaimUnderWay): void;
   claimed(): void;
+}
+
+/** A claim that is on its way to Redis. */
+export interface ClaimUnderWay {
+  readonly paramsDigest: string;
+  /** Undefined when the claim failed. */
+  readonly answer: Promise<ClaimAnswer | undefined>;
 }
 
 export interface WaitOptions {
@@ -54,6 +65,7 @@ function release(waiter: Waiter): void {
   waiter.settle = ignore;
   waiter.abandon = ignore;
   waiter.progress = undefined;
+  waiter.claim = undefined;
 }
 
 function ignore(): void {}
@@ -104,7 +116,7 @@ export class Results {
       if (this.#closed !== undefined) return abandon(this.#closed);
       const sinceMs = performance.now();
       const checkedMs = sinceMs + startsAfterMs;
-      waiter = { settle, abandon, progress: onProgress, claimed: sinceClaim, sinceMs, checkedMs };
+      waiter = { settle, abandon, progress: onProgress, claimed: sinceClaim, claim: undefined, sinceMs, checkedMs };
       const waiters = this.#waiters.get(callId);
       if (waiters === undefined) this.#waiters.set(callId, new Set([waiter]));
       else waiters.add(waiter);
@@ -116,10 +128,21 @@ export class Results {
     return {
       outcome,
       stop: () => waiter !== undefined && this.#forget(callId, waiter),
+      claiming: (claim) => {
+        if (waiter !== undefined) waiter.claim = claim;
+      },
       claimed: () => {
-        if (waiter !== undefined) waiter.claimed = true;
+        if (waiter === undefined) return;
+        waiter.claimed = true;
+        waiter.claim = undefined;
       },
     };
+  }
+
+  /** The claim of the call that this process is making at the moment. */
+  claimUnderWay(callId: string): ClaimUnderWay | undefined {
+    const [first] = this.#waiters.get(callId) ?? [];
+    return first?.claim;
   }
 
   #forget(callId: string, waiter: Waiter): void {

@@ -1,8 +1,10 @@
 import { describe, expect, test, vi } from 'vitest';
+import type { ToolResultEnvelope } from '../../../src/shared/calls/envelope.ts';
+import { PawlError } from '../../../src/shared/errors/failure.ts';
 import type { ProducerEvent } from '../../../src/shared/telemetry/call-events.ts';
 import { producerLine } from '../../../src/shared/telemetry/log-events.ts';
 import { uuidv7 } from '../../../src/shared/util/time.ts';
-import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
+import { contentOf, type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { gated, httpError, scripted } from '../../helpers/tools.ts';
 
 describe('TR-2: the same key while the call is in flight', () => {
@@ -74,6 +76,75 @@ describe('TR-2: the same key while the call is in flight', () => {
     gate.open();
     await fleet.startWorker();
     expect((await first.result).status).toBe('success');
+  });
+});
+
+describe('equal calls of one moment', () => {
+  /** Makes the calls at once; returns their results, and how many claims Redis was sent. */
+  const atOnce = async (fleet: Fleet, calls: () => Promise<ToolResultEnvelope>[]) => {
+    const claims = vi.spyOn(fleet.pawl.backend.ledger, 'claim');
+    const results = await Promise.all(calls());
+    return { results, claims: claims.mock.calls.length };
+  };
+
+  test('share one claim: one runs, and each of the others has its own copy and its own record', async () => {
+    const { tool, contexts } = scripted('once', () => ({ output: { n: 1 } }), { effects: 'once' });
+    const fleet = await startFleet({ tools: [tool] });
+    const call = () => fleet.session.call(tool, { a: 1 }, { idempotencyKey: 'k' });
+    const { results, claims } = await atOnce(fleet, () => Array.from({ length: 50 }, call));
+    expect(claims).toBe(1);
+    expect(contexts).toHaveLength(1);
+    expect(results.filter(({ fromCache }) => !fromCache)).toHaveLength(1);
+    expect(new Set(results.map(({ callId }) => callId)).size).toBe(1);
+    expect(new Set(results.map(({ requestId }) => requestId)).size).toBe(50);
+    expect(new Set(results.map(({ output }) => output?.content)).size).toBe(50);
+    const records = await fleet.pawl.audit({ type: 'call' });
+    expect(records.filter(({ record }) => record['answer'] === 'merged')).toHaveLength(49);
+  });
+
+  test('share the answer of a call that has ended, each with its own copy', async () => {
+    const { tool, contexts } = scripted('once', () => ({ output: { n: 1 } }), { effects: 'once' });
+    const fleet = await startFleet({ tools: [tool] });
+    await fleet.session.call(tool, {}, { idempotencyKey: 'k' });
+    const other = await fleet.openProducer();
+    const session = await other.session(fleet.session.key);
+    const call = () => session.call(tool, {}, { idempotencyKey: 'k' });
+    const { results, claims } = await atOnce({ ...fleet, pawl: other }, () => Array.from({ length: 20 }, call));
+    expect(claims).toBe(1);
+    expect(contexts).toHaveLength(1);
+    expect(results.every(({ status, cache }) => status === 'success' && cache?.matchedOn === 'completed')).toBe(true);
+    expect(new Set(results.map(({ output }) => output?.content)).size).toBe(20);
+  });
+
+  test('with other parameters, another mode or a refusal are answered one by one', async () => {
+    const { tool, contexts } = scripted('once', () => ({ output: 1 }), { effects: 'once' });
+    const fleet = await startFleet({ tools: [tool], workers: 0, settings: { admission: { maxInflight: 10 } } });
+    const call = (a: number, dedupeMode?: 'bestEffort') =>
+      fleet.session.call(tool, { a }, { idempotencyKey: 'k', ...(dedupeMode && { dedupeMode }) });
+    const { results } = await atOnce(fleet, () => [
+      call(1),
+      call(2),
+      call(2),
+      call(1, 'bestEffort'),
+      fleet.startWorker().then(() => call(1)),
+    ]);
+    const codes = results.map(({ status, error }) => error?.code ?? status);
+    expect(codes).toEqual(['success', 'IDEMPOTENCY_CONFLICT', 'IDEMPOTENCY_CONFLICT', 'IN_FLIGHT', 'success']);
+    expect(contexts).toHaveLength(1);
+  });
+
+  test('are each refused when their tier accepts no more, and each fail when Redis is away', async () => {
+    const { tool } = scripted('once', () => ({ output: 1 }), { effects: 'once' });
+    const fleet = await startFleet({ tools: [tool], workers: 0, settings: { admission: { maxInflight: 10 } } });
+    await Promise.all(Array.from({ length: 10 }, (_, a) => fleet.session.submit(tool, { a })));
+    const call = () => fleet.session.call(tool, {}, { idempotencyKey: 'k' });
+    const { results } = await atOnce(fleet, () => [call(), call(), call()]);
+    expect(results.map(({ error }) => error?.code)).toEqual(Array(3).fill('OVERLOADED'));
+    vi.spyOn(fleet.pawl.backend.ledger, 'claim').mockRejectedValue(new PawlError('BACKEND_UNAVAILABLE', 'away'));
+    const failed = await Promise.allSettled([call(), call(), call()]);
+    expect(failed.map((each) => each.status === 'rejected' && each.reason)).toEqual(
+      Array(3).fill(expect.objectContaining({ code: 'BACKEND_UNAVAILABLE' })),
+    );
   });
 });
 
