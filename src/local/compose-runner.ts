@@ -230,7 +230,10 @@ function executorOf(core: Core, resourceLocks: LocalResourceLocks): Executor {
     isAlone: true,
     toolNamed: (namespace, name) => tools.registered(namespace, name),
     sessionOf: async (sessionKey) => sessions.peek(sessionKey),
-    toolsOf: (session) => toolsForAgent(session, tools.published(), { settings, toolPolicyFor: () => undefined }),
+    toolsOf: async (session) => {
+      const current = sessions.peek(session.sessionKey) ?? session;
+      return toolsForAgent(current, tools.published(), { settings, toolPolicyFor: () => undefined });
+    },
     taint: async (sessionKey, source, atMs) => sessions.taint(sessionKey, source, atMs),
     lastPublished: async () => ({ workers: [], seenAtMs: 0 }),
   });

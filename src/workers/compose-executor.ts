@@ -111,7 +111,9 @@ function callLookups(
     sessionOf: (sessionKey) => sessions.find(sessionKey),
     toolsOf: async (session: SessionRecord) => {
       const { tools } = await backend.catalogue.read();
-      return toolsForAgent(session, [...tools, ...declared.offers()], { settings, toolPolicyFor });
+      // The session's state may have changed since the attempt began.
+      const current = (await sessions.find(session.sessionKey)) ?? session;
+      return toolsForAgent(current, [...tools, ...declared.offers()], { settings, toolPolicyFor });
     },
     taint: (sessionKey, source, atMs) => sessions.taint(sessionKey, source, atMs),
   };

@@ -11,7 +11,7 @@ import { compareVersions } from '../../shared/tools/versions.ts';
 
 /** Returns the newest version of each tool, sorted by name. */
 export async function toolsForAgent(
-  { state: _, ...session }: SessionRecord,
+  session: SessionRecord,
   catalogue: readonly PublishedTool[],
   policies: {
     readonly settings: Settings;
@@ -31,7 +31,8 @@ export async function toolsForAgent(
     const { policy } = settings;
     if (isOutOfReach({ tool, session, toolPolicy: toolPolicy(settings, tool), policy, registry })) continue;
     const { name, namespace, version, description, tier, inputSchema } = tool;
-    tools.push({ name, namespace, version, description, tier, inputSchema });
+    // A copy: the schema serves other calls as well.
+    tools.push({ name, namespace, version, description, tier, inputSchema: structuredClone(inputSchema) });
   }
   return tools;
 }

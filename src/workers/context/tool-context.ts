@@ -62,7 +62,7 @@ export async function contextFor(
     ...handles,
     fetch: attempt.trace?.tracedFetch(fetch) ?? fetch,
     ...owner,
-    ...(agent !== undefined && { agent: { ...agent, tools: () => deps.toolsOf() } }),
+    ...(agent !== undefined && { agent: { ...structuredClone(agent), tools: () => deps.toolsOf() } }),
     sessionKind: session.kind,
     attempt: attempt.number,
     fence: started.fence,
