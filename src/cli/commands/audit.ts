@@ -7,6 +7,7 @@ import { readLines, sinkName, type TrailFiles, trailFiles } from '../../shared/s
 import type { AuditEntry } from '../../shared/store/audit/audit-trail.ts';
 import { ChainSignatures } from '../../shared/store/audit/chain-signatures.ts';
 import { auditFolder } from '../../shared/store/audit-service.ts';
+import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, pawlCommand, print, printList, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, moment, plural, prettyJson } from '../print.ts';
@@ -124,8 +125,9 @@ const SHOWN_FAULTS = 50;
 function printTrail(context: CliContext, { trail, files, current, records, first, last, faults }: CheckedTrail): void {
   const location = files === 0 ? 'in Redis' : `in ${plural(files, 'file')}${current ? ' and Redis' : ''}`;
   const range = records === 0 ? 'no records' : `${plural(records, 'record')}, ${first} to ${last}`;
-  print(context, `trail ${trail}: ${range}, ${location}: ${faults.length === 0 ? 'intact' : 'NOT INTACT'}`);
-  for (const fault of faults.slice(0, SHOWN_FAULTS)) print(context, `  ${faultText(fault)}`);
+  const state = faults.length === 0 ? 'intact' : 'NOT INTACT';
+  print(context, escapeLine(`trail ${trail}: ${range}, ${location}: ${state}`));
+  for (const fault of faults.slice(0, SHOWN_FAULTS)) print(context, escapeLine(`  ${faultText(fault)}`));
   if (faults.length > SHOWN_FAULTS) print(context, `  and ${faults.length - SHOWN_FAULTS} more`);
   if (!current) print(context, '  Redis goes on with another trail: how far this one went is not known');
 }

@@ -1,5 +1,6 @@
 /** Classification: any thrown value becomes a failure of the catalogue. */
 import { startOf } from '../util/text/text-cut.ts';
+import { escapeLine } from '../util/text/visible-text.ts';
 import { systemClock } from '../util/time.ts';
 import { clip, type Failure, failureOf, type Issue, PawlError, ToolError, toolErrorBrand } from './failure.ts';
 import { FAILURES, type FailureCode } from './failure-codes.ts';
@@ -84,7 +85,9 @@ function issuesOf(issues: unknown): { readonly issues?: readonly Issue[] } {
 /** Authors without types may give members of any type; records of results hold only those of the right one. */
 function fromToolError(error: ToolError): Failure {
   const given: unknown = error.code;
-  const code = typeof given === 'string' && given !== '' ? startOf(clip(given), MAX_CODE_LENGTH) : 'TOOL_FAILED';
+  // Tools pass on the codes of services. People read a code within a line.
+  const isGiven = typeof given === 'string' && given !== '';
+  const code = isGiven ? startOf(escapeLine(clip(given)), MAX_CODE_LENGTH) : 'TOOL_FAILED';
   const catalogued = Object.hasOwn(FAILURES, code) ? FAILURES[code as FailureCode] : undefined;
   const retriable = error.retriable === true;
   return {

@@ -280,6 +280,15 @@ describe('codes that a tool declares (R21)', () => {
   });
 });
 
+test.each(['\n', '\r\n', '\t', '\u001b[2J', '\u202e', '\u2028'])(
+  'the code of a ToolError stays in its line, because services choose codes: %j',
+  (character) => {
+    const { code } = classify(new ToolError('no', { code: `BUSY${character}  ended: success` }));
+    expect(code).toMatch(/^BUSY(?:\\u\{[0-9A-F]+\})+(?:\[2J)? {2}ended: success$/);
+    expect(classify(new ToolError('no', { code: 'not enough funds' })).code).toBe('not enough funds');
+  },
+);
+
 test('members of a ToolError of another type count as absent, and its code is short and well-formed', () => {
   const odd = [5, null, '', {}, [], Number.NaN, 10n, Symbol('x'), () => 1];
   for (const value of odd)
