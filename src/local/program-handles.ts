@@ -31,6 +31,7 @@ const answer = z.discriminatedUnion('state', [
 ]);
 
 export function checkedMemory(store: MemoryStore): MemoryStore {
+  requireMethods('memory', store, ['open', 'close']);
   return {
     open: (owner) => {
       const memory = checked<StoredMemory>('memory.open', openedMemory, store.open(owner));
@@ -50,6 +51,7 @@ export function checkedMemory(store: MemoryStore): MemoryStore {
 }
 
 export function checkedChannels(channels: Channels): Channels {
+  requireMethods('channels', channels, ['open']);
   return {
     open: async (owner, signal) => {
       const open = async () => ({ channel: await channels.open(owner, signal) });
@@ -66,6 +68,12 @@ export function checkedChannels(channels: Channels): Channels {
       };
     },
   };
+}
+
+/** Without the check, each call that uses the object would fail as if its tool had thrown. */
+function requireMethods(name: string, object: object, methods: readonly string[]): void {
+  const missing = methods.find((each) => typeof Reflect.get(Object(object), each) !== 'function');
+  if (missing !== undefined) throw fault(name, `has no method ${missing}`);
 }
 
 /** The value itself, so that what the schema does not name is kept. */

@@ -223,6 +223,17 @@ test.for([
   },
 );
 
+test.for([
+  ['channels', { send: async () => {}, ask: async () => ({ state: 'dismissed' }) }, 'open'],
+  ['channels', 'console', 'open'],
+  ['memory', { open: () => undefined }, 'close'],
+  ['memory', { close: async () => {} }, 'open'],
+] as const)('a runner names the method that its %s lack', ([option, value, method]) => {
+  expect(() => createLocalRunner({ tools: [], [option]: value })).toThrow(
+    `\`${option}\` of this program has no method ${method}.`,
+  );
+});
+
 test('without a fleet, a preview that is none is logged as in a fleet', async () => {
   const warned: string[] = [];
   const log = { ...silentLogger, warn: (_fields: object, message: string) => void warned.push(message) };
