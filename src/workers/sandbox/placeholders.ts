@@ -4,7 +4,7 @@
  * worker, removes them. The next run removes what a killed worker left behind.
  */
 import { randomBytes } from 'node:crypto';
-import { constants, opendirSync } from 'node:fs';
+import { constants, opendirSync, statSync } from 'node:fs';
 import { mkdir, open, readdir, readlink, rename, rmdir, unlink } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
@@ -12,20 +12,36 @@ import { basename, dirname, join } from 'node:path';
 const MAX_TRIES = 20;
 const MARK = /^\.pawl-(?<host>[^ ]+) (?<processId>\d+) [0-9a-f]+$/;
 
-/** Whether a folder is a placeholder: it holds nothing but marks. An empty folder counts as one, because it may be in creation. */
+/** For so long after its last change, an empty folder may be a placeholder in creation or in removal. An older one is the owner's. */
+const UNSETTLED_MS = 60_000;
+
+/** Whether a folder is a placeholder: it holds nothing but marks. */
 export function isPlaceholder(path: string): boolean {
+  const content = contentOf(path);
+  return content === 'marks' || (content === 'nothing' && Date.now() - statSync(path).mtimeMs < UNSETTLED_MS);
+}
+
+/** Whether a folder is a placeholder in use. */
+export function isMarked(path: string): boolean {
+  return contentOf(path) === 'marks';
+}
+
+/** `files` also for what is no folder, or cannot be read. */
+function contentOf(path: string): 'nothing' | 'marks' | 'files' {
   try {
     const folder = opendirSync(path);
     try {
-      for (let entry = folder.readSync(); entry !== null; entry = folder.readSync())
-        if (!MARK.test(entry.name)) return false;
-      return true;
+      let content: 'nothing' | 'marks' = 'nothing';
+      for (let entry = folder.readSync(); entry !== null; entry = folder.readSync()) {
+        if (!MARK.test(entry.name)) return 'files';
+        content = 'marks';
+      }
+      return content;
     } finally {
       folder.closeSync();
     }
   } catch {
-    // It is no folder, or cannot be read.
-    return false;
+    return 'files';
   }
 }
 

@@ -12,6 +12,8 @@ import { readsFiles } from './lib/tool-presets.ts';
 const DEFAULT_LINES = 2_000;
 const MAX_BYTES = 256 * 1024;
 const MAX_LISTED_NAMES = 40;
+/** How many folders of a missing path are looked for. */
+const MAX_STEPS = 32;
 
 export const read = defineBaseTool({
   name: 'read',
@@ -128,17 +130,31 @@ function limitBytes(lines: readonly string[]): { returnedLines: string[]; cutByt
   return { returnedLines, cutBytes: 0 };
 }
 
-/** Adds the folder's content to errors that a look at it would help to correct. */
+/** Adds the content of the folder, or of the nearest one above that is there, to errors that a look at it would help to correct. */
 async function explainPathError(error: unknown, path: string, ctx: ToolContext): Promise<never> {
   if (!(error instanceof PawlError) || (error.code !== 'NOT_FOUND' && error.code !== 'INVALID_PARAMS')) throw error;
-  const folder = error.code === 'NOT_FOUND' ? path.split('/').slice(0, -1).join('/') || '.' : path;
-  const entries = await ctx.workspace.list(folder).catch(() => undefined);
-  if (entries === undefined) throw error;
-  const names = entries.map((entry) => `${entry.path.split('/').at(-1)}${entry.kind === 'directory' ? '/' : ''}`);
-  const similar = error.code === 'NOT_FOUND' ? didYouMean(path.split('/').at(-1) ?? '', names) : '';
+  const isMissing = error.code === 'NOT_FOUND';
+  const steps = path.split('/').slice(0, MAX_STEPS);
+  const isPresent = (folder: string) =>
+    ctx.workspace.list(folder).then(
+      (entries) => ({ folder, entries }),
+      () => undefined,
+    );
+  let present = isMissing ? undefined : await isPresent(path);
+  let missing = '';
+  while (isMissing && present === undefined && steps.length > 0) {
+    missing = steps.pop() ?? '';
+    present = await isPresent(steps.join('/') || '.');
+  }
+  if (present === undefined) throw error;
+  const names = present.entries.map(
+    (entry) => `${entry.path.split('/').at(-1)}${entry.kind === 'directory' ? '/' : ''}`,
+  );
+  const similar = isMissing ? didYouMean(missing, names) : '';
   const listed =
     names.slice(0, MAX_LISTED_NAMES).join(', ') +
     (names.length > MAX_LISTED_NAMES ? ` and ${names.length - MAX_LISTED_NAMES} more` : '');
-  const hint = capitalized(similar) || `${JSON.stringify(folder)} holds: ${listed || 'nothing'}.`;
+  const where = JSON.stringify(present.folder);
+  const hint = similar === '' ? `${where} holds: ${listed || 'nothing'}.` : capitalized(similar);
   throw new PawlError(error.code, `${error.message} ${hint}`, { cause: error });
 }

@@ -133,7 +133,8 @@ async function stageChange(located: LocatedChange, add: (item: StagedChange) => 
   if (change.kind !== 'write' || temporary === undefined) return;
   const previous = stats ?? (await templateStats(located));
   const mode = modeFor(change.isExecutable, previous);
-  const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+  // Another writer may have just removed the folder that it had made.
+  const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode).catch(pathChangedOn('ENOENT'));
   try {
     if (previous !== undefined) await copyOwnership(handle, previous, mode);
     await handle.writeFile(change.content);

@@ -12,7 +12,7 @@
  * writes).
  */
 import { constants, existsSync, type Stats } from 'node:fs';
-import { type FileHandle, lstat, mkdir, open, readlink, realpath } from 'node:fs/promises';
+import { type FileHandle, lstat, mkdir, open, readlink, realpath, rmdir } from 'node:fs/promises';
 import { basename, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { types } from 'node:util';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -60,9 +60,11 @@ export async function withLocation<Value>(
     throw new PawlError('INVALID_PARAMS', `${quotePath(path)} holds half of a character, which no file name can hold.`);
   for (let walks = 1; ; walks += 1) {
     const folders: Folder[] = [];
+    const made: MadeFolder[] = [];
     try {
-      return await use(await walk(root, path, mode, folders));
+      return await use(await walk(root, path, mode, { folders, made }));
     } catch (error) {
+      await removeMade(made);
       if (!(error instanceof PathChangedError)) throw translate(error, path);
       if (walks === MAX_WALKS)
         throw new PawlError(
@@ -75,6 +77,18 @@ export async function withLocation<Value>(
   }
 }
 
+/** A folder that a walk made, by its name in the folder above. */
+interface MadeFolder {
+  readonly parent: Folder;
+  readonly name: string;
+}
+
+/** A refused change leaves no folders. One that another writer uses by now stays; a writer that had just entered it walks again. */
+async function removeMade(made: readonly MadeFolder[]): Promise<void> {
+  for (const { parent, name } of made.toReversed())
+    if (parent.handle.fd !== -1) await rmdir(entryPath(parent, name)).catch(() => undefined);
+}
+
 /** One walk: where it began, the names that are left, and the open folders from the root to the present one. */
 interface Walk {
   readonly root: string;
@@ -84,17 +98,23 @@ interface Walk {
   readonly pending: string[];
   /** The caller closes the folders that are left here. */
   readonly folders: Folder[];
+  readonly made: MadeFolder[];
   links: number;
 }
 
-async function walk(root: string, path: string, mode: WalkMode, folders: Folder[]): Promise<Location> {
+async function walk(
+  root: string,
+  path: string,
+  mode: WalkMode,
+  { folders, made }: Pick<Walk, 'folders' | 'made'>,
+): Promise<Location> {
   const realRoot = await realRootOf(root);
   checkRoot(root, realRoot);
   const rootFolder = await openFolder(realRoot, realRoot);
   folders.push(rootFolder);
   // A path that leaves the root as written is refused before any folder is looked up or made.
   if (!isAbsolute(path) && !liesIn(root, resolve(root, path))) throw leavesRootError(path);
-  const state: Walk = { root, realRoot, path, mode, pending: [], folders, links: 0 };
+  const state: Walk = { root, realRoot, path, mode, pending: [], folders, made, links: 0 };
   state.pending.push(...(isAbsolute(path) ? namesInRoot(state, path) : path.split(sep)));
   for (;;) {
     const name = state.pending.shift();
@@ -135,9 +155,12 @@ async function step(state: Walk, folder: Folder, name: string): Promise<Location
   }
   if (stats === undefined) {
     if (mode !== 'make') throw absentError(path);
-    await mkdir(entryPath(folder, name)).catch((error: unknown) => {
-      if (codeOf(error) !== 'EEXIST') throw error;
-    });
+    await mkdir(entryPath(folder, name)).then(
+      () => state.made.push({ parent: folder, name }),
+      (error: unknown) => {
+        if (codeOf(error) !== 'EEXIST') pathChangedOn('ENOENT')(error);
+      },
+    );
   } else if (!stats.isDirectory()) {
     throw new PawlError('INVALID_PARAMS', `${quotePath(path)}: ${quotePath(name)} is not a folder.`);
   }

@@ -4,6 +4,7 @@ import { type FileHandle, open, readdir, realpath } from 'node:fs/promises';
 import { join, relative, resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Workspace, WorkspaceEntry } from '../../shared/tools/capabilities.ts';
+import { isMarked } from '../sandbox/placeholders.ts';
 import { commitWithin } from './atomic-commit.ts';
 import {
   absentError,
@@ -124,6 +125,8 @@ function listWithin(root: string, path: string): Promise<readonly WorkspaceEntry
 async function describe(folder: Folder, name: string, prefix: string): Promise<WorkspaceEntry | undefined> {
   const stats = await statEntry(folder, name);
   if (stats === undefined) return undefined; // gone since the folder was read
+  // While a program runs, a placeholder stands where nothing is.
+  if (stats.isDirectory() && isMarked(entryPath(folder, name))) return undefined;
   const kind = stats.isFile() ? 'file' : stats.isDirectory() ? 'directory' : 'other';
   return { path: join(prefix, name), kind, bytes: kind === 'file' ? stats.size : 0 };
 }

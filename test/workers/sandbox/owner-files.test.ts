@@ -1,9 +1,10 @@
 /** Calls cannot change the files that the workspace's owner runs later. */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { OWNER_FILES, readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
+import { makePlaceholders } from '../../../src/workers/sandbox/placeholders.ts';
 import { write } from '../../../src/workers/tools/write.ts';
 import { protectOwnerFiles } from '../../../src/workers/workspace/protected-paths.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
@@ -234,6 +235,28 @@ describe('what the owner of a workspace runs later', () => {
     await expect(testContext({ workspaceRoot: git }).workspace.write('pre-commit', 'evil')).rejects.toMatchObject(
       denied,
     );
+  });
+
+  confined('stays where it is an empty folder', async () => {
+    const root = temporaryFolder();
+    const folders = ['.vscode', '.cargo', '.husky', 'pawl.config.ts'].map((name) => join(root, name));
+    for (const folder of folders) {
+      mkdirSync(folder);
+      utimesSync(folder, new Date(0), new Date(0));
+    }
+    await run(root, 'for f in .vscode .cargo/config .husky pawl.config.ts; do echo evil > $f/x; echo evil > $f; done');
+    for (const folder of folders) expect(readdirSync(folder), folder).toEqual([]);
+  });
+
+  test('is not listed while an empty folder stands in its place', async () => {
+    const root = temporaryFolder();
+    mkdirSync(join(root, '.husky'));
+    const { paths, remove } = await makePlaceholders([join(root, '.vscode'), join(root, '.envrc')]);
+    expect(paths).toHaveLength(2);
+    const { workspace } = testContext({ workspaceRoot: root });
+    expect((await workspace.list('.')).map(({ path }) => path)).toEqual(['.husky']);
+    await remove();
+    expect(readdirSync(root)).toEqual(['.husky']);
   });
 
   test('stands in the documentation, with what runs it', () => {

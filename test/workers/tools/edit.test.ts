@@ -140,6 +140,12 @@ describe('edit refuses with a hint for the next attempt, and changes nothing', (
     ['a line end that the file has not', 'a\nb\n', 'a\r\nb', 'line 1 is "a", where old_string has "a\\r"'],
     ['empty lines before it', 'a\nb\n', '\n\na\nb', 'but not the empty lines at its beginning'],
     ['line numbers', 'a\n  b\n', '1\ta\n2\t  b', 'without the numbers at the beginning of its lines'],
+    ['HTML entities', 'if (a && b < c) {\n', 'if (a &amp;&amp; b &lt; c) {', 'has HTML entities'],
+    ['escapes', 'say("a");\n\tb\n', 'say(\\"a\\");\\n\\tb', 'are read as escapes'],
+    ['straight quotes', 'say “it’s”\n', 'say "it\'s"', 'with other quotes'],
+    ['typographic quotes', 'say "it\'s"\n', 'say “it’s”', 'with other quotes'],
+    ['letters of another composition', 'caf\u00e9\n', 'cafe\u0301', 'composed of other characters'],
+    ['spaces that look alike', 'a\u00a0b\n', 'a b', 'line 1 is "a\\u00a0b", where old_string has "a b"'],
     ['white space alone', 'a\n', '\n\n', 'It is nothing but white space'],
   ])('a text that is absent: by %s', async (_name, content, oldText, expected) => {
     const { message } = await refusal(content, { old_string: oldText, new_string: 'x' });

@@ -107,6 +107,9 @@ describe('read (A16)', () => {
       message: 'There is no "src/mian.ts" in the workspace. Did you mean main.ts?',
     });
     await expect(read.run(read.parse({ path: 'zzzzzzzz' }), ctx)).rejects.toThrow('"." holds: src/.');
+    await expect(read.run(read.parse({ path: 'src/qqqq/x/y.ts' }), ctx)).rejects.toThrow('"src" holds: lib/, main.ts.');
+    await expect(read.run(read.parse({ path: 'scr/main.ts' }), ctx)).rejects.toThrow('Did you mean src/?');
+    await expect(read.run(read.parse({ path: 'q/'.repeat(2_000) }), ctx)).rejects.toThrow('"." holds: src/.');
     await expect(read.run(read.parse({ path: 'src' }), ctx)).rejects.toMatchObject({
       code: 'INVALID_PARAMS',
       message: '"src" is a folder, not a file. "src" holds: lib/, main.ts.',

@@ -1,9 +1,10 @@
 import { execFile } from 'node:child_process';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
+import type { WorkspaceChange } from '../../../src/shared/tools/capabilities.ts';
 import { edit } from '../../../src/workers/tools/edit.ts';
 import { hashOf } from '../../../src/workers/tools/lib/text-file.ts';
 import { write } from '../../../src/workers/tools/write.ts';
@@ -80,5 +81,40 @@ describe('expected_hash of the tools', () => {
     await expect(write.run({ ...params, content: 'other' }, ctx)).rejects.toMatchObject({
       code: 'PRECONDITION_FAILED',
     });
+  });
+});
+
+describe('a change that is refused leaves no folder', () => {
+  const write = (path: string, expected?: string): WorkspaceChange => ({
+    kind: 'write',
+    path,
+    content: 'x',
+    ...(expected !== undefined && { expected }),
+  });
+  test.each<readonly [string, readonly WorkspaceChange[]]>([
+    ['the file is one of the owner’s', [write('new/.cargo/config')]],
+    ['the path names a folder', [write('new/deep/')]],
+    ['a folder on the way is one of the owner’s', [write('new/sub/.vscode/tasks.json')]],
+    ['the name is too long', [write(`new/deep/${'x'.repeat(300)}`)]],
+    ['the file is expected', [write('new/deep/file', 'f'.repeat(64))]],
+    ['the path leaves the workspace through a link', [write('new/a'), write('out/b')]],
+    ['another change is refused', [write('new/a/b'), write('new/a/c'), write('other/d'), write('.envrc')]],
+    ['another file is gone', [write('new/a/b'), { kind: 'remove', path: 'gone' }]],
+  ])('because %s', async (_name, changes) => {
+    const root = temporaryFolder();
+    symlinkSync('/usr', join(root, 'out'));
+    await expect(openWorkspace(root, 'write').commit(changes)).rejects.toThrow();
+    expect(readdirSync(root)).toEqual(['out']);
+  });
+
+  test('and takes none away from another writer', async () => {
+    const workspace = openWorkspace(temporaryFolder(), 'write');
+    for (let round = 0; round < 30; round += 1) {
+      const refused = [1, 2, 3].map((n) => workspace.write(`${round}/deep/.envrc${'/x'.repeat(n)}`, 'x'));
+      const written = [1, 2, 3].map((n) => workspace.write(`${round}/deep/file${n}`, 'x'));
+      for (const each of await Promise.allSettled(refused)) expect(each.status).toBe('rejected');
+      await Promise.all(written);
+      expect(await workspace.list(`${round}/deep`)).toHaveLength(3);
+    }
   });
 });

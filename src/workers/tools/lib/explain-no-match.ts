@@ -1,6 +1,7 @@
 /** Explains why a text is not found in a file, in words that help the next attempt. */
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { findAll } from '../../../shared/util/text/text-search.ts';
+import { escapeJson } from '../../../shared/util/text/visible-text.ts';
 
 const MAX_SHOWN_LENGTH = 160;
 /** The most candidate places, and the most lines of each that are compared to find the likeliest. */
@@ -8,6 +9,21 @@ const MAX_CANDIDATES = 100;
 const MAX_COMPARED_LINES = 500;
 /** A line number as `read` and other tools put it before a line. */
 const LINE_NUMBER = /^ *\d+(?:\t|→|: |\| ?)/;
+
+const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", '#39': "'" };
+const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r' };
+
+/** The ways in which models write a text that they have read in another form. */
+const MISWRITTEN: readonly { readonly change: (text: string) => string; readonly hint: string }[] = [
+  {
+    change: (text) => text.replaceAll(/&(amp|lt|gt|quot|apos|#39);/g, (_entity, name: string) => ENTITIES[name] ?? ''),
+    hint: 'It stands there with the characters themselves, where old_string has HTML entities such as &lt; for <: write <, >, & and quotes plainly, in new_string as well.',
+  },
+  {
+    change: (text) => text.replaceAll(/\\(.)/g, (_escape, letter: string) => ESCAPES[letter] ?? letter),
+    hint: 'It stands there when the backslashes of old_string are read as escapes (\\n as a line end, \\" as a quote): write the characters themselves, in new_string as well.',
+  },
+];
 
 /** Explains in a sentence or two why `content` does not hold `text`. */
 export function explainNoMatch(content: string, text: string): string {
@@ -17,6 +33,14 @@ export function explainNoMatch(content: string, text: string): string {
     if (plain !== '' && findAll(content, plain, 1).length > 0)
       return 'It stands there without the numbers at the beginning of its lines, which are no part of the file: leave them out.';
   }
+  for (const { change, hint } of MISWRITTEN) {
+    const meant = change(text);
+    if (meant !== text && meant !== '' && findAll(content, meant, 1).length > 0) return hint;
+  }
+  if (straightQuotes(content).includes(straightQuotes(text)))
+    return 'It stands there with other quotes: typographic ones (“ ” ‘ ’) where old_string has straight ones, or the other way round.';
+  if (content.normalize().includes(text.normalize()))
+    return 'It stands there with letters that are composed of other characters (a letter and its accent, or both in one): take text without them into old_string.';
   const lines = content.split('\n');
   const bareLines = lines.map(withoutSpace);
   const bareExpected = expected.map(withoutSpace);
@@ -27,6 +51,10 @@ export function explainNoMatch(content: string, text: string): string {
   return matchLine === undefined
     ? nearestLine(lines, bareLines, first)
     : firstDifference({ lines, bareLines, expected, bareExpected, start, firstLine: matchLine });
+}
+
+function straightQuotes(text: string): string {
+  return text.replaceAll(/[\u2018\u2019]/g, "'").replaceAll(/[\u201c\u201d]/g, '"');
 }
 
 function withoutSpace(line: string): string {
@@ -83,7 +111,7 @@ function firstDifference({ lines, bareLines, expected, bareExpected, start, firs
       differs > start ? `those above line ${lineNumber} apart from the others` : `line ${lineNumber} by itself`;
     return `${head}: some lines there end in CR LF and some in LF. Edit ${part}.`;
   }
-  const difference = `line ${lineNumber} is ${JSON.stringify(clipped(line))}, where old_string has ${JSON.stringify(clipped(expectedLine))}`;
+  const difference = `line ${lineNumber} is ${quoted(line)}, where old_string has ${quoted(expectedLine)}`;
   return `${head}: ${difference}. Copy the text exactly from the file.`;
 }
 
@@ -119,7 +147,15 @@ function similarity(pairs: ReadonlyMap<string, number>, length: number, line: st
 }
 
 function quoteLine(line: string | undefined): string {
-  return JSON.stringify(clipped(withoutReturn(line ?? '')));
+  return quoted(withoutReturn(line ?? ''));
+}
+
+/** Spaces that look like others, and characters that do not show, are written as escapes. */
+function quoted(line: string): string {
+  return escapeJson(JSON.stringify(clipped(line))).replaceAll(
+    /(?! )\p{Zs}/gu,
+    (space) => `\\u${space.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }
 
 function endsInReturn(line: string): boolean {
