@@ -6,7 +6,7 @@ import { OWNER_FILES } from '../../shared/policy/read-only-paths.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { isPlaceholder } from '../sandbox/placeholders.ts';
 import { foldersAbove } from './named-files.ts';
-import { findOwnerFiles } from './owner-files.ts';
+import { BARE_HEAD, type FoundOwnerFiles, findOwnerFiles, isOwnerFile } from './owner-files.ts';
 import {
   credentials,
   namedFiles,
@@ -76,7 +76,7 @@ export async function findBoundary(root: string): Promise<Boundary> {
     !isOwn(path) && (FILES_OF_GIT.has(basename(path)) || named.some((each) => liesIn(path, each)));
   const isOccupied = (path: string) => isOwn(path) || !(isRenamed(path) || UNOCCUPIED.has(basename(path)));
   const findMade = async (): Promise<MadeFiles> => {
-    const { paths, isComplete } = await findMadeSince(root, new Set(ownerFiles.present));
+    const { paths, isComplete } = await findMadeSince(root, ownerFiles);
     const made = new Set([...uncovered.filter(isRenamed).filter(exists), ...paths]);
     return {
       paths: [...made].sort((one, other) => other.length - one.length),
@@ -86,11 +86,20 @@ export async function findBoundary(root: string): Promise<Boundary> {
   return { hidden, readOnly, absent: uncovered.filter(isOccupied), findMade, replaceable: replaceableLinks(root) };
 }
 
-/** Git's own files are left: a program may clone a repository. */
-async function findMadeSince(root: string, before: ReadonlySet<string>): Promise<MadeFiles> {
-  const patterns = ownerFilePaths().filter((pattern) => !pattern.startsWith('.git/'));
-  const { present, isComplete } = await findOwnerFiles(root, patterns);
-  return { paths: present.filter((path) => !before.has(path)), isComplete };
+/**
+ * Git's own files are left in folders that the program made, too: it may clone a repository. In a folder that was there before, git would
+ * find them at the owner's next command.
+ */
+async function findMadeSince(root: string, before: FoundOwnerFiles): Promise<MadeFiles> {
+  const { present, bareRepositories, isComplete } = await findOwnerFiles(root, ownerFilePaths());
+  const presentBefore = new Set(before.present);
+  const notGit = ownerFilePaths().filter((pattern) => !pattern.startsWith('.git/'));
+  const isLeft = (path: string) => !isOwnerFile(path, root, notGit, false) && !before.folders.has(dirname(path));
+  const isNewRepository = (folder: string) => before.folders.has(folder) && !before.bareRepositories.has(folder);
+  const heads = [...bareRepositories].filter(isNewRepository).map((folder) => join(folder, BARE_HEAD));
+  // Without their head, what stands beside it is no repository's.
+  const made = present.filter((path) => !presentBefore.has(path) && !heads.includes(join(dirname(path), BARE_HEAD)));
+  return { paths: [...made.filter((path) => !isLeft(path)), ...heads], isComplete };
 }
 
 function replaceableLinks(root: string): readonly string[] {

@@ -37,7 +37,7 @@ export function isOwnerFile(path: string, root: string, patterns: readonly strin
 }
 
 /** Git takes any folder with these names for a repository, and runs what its `config` says. A folder with a `.git` is none of them. */
-const BARE_HEAD = 'HEAD';
+export const BARE_HEAD = 'HEAD';
 const BARE_FOLDERS = ['objects', 'refs'];
 const BARE_CONTENT = ['config', 'hooks'];
 
@@ -54,13 +54,17 @@ function startsWithPattern(names: readonly string[], [first, ...rest]: readonly 
   return name !== undefined && (first === '*' || first === name) && startsWithPattern(remaining, rest);
 }
 
-interface FoundOwnerFiles {
+export interface FoundOwnerFiles {
   /** Real paths of files and folders. */
   readonly present: readonly string[];
   /** Folders with too many others to search them for a pattern with `**`. */
   readonly tooLarge: readonly string[];
   /** The first missing name on the way to each of the others: directly in the root, or in a repository. */
   readonly absent: readonly string[];
+  /** Folders that git takes for a repository, without one of their own. */
+  readonly bareRepositories: ReadonlySet<string>;
+  /** All folders that were searched. */
+  readonly folders: ReadonlySet<string>;
   /** Whether the search reached every folder. */
   readonly isComplete: boolean;
 }
@@ -97,19 +101,23 @@ export async function findOwnerFiles(root: string, patterns: readonly string[]):
     level = next;
   }
   const isComplete = search.isComplete && level.length === 0;
-  return { present: [...search.present], tooLarge: [...search.tooLarge], absent: [...search.absent], isComplete };
+  const { present, tooLarge, absent, bareRepositories, folders } = search;
+  return { present: [...present], tooLarge: [...tooLarge], absent: [...absent], bareRepositories, folders, isComplete };
 }
 
 class OwnerFileSearch {
   readonly present = new Set<string>();
   readonly tooLarge = new Set<string>();
   readonly absent = new Set<string>();
+  readonly bareRepositories = new Set<string>();
+  readonly folders = new Set<string>();
   /** Whether every folder could be read. */
   isComplete = true;
   readonly #listed = new Map<string, Promise<readonly Dirent[]>>();
 
   /** Lists a folder once for all patterns. */
   list(folder: string): Promise<readonly Dirent[]> {
+    this.folders.add(folder);
     return getOrInsert(this.#listed, folder, () =>
       readdir(folder, { withFileTypes: true }).catch((error: NodeJS.ErrnoException) => {
         if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') this.isComplete = false;
@@ -141,8 +149,9 @@ class OwnerFileSearch {
   async matchBareRepository(folder: string, isRoot: boolean): Promise<void> {
     const names = (await this.list(folder)).map(({ name }) => name);
     if (isRoot && !names.includes('.git')) await this.matchPattern(folder, [BARE_HEAD], true);
-    if ([BARE_HEAD, ...BARE_FOLDERS].every((name) => names.includes(name)))
-      for (const part of BARE_CONTENT) await this.matchPattern(folder, [part], true);
+    if (![BARE_HEAD, ...BARE_FOLDERS].every((name) => names.includes(name))) return;
+    this.bareRepositories.add(folder);
+    for (const part of BARE_CONTENT) await this.matchPattern(folder, [part], true);
   }
 
   /** Searches all folders below. If there are too many, the whole folder becomes read-only. */

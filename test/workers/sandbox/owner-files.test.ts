@@ -206,6 +206,39 @@ describe('what the owner of a workspace runs later', () => {
     for (const path of ['config', 'head/hooks/config', 'src/head/refs']) await ctx.workspace.write(path, 'free');
   });
 
+  confined(
+    'is not made of plain folders, nor beside what a repository has already, and new repositories are left',
+    async () => {
+      const root = temporaryFolder();
+      git(root, 'init', '-q');
+      git(root, 'commit', '-q', '--allow-empty', '-m', 'first');
+      git(root, 'worktree', 'add', '-q', 'tree');
+      git(root, 'init', '-q', '--bare', 'own.git');
+      files(root, { 'src/a.ts': '', 'src/config': 'mine', 'nested/a.ts': '', '.git/modules/sub/config': 'mine' });
+      git(join(root, 'nested'), 'init', '-q');
+      const plant = (folder: string, objects: string) =>
+        `(cd ${folder} && echo ref: refs/heads/x > HEAD && mkdir -p ${objects} refs hooks && echo "[core]fsmonitor=evil" > config)`;
+      const { stderr } = await run(
+        root,
+        [
+          'rm .git/HEAD nested/.git/HEAD',
+          ...['.', 'src', 'nested'].map((folder) => plant(folder, 'objects')),
+          'echo evil > .git/worktrees/tree/config.worktree',
+          'mkdir .git/modules/sub/hooks; echo evil > .git/modules/sub/hooks/post-checkout',
+          'mkdir clone clone.git; git init -q clone; git init -q --bare clone.git',
+        ].join('\n'),
+      );
+      expect(stderr).toContain('Pawl renamed');
+      for (const folder of ['.', 'src', 'nested'])
+        expect(readdirSync(join(root, folder)), folder).not.toContain('HEAD');
+      expect(readFileSync(join(root, 'src/config'), 'utf8')).toContain('evil');
+      expect(readdirSync(join(root, '.git/worktrees/tree'))).not.toContain('config.worktree');
+      expect(readdirSync(join(root, '.git/modules/sub'))).not.toContain('hooks');
+      for (const kept of ['clone/.git/config', 'clone/.git/HEAD', 'clone.git/HEAD', 'clone.git/config', 'own.git/HEAD'])
+        expect(existsSync(join(root, kept)), kept).toBe(true);
+    },
+  );
+
   confined('is found beside any number of other folders', async () => {
     const root = temporaryFolder();
     git(root, 'init', '-q');
