@@ -9,6 +9,9 @@ const MAX_STARS = 4;
 /** The most `**` in a glob. Older Nodes try each way to distribute a path's folders among them. */
 const MAX_ANY_FOLDERS = 4;
 const INNERMOST_BRACES = /\{([^{}]*)\}/;
+/** Models write lists of patterns so. */
+const BETWEEN_PATTERNS = /(?<!\\)(?:\s*[,|;]\s*|\s+)(?![^{]*\})/;
+const BY_ENDING = /^(?:[^\s,|;{}]|\{[^{}]*\})*\*\.(?:[^\s,|;{}/]|\{[^{}]*\})+$/;
 const NUMBERS = /^(-?\d+)\.\.(-?\d+)(?:\.\.-?\d+)?$/;
 
 /**
@@ -79,6 +82,9 @@ export function normalizeGlob(glob: string): string {
   if (normalized.split('/').includes('..')) refuse('it cannot have ".."; name the folder to look in with path');
   if (normalized.startsWith('!')) refuse('"!" at the beginning excludes nothing here');
   if (normalized.endsWith('/')) refuse('it names folders; add "**" for the files below them');
+  const parts = normalized.split(BETWEEN_PATTERNS);
+  if (parts.length > 1 && parts.every((part) => BY_ENDING.test(part)))
+    refuse(`it is one pattern, and no list; give {${parts.join()}}`);
   checkGlobCost(normalized);
   return normalized;
 }

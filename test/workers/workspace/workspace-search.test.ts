@@ -372,6 +372,9 @@ test.each([
   ['[é😀-😎]/*', '😃/b.ts'],
   ['\\😃/**', '😃/b.ts'],
   ['?/b.*', '😃/b.ts'],
+  ['{src/*.ts,*.md}', 'src/a.ts'],
+  ['*, *.md', 'a, b.md'],
+  ['*\\,*.md', 'a, b.md'],
 ])('a glob finds what its author means: %s', async (pattern, file) => {
   const root = temporaryFolder();
   for (const path of [
@@ -380,6 +383,7 @@ test.each([
     'app/i/page.tsx',
     '{a,b} c.md',
     '[id] d.md',
+    'a, b.md',
     '😀.ts',
     '😃/b.ts',
   ]) {
@@ -390,7 +394,9 @@ test.each([
   expect(output.files).toContain(file);
 });
 
-test.each(['/src/*.ts', '../*.ts', 'src/../*.ts', '!*.ts', 'src/'])(
+const LISTS = ['*.ts,*.tsx', '**/*.ts, src/*.{js,jsx}', '*.ts|*.tsx', '*.ts *.tsx', 'src/*.test.ts;*.js'];
+
+test.each(['/src/*.ts', '../*.ts', 'src/../*.ts', '!*.ts', 'src/', ...LISTS])(
   'a glob that can match no file is refused with the reason: %s',
   async (pattern) => {
     const refused = { code: 'INVALID_PARAMS', message: expect.stringContaining('matches no file: ') };
