@@ -152,9 +152,10 @@ async function overStdio() {
 }
 
 /** The same over HTTP: each body is the present content of `body`, with `"ID"` replaced by the request's id. */
-async function overHttp(type: 'application/json' | 'text/event-stream') {
+async function overHttp(type: string | undefined) {
   let calls = 0;
   let lines: readonly string[] = [];
+  let whole: string | undefined;
   const server = createServer(async (asked, response) => {
     if (asked.method !== 'POST') return response.writeHead(405).end();
     const { id, method } = (await json(asked)) as { id?: number; method: string };
@@ -173,7 +174,8 @@ async function overHttp(type: 'application/json' | 'text/event-stream') {
     if (method !== 'tools/call') return response.writeHead(400).end();
     calls += 1;
     const sent = lines.map((line) => line.replaceAll('"ID"', String(id)));
-    response.writeHead(200, { 'content-type': type });
+    response.writeHead(200, type === undefined ? {} : { 'content-type': type });
+    if (whole !== undefined) return response.end(whole.replaceAll('"ID"', String(id)));
     return response.end(
       type === 'application/json'
         ? sent.length === 1
@@ -195,8 +197,12 @@ async function overHttp(type: 'application/json' | 'text/event-stream') {
     calls = 0;
     return fleet.session.call('says', { nonce: Math.random() }, { namespace: 'mcp.odd' });
   };
+  const responds = (body: string) => {
+    whole = body;
+    return writes([]);
+  };
   const says: Call = (result) => writes([`{"jsonrpc":"2.0","id":"ID","result":${JSON.stringify(result)}}`]);
-  return { says, writes, calls: () => calls };
+  return { says, writes, responds, calls: () => calls };
 }
 
 describe('the answer of a tool that has run', () => {
@@ -260,6 +266,27 @@ describe('the answer of a tool that has run', () => {
         calls: 1,
       });
       expect(contentOf(answered)).toBe('said');
+    }
+  });
+
+  test.each<readonly [string, string | undefined, string]>([
+    ['whose type is missing', undefined, answer],
+    ['whose type is text', 'text/plain; charset=utf-8', answer],
+    ['that ends without an empty line', 'text/event-stream', `data: ${answer}`],
+    ['that ends with one line end', 'text/event-stream', `event: message\ndata: ${answer}\n`],
+    ['whose lines end in CR', 'text/event-stream', `event: message\rdata: ${answer}\r\r`],
+    ['whose lines end in CR LF', 'text/event-stream', `event: message\r\ndata: ${answer}\r\n\r\n`],
+  ])('is read from a response %s', async (_name, type, body) => {
+    const { responds, calls } = await overHttp(type);
+    expect(contentOf(await responds(body))).toBe('said');
+    expect(calls()).toBe(1);
+  });
+
+  test('that is cut is none, whatever its type', async () => {
+    for (const type of [undefined, 'text/event-stream']) {
+      const { responds } = await overHttp(type);
+      const { error } = await responds(`${type === undefined ? '' : 'data: '}${answer.slice(0, -9)}`);
+      expect(error?.code).toBe(type === undefined ? 'MCP_PROTOCOL' : 'CONNECTION_RESET');
     }
   });
 

@@ -13,8 +13,11 @@ export interface ResponseOptions {
 
 /** Returns the same response with its valid messages alone. */
 export function readableResponse(response: Response, { server, request, onBroken }: ResponseOptions): Response {
-  const type = (response.headers.get('content-type') ?? '').toLowerCase();
   if (!response.ok || response.body === null) return response;
+  // A server that does not label its answer, or as text, has run its tool all the same.
+  if (request !== undefined && /^(?:text\/plain\b|$)/i.test(response.headers.get('content-type') ?? ''))
+    response.headers.set('content-type', 'application/json');
+  const type = (response.headers.get('content-type') ?? '').toLowerCase();
   const parseMessages = (value: unknown) => {
     const { messages, invalid } = messagesIn(value);
     for (const entry of [...invalid, ...messages.filter(isUnaddressed)])
@@ -51,6 +54,8 @@ function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): Trans
   let tail = '';
   const splitEvent = (event: string): string => {
     const lines = event.split(/\r\n|\n|\r/);
+    // The SDK would wait for what follows a carriage return.
+    const plain = lines.join('\n');
     const isData = (line: string) => line === 'data' || line.startsWith('data:');
     const text = lines
       .filter(isData)
@@ -60,12 +65,12 @@ function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): Trans
     try {
       parsed = parseMessage(text);
     } catch {
-      return event;
+      return plain;
     }
     const messages = messagesOf(parsed.value);
-    if (messages.length === 1 && messages[0] === parsed.value && parsed.isVerbatim) return event;
+    if (messages.length === 1 && messages[0] === parsed.value && parsed.isVerbatim) return plain;
     const [head, ...rest] = messages.map((message) => `data: ${JSON.stringify(message)}`);
-    if (head === undefined) return event;
+    if (head === undefined) return plain;
     const first = [...lines.filter((line) => line !== '' && !isData(line)), head];
     return [first.join('\n'), ...rest].map((eventText) => `${eventText}\n\n`).join('');
   };
@@ -90,7 +95,9 @@ function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): Trans
       tail = rest.slice(-3);
     },
     flush(controller) {
-      controller.enqueue(chunks.join(''));
+      // A stream may end without the empty line behind its last event. A part of a message is no event, with the line or without.
+      const rest = chunks.join('');
+      controller.enqueue(/\}\s*$/.test(rest) ? splitEvent(`${rest.trimEnd()}\n\n`) : rest);
     },
   });
 }
