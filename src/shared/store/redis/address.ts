@@ -14,7 +14,7 @@ const PORT = /^rediss?:\/\/(?:[^/?#]*@)?(?:\[[^\]]*\]|[^@/?#:[\]]*):(\d+)(?:[/?#
 const BARE_IPV6 = /^rediss?:\/\/(?:[^/?#]*@)?[\da-f.]*:[\da-f.]*:[\da-f:.]*(?:%[^/?#]*)?(?:[/?#]|$)/i;
 /** Several nodes with a user each, or a password that holds an @ and a comma. */
 const SEVERAL_USERS = /^\s*[\w+]+:\/\/[^/?#@]*@[^/?#]*[,;][^/?#]*@/;
-const NO_HOST = /^rediss?:\/\/(?:[^/?#]*@)?(?:[:/?#]|$)/;
+const NO_HOST = /^rediss?:\/\/(?:[^/?#]*@)?(?![^/?#]*@)(?:[:/?#]|$)/;
 /** Letters, digits and signs of names and addresses, as the network knows them. */
 const HOST = /^[\w.:-]*$/;
 /** The zone of an IPv6 address, as in `[fe80::1%eth0]`, which `URL` does not accept; RFC 6874 writes the % as %25. */
@@ -189,7 +189,7 @@ function readAddress(url: string, parts: typeof QUERY_PARTS, defaultPort: number
 function unreadableReason(url: string): string {
   // Passwords of many clouds are Base64.
   if (/[/?#].*@/s.test(url.replace(/^\w+:\/\//, ''))) return SPLIT_PASSWORD;
-  if (/^\w+:\/\/(?:[^/?#]*@)?(?::|$)/.test(url)) return 'REDIS_URL has no host: write it as redis://host:6379.';
+  if (NO_HOST.test(url)) return 'REDIS_URL has no host: write it as redis://host:6379.';
   return 'REDIS_URL has a host or a port that cannot be read: write it as redis://host:6379/0.';
 }
 

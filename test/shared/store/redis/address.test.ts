@@ -149,6 +149,31 @@ test('what is said of one node of a cluster holds for all', () => {
   expect(common).toMatchObject({ username: 'u', password: 'p', family: 6, tls: {} });
 });
 
+test.each([
+  ['', {}],
+  ['u@', { username: 'u' }],
+  [':p@', { password: 'p' }],
+  ['u:p@', { username: 'u', password: 'p' }],
+  [':p:@', { password: 'p:' }],
+  [':a,b@', { password: 'a,b' }],
+  [':%2F%3F%23%40@', { password: '/?#@' }],
+])('the user %j in front of several nodes holds for all', (user, expected) => {
+  const nodes = [
+    { host: 'one', port: 7_000 },
+    { host: 'two', port: 7_001 },
+  ];
+  for (const scheme of ['redis', 'redis+cluster'])
+    expect(clusterAddressOf(`${scheme}://${user}one:7000,two:7001`)).toEqual({ nodes, common: expected });
+  expect(addressOf(`redis+sentinel://${user}one:7000,two:7001/main`)).toEqual({
+    ...{ sentinels: nodes, name: 'main' },
+    ...expected,
+  });
+  const isUnreadable = expect.objectContaining({
+    message: expect.stringContaining('a host or a port that cannot be read'),
+  });
+  expect(() => addressOf(`redis://${user}one:port`)).toThrow(isUnreadable);
+});
+
 test('Sentinels are asked for the server by its name', () => {
   expect(addressOf('rediss+sentinel://u:p@one:1,[::1]/main/2?sentinelPassword=q')).toEqual({
     sentinels: [
