@@ -71,13 +71,20 @@ function nodesWithOptions(url: string, read: (node: string) => RedisOptions) {
   if (new Set(urls.map((node) => /^\w*/.exec(node)?.[0])).size > 1)
     throw invalidUrl('REDIS_URL names some nodes with TLS (rediss://) and some without: all must be alike.');
   const common: Record<string, unknown> = {};
-  const nodes = urls.map((node): NodeAddress => {
-    const { host = LOCAL, port = 6379, ...rest } = read(node);
-    for (const [part, value] of Object.entries(rest)) {
-      if (part in common && JSON.stringify(common[part]) !== JSON.stringify(value))
+  const commonTls: Record<string, unknown> = {};
+  const share = (parts: Record<string, unknown>, added: object) => {
+    for (const [part, value] of Object.entries(added)) {
+      if (part in parts && JSON.stringify(parts[part]) !== JSON.stringify(value))
         throw invalidUrl(`The nodes in REDIS_URL differ in their ${part}: one for all is possible.`);
-      common[part] = value;
+      parts[part] = value;
     }
+  };
+  const nodes = urls.map((node): NodeAddress => {
+    const { host = LOCAL, port = 6379, tls, ...rest } = read(node);
+    share(common, rest);
+    // A query behind the last node names the files of all.
+    if (tls !== undefined) share(commonTls, tls);
+    if (tls !== undefined) common['tls'] = commonTls;
     return { host, port };
   });
   return { nodes, common: common as RedisOptions };

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
@@ -172,6 +174,18 @@ test.each([
     message: expect.stringContaining('a host or a port that cannot be read'),
   });
   expect(() => addressOf(`redis://${user}one:port`)).toThrow(isUnreadable);
+});
+
+test('the files that are named behind several nodes are those of all', () => {
+  const file = fileURLToPath(import.meta.url);
+  const tls = { ca: readFileSync(file, 'utf8') };
+  for (const query of [`one,two?ca=${file}`, `one?ca=${file},rediss://two`, `one?ca=${file},rediss://two?ca=${file}`]) {
+    expect(clusterAddressOf(`rediss://${query}`).common, query).toMatchObject({ tls });
+    expect(clusterAddressOf(`rediss://${query}`).nodes, query).toHaveLength(2);
+  }
+  expect(addressOf(`rediss+sentinel://one,two/main?ca=${file}`)).toMatchObject({ tls, sentinelTLS: tls });
+  const others = `one?ca=${file},rediss://two?ca=/dev/null`;
+  expect(() => clusterAddressOf(`rediss://${others}`)).toThrow('differ in their ca');
 });
 
 test('Sentinels are asked for the server by its name', () => {
