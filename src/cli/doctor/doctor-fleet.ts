@@ -7,6 +7,8 @@ import { reasonOf } from '../../shared/errors/failure.ts';
 import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
 import { tenantLimits } from '../../shared/limits/tenant.ts';
 import type { ShardLayout } from '../../shared/queues/shards.ts';
+import { parameterFault } from '../../shared/schema/known-members.ts';
+import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import { keyFingerprints, UNSIGNED } from '../../shared/signing/signature.ts';
 import { BlobStores } from '../../shared/store/blobs/blob-stores.ts';
 import { useConfiguredStore } from '../../shared/store/blobs/configured-store.ts';
@@ -45,6 +47,7 @@ export async function checkFleet(redis: Redis, settings: Settings): Promise<read
     ...shardsFindings(layout, settings.shards),
     clockFinding(workers, ownAheadMs),
     ...(await limitFindings(new Limits(redis, prefix), settings, tools)),
+    ...targetFindings(settings, tools),
     ...(await segmentFindings(redis, settings, shards)),
   ];
 }
@@ -187,6 +190,17 @@ async function limitFindings(
       ),
     ),
   ];
+}
+
+/** A target parameter of the configuration that its tool does not have: all targets share the circuit of the tool. */
+function targetFindings(settings: Settings, tools: CatalogueContent['tools']): readonly Finding[] {
+  return tools.flatMap((tool) => {
+    const { targetParameter } = toolPolicy(settings, tool).circuit ?? {};
+    const fault = targetParameter === undefined ? undefined : parameterFault(targetParameter, tool.inputSchema);
+    if (fault === undefined) return [];
+    const message = `circuit.targetParameter of ${qualifiedName(tool)} must name ${fault}; got ${quoteValue(targetParameter)}`;
+    return [warn('circuits', message, 'correct the name in pawl.config; until then all targets share one circuit')];
+  });
 }
 
 export function signatureFinding(

@@ -20,16 +20,16 @@ export function circuitKey(scope: {
 }
 
 const MAX_TARGET_LENGTH = 260;
+/** A host without a scheme. The case of its letters means nothing. */
+const HOST = /^[a-z\d-]{1,63}(?:\.[a-z\d-]{1,63}){1,9}\.?(?::\d{1,5})?$/i;
 
 /** The target that a parameter names: the host of an address, the text itself, or a number. Undefined where it names none. */
 export function circuitTarget(value: unknown): string | undefined {
   if (typeof value === 'number') return String(value);
   if (typeof value !== 'string') return undefined;
   const { host = '' } = URL.canParse(value) ? new URL(value) : {};
-  const subject = (host || value)
-    .trim()
-    .replace(/\.(?=:\d+$|$)/, '')
-    .replaceAll(/[\s@]+/g, '_');
+  const text = (host || value).trim();
+  const subject = (HOST.test(text) ? text.toLowerCase() : text).replace(/\.(?=:\d+$|$)/, '').replaceAll(/[\s@]+/g, '_');
   const target = startOf(subject, MAX_TARGET_LENGTH);
   return target === '' ? undefined : target;
 }

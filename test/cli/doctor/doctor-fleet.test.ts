@@ -83,7 +83,7 @@ test('calls: calls in doubt and calls of dead workers are reported with the comm
   ]);
 });
 
-test('limits: how many run and wait under each, and one of a tool that no worker has', async () => {
+test('settings of tools: the calls under each limit, a tool that no worker has, and a parameter that its tool has not', async () => {
   const { redis, world } = await openBooks();
   const tool = defineTool({
     name: 'search',
@@ -99,15 +99,21 @@ test('limits: how many run and wait under each, and one of a tool that no worker
     options: {
       redisUrl: world.redisUrl,
       prefix: world.prefix,
-      tools: { search: { limits }, serach: { limits } },
+      tools: { search: { limits, circuit: { targetParameter: 'url' } }, serach: { limits } },
       tenants: { acme: { limits: { perSecond: 3 } }, 'trial-*': { limits } },
     },
   });
   for (const jobId of ['a', 'b'])
     await new Limits(redis, world.prefix).acquire({ name: 'policy:tools.search', ...limits }, { jobId }, 30_000);
   await redis.zadd(new FleetKeys(world.prefix).limit('tenant:acme:acme').asking, 1, 'c', 2, 'd');
-  const findings = (await checkFleet(redis, settings)).filter(({ check }) => check === 'limits');
-  expect(findings).toEqual([
+  const findings = await checkFleet(redis, settings);
+  expect(findings.filter(({ check }) => check === 'circuits')).toMatchObject([
+    {
+      state: 'warn',
+      message: 'circuit.targetParameter of tools.search must name a parameter, and the tool has none; got "url"',
+    },
+  ]);
+  expect(findings.filter(({ check }) => check === 'limits')).toEqual([
     {
       check: 'limits',
       state: 'ok',
