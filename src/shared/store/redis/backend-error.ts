@@ -21,7 +21,13 @@ export function unavailable(cause: Error): PawlError {
   // Open connections try again, so this error says nothing about Redis.
   if (cause.message === CLOSED)
     return new PawlError('BACKEND_UNAVAILABLE', 'The connection to Redis was closed by this process.', { cause });
-  return new PawlError('BACKEND_UNAVAILABLE', `Redis cannot be used: ${explained(cause.message)}`, { cause });
+  return new PawlError('BACKEND_UNAVAILABLE', `Redis cannot be used: ${explained(messageOf(cause))}`, { cause });
+}
+
+/** Of a cluster, ioredis says only that no node could be used; a node that refuses the user says why. */
+function messageOf({ message, lastNodeError }: Error & { readonly lastNodeError?: Error | undefined }): string {
+  const reply = lastNodeError?.message ?? '';
+  return /^(?:NOAUTH|WRONGPASS|NOPERM)/.test(reply) ? reply : message;
 }
 
 /** Messages of ioredis and of Redis that name an option, a command or a step of the client, which a reader does not know. */
@@ -32,6 +38,7 @@ const EXPLANATIONS: readonly (readonly [message: RegExp, why: string])[] = [
     /^Failed to refresh slots cache/,
     'nothing in REDIS_URL answers as a node of a Redis Cluster; a single server is redis://host:port',
   ],
+  [/^Too many Cluster redirections\. Last error: (?:\w*Error: )?/, 'no node of the cluster took the command: '],
   [/^Unknown RESP type.*/s, 'what answers there does not speak the protocol of Redis'],
   [/\.? script: \w+, on @user_script:\d+\.$/, '.'],
   [/\bNOAUTH HELLO .*/s, 'NOAUTH: it asks for a password, and REDIS_URL has none for it'],

@@ -171,6 +171,33 @@ describe('Redis out of reach is one typed error', () => {
     });
   });
 
+  test('the error of a cluster says what its nodes answered', () => {
+    const failed = (message: string) =>
+      Object.assign(new Error('Failed to refresh slots cache.'), {
+        name: 'ClusterAllFailedError',
+        lastNodeError: new Error(message),
+      });
+    const messages = [
+      [
+        'NOAUTH HELLO must be called with the client already authenticated',
+        /NOAUTH: it asks for a password, and REDIS_URL/,
+      ],
+      ['WRONGPASS invalid username-password pair', /WRONGPASS invalid username-password pair/],
+      ['NOPERM this user has no permissions to run the cluster|slots command', /NOPERM this user .*cluster/],
+      ['ERR This instance has cluster support disabled', /nothing in REDIS_URL answers as a node of a Redis Cluster/],
+    ] as const;
+    for (const [reply, said] of messages)
+      expect(backendError(failed(reply))).toMatchObject({
+        code: 'BACKEND_UNAVAILABLE',
+        message: expect.stringMatching(said),
+      });
+    expect(
+      backendError(new Error('Too many Cluster redirections. Last error: Error: Connection is closed.')),
+    ).toMatchObject({
+      message: 'Redis cannot be used: no node of the cluster took the command: Connection is closed.',
+    });
+  });
+
   test('the error of a connection that this process closed says so, and blames no Redis', async () => {
     const { redisUrl, prefix } = await createWorld();
     const client = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
