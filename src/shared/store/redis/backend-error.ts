@@ -24,7 +24,7 @@ export function unavailable(cause: Error): PawlError {
   return new PawlError('BACKEND_UNAVAILABLE', `Redis cannot be used: ${explained(messageOf(cause))}`, { cause });
 }
 
-/** Of a cluster, ioredis says only that no node could be used; a node that refuses the user says why. */
+/** ioredis says of a cluster only that no node could be used; a node that refuses the user says why. */
 function messageOf({ message, lastNodeError }: Error & { readonly lastNodeError?: Error | undefined }): string {
   const reply = lastNodeError?.message ?? '';
   return /^(?:NOAUTH|WRONGPASS|NOPERM)/.test(reply) ? reply : message;

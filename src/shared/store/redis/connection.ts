@@ -138,7 +138,10 @@ export async function connectVerified(
     await awaitReady(redis, timeoutMs).catch(async (error: unknown) => {
       throw explainedError(error, await unusableReason(url));
     });
-    if (/^redis_mode:sentinel/m.test(await redis.info('server'))) throw sentinelError();
+    const server: unknown = await redis.info('server');
+    if (typeof server !== 'string' || !server.includes('redis_version:'))
+      throw new PawlError('BACKEND_UNAVAILABLE', 'Redis cannot be used: what answers there to INFO is no Redis.');
+    if (/^redis_mode:sentinel/m.test(server)) throw sentinelError();
     // Since version 7, a Redis user has no channels by default: a script would fail at its PUBLISH, after its writes.
     const [, cluster] = await Promise.all([redis.publish(options.name, ''), redis.info('cluster')]);
     if (isCluster(url)) return { url, redis };

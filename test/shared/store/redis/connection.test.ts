@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import type { Socket } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../../src/shared/errors/failure.ts';
@@ -117,6 +117,18 @@ test('a user that may not ask INFO gets one typed error, and nothing is written 
     message: expect.stringMatching(/NOPERM .*info/),
   });
   expect(written).not.toHaveBeenCalled();
+});
+
+test.each(['+OK', '$-1', ':1', '*0'])('a server that answers %s to everything is no Redis', async (answer) => {
+  const server = createServer((socket) =>
+    socket.on('data', (data) => socket.write(`${answer}\r\n`.repeat(String(data).match(/\*\d+\r\n/g)?.length ?? 1))),
+  ).listen(0, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  await expect(
+    connectVerified({ url: `redis://127.0.0.1:${port}`, name: 'n', mode: 'fail-fast' }, 10_000),
+  ).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE', message: expect.stringContaining('is no Redis') });
 });
 
 test('a transaction whose commands Redis refuses is refused as they are', async () => {
