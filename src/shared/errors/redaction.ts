@@ -51,6 +51,7 @@ const LENGTH_PER_COST = 64;
 /** A value in Base64 or hexadecimal digits, in lines as encoders wrap them. In JSON, line breaks are escaped. */
 const WRAPPED =
   /(?<![\w+/-])(?:[\w+/-]{40,200}[ \t]{0,8}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,8}){1,2000}[\w+/-]{1,200}={0,2}/g;
+const WRAPPED_LETTERS = 40;
 const LINE_BREAKS = /[ \t\r\n]|\\+[rn]/g;
 
 /** One list for all, because the encoded forms of a list are cached. */
@@ -87,12 +88,12 @@ function redactVisible(text: string, secrets: readonly string[]): string {
   if (cost * FORMS_OF_VALUE <= MAX_SEARCH_COST) {
     const { texts, patterns } = formsOf(secrets);
     for (const form of texts) clean = clean.replaceAll(form, REDACTED);
-    if (texts.length > 0 && /n|\n/.test(clean)) clean = withoutWrapped(clean, texts);
+    if (texts.length > 0 && hasTokenRun(clean, WRAPPED_LETTERS)) clean = withoutWrapped(clean, texts);
     if (ESCAPE.test(clean))
       for (const [pattern, hint] of patterns) if (clean.includes(hint)) clean = clean.replace(pattern, REDACTED);
   }
   clean = withoutCards(clean);
-  if (hasTokenRun(clean)) clean = withoutTokens(clean);
+  if (hasTokenRun(clean, TOKEN_LETTERS)) clean = withoutTokens(clean);
   clean = replaceAll(clean, programPatterns(clean));
   return PATTERN_HINT.test(clean) ? replaceAll(clean, PATTERNS) : clean;
 }
@@ -112,13 +113,13 @@ function withoutTokens(text: string): string {
 }
 
 /**
- * Whether the text has a run of token letters as long as the shortest token. Most texts have none. Each step looks backwards from where a
+ * Whether the text has a run of so many token letters, such as those of the shortest token. Most texts have none. Each step looks backwards from where a
  * run would end, and skips to behind the letter that breaks it: a tenth of the cost of a search for the prefixes.
  */
-function hasTokenRun(text: string): boolean {
+function hasTokenRun(text: string, letters: number): boolean {
   let from = 0;
-  while (from + TOKEN_LETTERS <= text.length) {
-    let index = from + TOKEN_LETTERS - 1;
+  while (from + letters <= text.length) {
+    let index = from + letters - 1;
     while (index >= from && isTokenLetter(text.charCodeAt(index))) index -= 1;
     if (index < from) return true;
     from = index + 1;
