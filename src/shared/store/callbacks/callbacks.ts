@@ -8,11 +8,13 @@ import { partitionFor } from '../../calls/call-id.ts';
 import { PawlError } from '../../errors/failure.ts';
 import { quoteValue } from '../../schema/schema-issues.ts';
 import type { Signatures } from '../../signing/signatures.ts';
+import { defined } from '../../util/json/omit-undefined.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import type { FleetKeys, Partition } from '../redis/keys.ts';
 import { fieldsOf, luaConstants, luaFunction, Script } from '../redis/script.ts';
+import { parseJson } from '../signing/signed-text.ts';
 
 /** Callbacks are listed, and can be replayed, for this long after their call's end. */
 const CALLBACK_TTL_MS = 3 * 24 * 3_600_000;
@@ -181,7 +183,7 @@ export class CallbackRecords extends FleetRecords {
       attempts: Number(attempts),
       ...(dueAtMs !== undefined && { dueAtMs: Number(dueAtMs) }),
       ...(lastAtMs !== undefined && { lastAtMs: Number(lastAtMs) }),
-      ...(last !== undefined && { last: JSON.parse(last) as SentCallback }),
+      ...(last !== undefined && defined({ last: parseJson(last) as SentCallback | undefined })),
     };
   }
 }

@@ -5,12 +5,14 @@
  * attempt that starts in between still sees the old copy; counting its end detects that and refreshes the copy.
  */
 import { type Circuit, type CircuitSample, CLOSED_CIRCUIT, type Sample } from '../../circuits/circuit-breaker.ts';
+import { isObject } from '../../util/json/json-types.ts';
 import type { Shards } from '../queues/shards.ts';
 import type { CircuitBroadcast } from '../redis/broadcasts.ts';
 import { isClustered, type Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import type { Partition } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
+import { parseJson } from '../signing/signed-text.ts';
 
 const failureScript = new Script(new URL('./circuit-failure.lua', import.meta.url));
 const changeScript = new Script(new URL('./circuit-change.lua', import.meta.url));
@@ -80,9 +82,10 @@ export class Breakers extends FleetRecords {
 
   async history(partition: Partition, limit: number): Promise<CircuitChange[]> {
     const stored = await this.redis.lrange(this.partitionKeys(partition).circuitHistory, 0, limit - 1);
-    return stored.map((text) => {
+    return stored.flatMap((text) => {
       const bar = text.indexOf('|');
-      return { ...(JSON.parse(text.slice(bar + 1)) as Omit<CircuitChange, 'atMs'>), atMs: Number(text.slice(0, bar)) };
+      const change = parseJson(text.slice(bar + 1)) as Omit<CircuitChange, 'atMs'> | undefined;
+      return isObject(change) ? [{ ...change, atMs: Number(text.slice(0, bar)) }] : [];
     });
   }
 

@@ -1,6 +1,8 @@
 /** Messages of tools to the people of a session whose channel is Pawl's own: the newest ones, for a day. */
 import type { ChannelMessage } from '../../tools/capabilities.ts';
+import { isObject } from '../../util/json/json-types.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
+import { parseJson } from '../signing/signed-text.ts';
 
 const KEPT = 200;
 const KEPT_MS = 24 * 3_600_000;
@@ -21,6 +23,6 @@ export class Messages extends FleetRecords {
   /** The oldest first. */
   async list(sessionKey: string): Promise<SessionMessage[]> {
     const stored = await this.redis.lrange(this.keys.messages(sessionKey), 0, -1);
-    return stored.map((text) => JSON.parse(text) as SessionMessage);
+    return stored.map(parseJson).filter(isObject) as unknown as SessionMessage[];
   }
 }

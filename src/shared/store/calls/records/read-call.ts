@@ -8,6 +8,7 @@ import {
   type CallRecord,
   callRecord,
   type ProgressReport,
+  parseAttempts,
   type StoredProgress,
   type StoredRequest,
   unpackedFields,
@@ -57,7 +58,9 @@ export async function readCall(
     return isMoved ? readCall(access, callId, { inboxId, following, brief, verified }) : undefined;
   }
   const id = fields['callId'] ?? callId;
-  const request = parseRequest(fields['request'] ?? '');
+  const request = readableRequest(fields);
+  // A writer of Redis can store any text, and one such record must not hide the others of a list.
+  if (request === undefined) return refuseUnreadable(access, id);
   if (id !== callId && access.signatures.hasKeys && !wasMerged(callId, id, fields, request))
     return callRecord({
       callId,
@@ -77,6 +80,20 @@ export async function readCall(
     nowMs,
   });
   return isForged ? { ...record, isForged } : record;
+}
+
+/** Undefined where the request, or a line of the attempts, is none. */
+function readableRequest({ request = '', attempts = '' }: Fields): StoredRequest | undefined {
+  try {
+    parseAttempts(attempts);
+    return parseRequest(request);
+  } catch {
+    return undefined;
+  }
+}
+
+function refuseUnreadable({ signatures }: LedgerAccess, callId: string): undefined {
+  signatures.refuseOnce({ kind: 'request', id: [callId], reason: 'the record of the call cannot be read' }, callId);
 }
 
 function hasSignedRequest({ signatures }: LedgerAccess, callId: string, fields: Fields): boolean {
