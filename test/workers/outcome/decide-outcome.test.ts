@@ -86,7 +86,7 @@ test.each([
   const { resolver, steps } = resolverFor();
   await resolver.aborted(attemptOf({ effects }), new PawlError('DRAINED'), evidence);
   expect(steps[step]).toHaveBeenCalledOnce();
-  const unknown = { code: 'OUTCOME_UNKNOWN', message: expect.stringContaining('was shut down. The effect may') };
+  const unknown = { code: 'OUTCOME_UNKNOWN', message: 'The worker that ran the call was shut down.' };
   if (step === 'fail') expect(steps.fail.mock.calls[0]).toContainEqual(expect.objectContaining(unknown));
 });
 
