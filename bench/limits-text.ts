@@ -104,9 +104,9 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   own thread, in blocks of about 100, they take 1.4 µs less.
 - **One key: one call.** What is measured is how callers join a call in flight, and are told. Until 2026-11-27 each of them sent a claim, and the row was
   lost (0.66 to 0.94 times). Since 2026-11-28 equal calls of one moment share one claim and its answer: 2.75 times where 0.83 was measured in
-  the same hour, and the store takes 22 µs for a call instead of 67, for their audit records.
-- **A slow machine.** Of 2026-11-27, the rows in steady state and that of 64 producers were measured while an empty Node took 112 ms to start, instead
-  of 27. Short rounds of that hour gave 1.68 times with one producer, the median of 8 runs each of that day's code and of that of the other
+  the same hour of a busy machine. The store's 22 µs for a call, instead of 60, are those of the audit records.
+- **A slow machine.** On 2026-11-27 and 28, the rows in steady state and that of 64 producers were measured while an empty Node took 112 ms to start,
+  instead of 27. Short rounds of that hour gave 1.68 times with one producer, the median of 8 runs each of that day's code and of that of the other
   rows, in turns; and 0.65 to 0.76 times one call at a time. So the code is as fast as before, and Pawl loses more on a slow machine than hand-written BullMQ does.`;
 
 export const PEER_LIMITS = `- **pg-boss, graphile-worker: commits and rows.** A call is a row that is inserted, locked, updated and left to vacuum; a waiting
