@@ -15,7 +15,7 @@ import { runRow } from './run.ts';
 const TOGETHER = [2, 3, 5, 7, 28, 37];
 const SEED = Number(process.env['PAWL_TEST_SEED'] ?? 1);
 
-test(`rows ${TOGETHER.join(', ')} of the fault matrix leave Pawl clean`, { timeout: 300_000, tags: 'slow' }, () =>
+test(`rows ${TOGETHER.join(', ')} of the fault matrix leave Pawl clean`, { timeout: 900_000, tags: 'slow' }, () =>
   atOnce(Object.fromEntries(TOGETHER.map((number) => [`row ${number}`, number])), async (number) => {
     const row = ROWS.find((candidate) => candidate.number === number);
     if (row === undefined) throw new Error(`there is no row ${number}`);
@@ -35,7 +35,7 @@ test('row 2 of the fault matrix finds the second effects of a naive application'
 });
 
 test('of calls whose workers are killed at random, the one that kills its workers itself is quarantined, and no other', {
-  timeout: 300_000,
+  timeout: 900_000,
   tags: 'slow',
 }, async () => {
   const { breaches, calls } = await runRow(randomKills({ calls: 120, kills: 24 }), 'pawl', SEED);
@@ -44,7 +44,7 @@ test('of calls whose workers are killed at random, the one that kills its worker
 });
 
 test('calls that failed are redriven once each, although the front doors that do it are killed', {
-  timeout: 300_000,
+  timeout: 900_000,
   tags: 'slow',
 }, async () => {
   const { breaches, calls } = await runRow(redrives({ calls: 300, perSecond: 100, kills: 2 }), 'pawl', SEED);
@@ -53,7 +53,7 @@ test('calls that failed are redriven once each, although the front doors that do
 });
 
 test('plans keep their promises while front doors and workers are killed', {
-  timeout: 300_000,
+  timeout: 900_000,
   tags: 'slow',
 }, async () => {
   const { breaches, calls } = await runRow(planRow({ lanes: 8, length: 5, kills: 12 }), 'pawl', SEED);
@@ -62,7 +62,7 @@ test('plans keep their promises while front doors and workers are killed', {
 });
 
 test('schedules keep their rules while front doors are killed and Redis is restarted', {
-  timeout: 300_000,
+  timeout: 900_000,
   tags: 'slow',
 }, async () => {
   const { breaches, calls } = await runRow(scheduleRow({ seconds: 45 }), 'pawl', SEED);
@@ -71,7 +71,7 @@ test('schedules keep their rules while front doors are killed and Redis is resta
 });
 
 test('delayed calls run once each and none early, although workers, front doors and Redis are killed', {
-  timeout: 300_000,
+  timeout: 900_000,
   tags: 'slow',
 }, async () => {
   const { breaches, calls } = await runRow(delayedRow({ calls: 200 }), 'pawl', SEED);
