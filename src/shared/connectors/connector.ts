@@ -167,12 +167,16 @@ function connectorFaults(connector: z.output<typeof connectorShape>): { path: st
   }
   if (allow.methods !== undefined && !allow.methods.includes(method))
     faults.push({ path: ['allow', 'methods'], message: `must contain the method, ${method}` });
-  const fromParameters = Object.entries(connector.arguments).map(([key, { in: location, name: header = key }]) =>
-    location === 'header' ? header : '',
-  );
-  for (const header of [...Object.keys(headers), ...fromParameters, connector.idempotencyHeader ?? ''])
+  const declared: readonly (readonly [header: string, ...path: string[]])[] = [
+    ...Object.keys(headers).map((header) => [header, 'headers', header] as const),
+    ...Object.entries(connector.arguments).map(
+      ([key, { in: location, name: header = key }]) => [location === 'header' ? header : '', 'arguments', key] as const,
+    ),
+    [connector.idempotencyHeader ?? '', 'idempotencyHeader'],
+  ];
+  for (const [header, ...path] of declared)
     if (isTransportHeader(header))
-      faults.push({ path: ['headers', header], message: 'is written by the transport, and no declaration sets it' });
+      faults.push({ path, message: `sets the header ${header}, which the transport writes` });
   for (const [field, templates] of [
     ['headers', headers],
     ['query', query],

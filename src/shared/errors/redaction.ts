@@ -113,8 +113,8 @@ function withoutTokens(text: string): string {
 }
 
 /**
- * Whether the text has a run of so many token letters, such as those of the shortest token. Most texts have none. Each step looks backwards from where a
- * run would end, and skips to behind the letter that breaks it: a tenth of the cost of a search for the prefixes.
+ * Whether the text has a run of so many token letters, such as those of the shortest token. Most texts have none. Each step looks
+ * backwards from where a run would end, and skips to behind the letter that breaks it: a tenth of the cost of a search for the prefixes.
  */
 function hasTokenRun(text: string, letters: number): boolean {
   let from = 0;

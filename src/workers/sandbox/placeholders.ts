@@ -18,7 +18,9 @@ const UNSETTLED_MS = 60_000;
 /** Whether a folder is a placeholder: it holds nothing but marks. */
 export function isPlaceholder(path: string): boolean {
   const content = contentOf(path);
-  return content === 'marks' || (content === 'nothing' && Date.now() - statSync(path).mtimeMs < UNSETTLED_MS);
+  if (content !== 'nothing') return content === 'marks';
+  const changedAtMs = statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  return Date.now() - changedAtMs < UNSETTLED_MS;
 }
 
 /** Whether a folder is a placeholder in use. */

@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
+import type { WorkspaceEntry } from '../../shared/tools/capabilities.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import { utf16Of } from '../../shared/util/text/charset.ts';
@@ -133,28 +134,27 @@ function limitBytes(lines: readonly string[]): { returnedLines: string[]; cutByt
 /** Adds the content of the folder, or of the nearest one above that is there, to errors that a look at it would help to correct. */
 async function explainPathError(error: unknown, path: string, ctx: ToolContext): Promise<never> {
   if (!(error instanceof PawlError) || (error.code !== 'NOT_FOUND' && error.code !== 'INVALID_PARAMS')) throw error;
-  const isMissing = error.code === 'NOT_FOUND';
-  const steps = path.split('/').slice(0, MAX_STEPS);
-  const isPresent = (folder: string) =>
-    ctx.workspace.list(folder).then(
-      (entries) => ({ folder, entries }),
-      () => undefined,
-    );
-  let present = isMissing ? undefined : await isPresent(path);
-  let missing = '';
-  while (isMissing && present === undefined && steps.length > 0) {
-    missing = steps.pop() ?? '';
-    present = await isPresent(steps.join('/') || '.');
+  for (const { folder, missing } of error.code === 'NOT_FOUND' ? foldersAbove(path) : [{ folder: path }]) {
+    const entries = await ctx.workspace.list(folder).catch(() => undefined);
+    if (entries !== undefined)
+      throw new PawlError(error.code, `${error.message} ${folderHint(folder, entries, missing)}`, { cause: error });
   }
-  if (present === undefined) throw error;
-  const names = present.entries.map(
-    (entry) => `${entry.path.split('/').at(-1)}${entry.kind === 'directory' ? '/' : ''}`,
-  );
-  const similar = isMissing ? didYouMean(missing, names) : '';
+  throw error;
+}
+
+/** The folders above a path, the nearest first, each with the name of the path that is missing in it. */
+function foldersAbove(path: string): readonly { readonly folder: string; readonly missing?: string }[] {
+  const steps = path.split('/').slice(0, MAX_STEPS);
+  return steps.map((missing, depth) => ({ folder: steps.slice(0, depth).join('/') || '.', missing })).reverse();
+}
+
+/** The name that was probably meant, or else what the folder holds. */
+function folderHint(folder: string, entries: readonly WorkspaceEntry[], missing: string | undefined): string {
+  const names = entries.map(({ path, kind }) => `${path.split('/').at(-1)}${kind === 'directory' ? '/' : ''}`);
+  const similar = missing === undefined ? '' : didYouMean(missing, names);
+  if (similar !== '') return capitalized(similar);
   const listed =
     names.slice(0, MAX_LISTED_NAMES).join(', ') +
     (names.length > MAX_LISTED_NAMES ? ` and ${names.length - MAX_LISTED_NAMES} more` : '');
-  const where = JSON.stringify(present.folder);
-  const hint = similar === '' ? `${where} holds: ${listed || 'nothing'}.` : capitalized(similar);
-  throw new PawlError(error.code, `${error.message} ${hint}`, { cause: error });
+  return `${JSON.stringify(folder)} holds: ${listed || 'nothing'}.`;
 }

@@ -91,9 +91,10 @@ export async function findBoundary(root: string): Promise<Boundary> {
  * find them at the owner's next command.
  */
 async function findMadeSince(root: string, before: FoundOwnerFiles): Promise<MadeFiles> {
-  const { present, bareRepositories, isComplete } = await findOwnerFiles(root, ownerFilePaths());
+  const patterns = ownerFilePaths();
+  const { present, bareRepositories, isComplete } = await findOwnerFiles(root, patterns);
   const presentBefore = new Set(before.present);
-  const notGit = ownerFilePaths().filter((pattern) => !pattern.startsWith('.git/'));
+  const notGit = patterns.filter((pattern) => !pattern.startsWith('.git/'));
   const isLeft = (path: string) => !isOwnerFile(path, root, notGit, false) && !before.folders.has(dirname(path));
   const isNewRepository = (folder: string) => before.folders.has(folder) && !before.bareRepositories.has(folder);
   const heads = [...bareRepositories].filter(isNewRepository).map((folder) => join(folder, BARE_HEAD));

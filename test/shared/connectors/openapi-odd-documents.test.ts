@@ -97,12 +97,14 @@ test.each(transportHeaders)('no parameter and no declaration sets the header %s'
   expect(tools[0]?.spec.inputSchema).toMatchObject({ properties: {} });
   const connector = { method: 'GET', url: 'https://api.example.com/things' };
   const declarations = [
-    { headers: { [name]: 'x' } },
-    { arguments: { p: { in: 'header', name } } },
-    { idempotencyHeader: name },
-  ];
-  for (const declaration of declarations)
-    expect(connectorSchema.safeParse({ ...connector, ...declaration }).error?.message).toContain(name);
+    [{ headers: { [name]: 'x' } }, ['headers', name]],
+    [{ arguments: { p: { in: 'header', name } } }, ['arguments', 'p']],
+    [{ idempotencyHeader: name }, ['idempotencyHeader']],
+  ] as const;
+  for (const [declaration, path] of declarations) {
+    const { error } = connectorSchema.safeParse({ ...connector, ...declaration });
+    expect(error?.issues).toContainEqual(expect.objectContaining({ path, message: expect.stringContaining(name) }));
+  }
 });
 
 test('operations without a usable ID have the name of their method and path, and further methods are named', async () => {

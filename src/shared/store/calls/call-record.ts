@@ -121,6 +121,7 @@ export interface ReadRecord {
   readonly callId: string;
   readonly fields: Readonly<Record<string, string>>;
   readonly request: StoredRequest;
+  readonly attempts: readonly AttemptRecord[];
   readonly outcome: Outcome | undefined;
   readonly nowMs: number;
 }
@@ -140,9 +141,8 @@ export function unpackedFields(stored: Readonly<Record<string, string>>): Readon
   return { ...fields, ...times, ...attempts, generation, fence, version, paramsDigest };
 }
 
-export function callRecord({ callId, fields, request, outcome, nowMs }: ReadRecord): CallRecord {
+export function callRecord({ callId, fields, request, attempts, outcome, nowMs }: ReadRecord): CallRecord {
   const { toolNamespace, toolName } = request.envelope;
-  const attempts = parseAttempts(fields['attempts'] ?? '');
   const startedAtMs = fields['startedAtMs'] ?? (fields['fence'] && attempts.at(-1)?.startedAtMs);
   const number = (name: string) => (fields[name] === undefined ? {} : { [name]: Number(fields[name]) });
   return {

@@ -9,8 +9,8 @@ import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 /**
- * The output is the structured content, or else the text, or else what the result says in members that are not the protocol's. Images, audio and resources stand beside it. Throws
- * `MCP_TOOL_ERROR` with the server's text when the tool reports a failure.
+ * The output is the structured content, or else the text, or else what the result says in members that are not the protocol's. Images,
+ * audio and resources stand beside it. Throws `MCP_TOOL_ERROR` with the server's text when the tool reports a failure.
  */
 export function toolResult(result: CallToolResult, declaresOutput = false): ToolResult<unknown> {
   const stated = result.structuredContent ?? result['structure'];

@@ -9,6 +9,7 @@ import {
   callRecord,
   type ProgressReport,
   parseAttempts,
+  type ReadRecord,
   type StoredProgress,
   type StoredRequest,
   unpackedFields,
@@ -58,14 +59,16 @@ export async function readCall(
     return isMoved ? readCall(access, callId, { inboxId, following, brief, verified }) : undefined;
   }
   const id = fields['callId'] ?? callId;
-  const request = readableRequest(fields);
+  const parsed = parsedTexts(fields);
   // A writer of Redis can store any text, and one such record must not hide the others of a list.
-  if (request === undefined) return refuseUnreadable(access, id);
+  if (parsed === undefined) return refuseUnreadable(access, id);
+  const { request, attempts } = parsed;
   if (id !== callId && access.signatures.hasKeys && !wasMerged(callId, id, fields, request))
     return callRecord({
       callId,
       fields: asFailed(fields),
       request,
+      attempts,
       outcome: refuseMergedCall(access.signatures, callId),
       nowMs,
     });
@@ -76,6 +79,7 @@ export async function readCall(
     callId: id,
     fields,
     request: withParams ? await access.requestWithParams(id, request).catch(fallbackIfLost(request)) : request,
+    attempts,
     outcome: await recordedOutcome(access, id, fields, brief),
     nowMs,
   });
@@ -83,10 +87,9 @@ export async function readCall(
 }
 
 /** Undefined where the request, or a line of the attempts, is none. */
-function readableRequest({ request = '', attempts = '' }: Fields): StoredRequest | undefined {
+function parsedTexts({ request = '', attempts = '' }: Fields): Pick<ReadRecord, 'request' | 'attempts'> | undefined {
   try {
-    parseAttempts(attempts);
-    return parseRequest(request);
+    return { request: parseRequest(request), attempts: parseAttempts(attempts) };
   } catch {
     return undefined;
   }
