@@ -26,6 +26,11 @@ export function cpu({ worker, callers, store }: CpuCost): string {
   return [worker, callers, store].map(whole).join(' / ');
 }
 
+/** The days on which rows were measured: `2026-11-27, 2026-11-28`. */
+export function days(dates: Readonly<Record<string, string>>): string {
+  return [...new Set(Object.values(dates))].sort().join(', ');
+}
+
 export type Row = readonly string[];
 
 /** Markdown, with columns aligned for a terminal. The first row is the head. */

@@ -120,10 +120,13 @@ function added(last: BenchResult, now: BenchResult): BenchResult {
 }
 
 /** The record, with rows in steady state in place of those that it had of them. */
-function withSteady(last: BenchResult, { machine: { date }, effort, compared }: BenchResult): BenchResult {
+function withSteady(last: BenchResult, { dates, effort, compared }: BenchResult): BenchResult {
   const measured = new Set(compared.map(({ name }) => name));
   const others = (last.steady?.compared ?? []).filter(({ name }) => !measured.has(name));
-  return { ...last, steady: { date, effort, compared: [...others, ...compared] } };
+  return {
+    ...last,
+    steady: { dates: { ...last.steady?.dates, ...dates }, effort, compared: [...others, ...compared] },
+  };
 }
 
 /** Progress goes to standard error, so that standard output holds the result alone. */

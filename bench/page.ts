@@ -1,6 +1,6 @@
 /** `docs/performance.md`: one chart, one table, how it was measured, and what limits it. */
 import type { Compared } from './comparison.ts';
-import { table, times, whole } from './format.ts';
+import { days, table, times, whole } from './format.ts';
 import type { PeerResult } from './peers.ts';
 import type { BenchResult } from './result.ts';
 import { WORKLOADS } from './workloads.ts';
@@ -86,10 +86,10 @@ function scenarioLines({ refusals, installed, bytes, floor }: BenchResult['scena
 /** The ratios of fleets that had run for a while. */
 function steadyLines({ steady }: BenchResult): readonly string[] {
   if (steady === undefined) return [];
-  const { date, effort, compared } = steady;
+  const { dates, effort, compared } = steady;
   const ratios = compared.map(({ name, throughputRatio }) => `${name} ${times(throughputRatio.median)}`).join(', ');
   return [
-    `- Throughput in rounds of ${effort.roundMs / 1_000} s, after ${effort.warmUpMs / 1_000} s of load, against BullMQ (${date}): ${ratios}.`,
+    `- Throughput in rounds of ${effort.roundMs / 1_000} s, after ${effort.warmUpMs / 1_000} s of load, against BullMQ (${days(dates)}): ${ratios}.`,
   ];
 }
 

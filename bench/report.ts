@@ -1,6 +1,6 @@
 /** Every figure as tables: for the terminal, and for `bench/NOTES.md`. */
 import type { Compared } from './comparison.ts';
-import { cpu, milliseconds, spread, table, times, whole } from './format.ts';
+import { cpu, days, milliseconds, spread, table, times, whole } from './format.ts';
 import { PEER_LIMITS, TRIED, WORKLOAD_LIMITS } from './limits-text.ts';
 import type { PeerResult } from './peers.ts';
 import type { BenchResult } from './result.ts';
@@ -92,9 +92,9 @@ function disturbance(compared: readonly Compared[]): readonly string[] {
 /** The rows of fleets that had run for a while, under a heading of their own. */
 function steadyText({ steady }: BenchResult): string {
   if (steady === undefined) return '';
-  const { date, effort, compared } = steady;
+  const { dates, effort, compared } = steady;
   return `
-In steady state (${date}): ${effort.rounds} rounds of ${effort.roundMs / 1_000} s for each side, after ${effort.warmUpMs / 1_000} s of load.
+In steady state (${days(dates)}): ${effort.rounds} rounds of ${effort.roundMs / 1_000} s for each side, after ${effort.warmUpMs / 1_000} s of load.
 
 ${figures('BullMQ', compared, FILE_BYTES)}
 ${paragraphs(disturbance(compared))}`;

@@ -25,7 +25,7 @@ export interface BenchResult {
   readonly sharedGroup?: readonly string[];
   readonly compared: readonly Compared[];
   /** Long rounds after a long load: what a fleet shows that has run for a while. */
-  readonly steady?: { readonly date: string; readonly effort: Effort; readonly compared: readonly Compared[] };
+  readonly steady?: Pick<BenchResult, 'dates' | 'effort' | 'compared'>;
   readonly scenarios: Scenarios;
   readonly peers: readonly PeerResult[];
 }
