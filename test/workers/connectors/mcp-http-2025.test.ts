@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import { pipeline, Readable } from 'node:stream';
 import { json } from 'node:stream/consumers';
 import type { ReadableStream } from 'node:stream/web';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { McpServer, WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/server';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
@@ -57,14 +58,18 @@ async function handWritten(
   onCall: (tool: string, id: number, response: ServerResponse) => void,
   forgotten: readonly [status: number, body: object | string] = NO_SESSION,
   onResume?: (response: ServerResponse, event: string) => void,
+  wakesAfterMs = 0,
 ) {
   let calls = 0;
   const sessions = new Set<string>();
   /** Lists of tools that are refused from now on. */
   const refusals: number[] = [];
   const cancelled = signal();
+  let awake: Promise<void> | undefined;
   const tools = ['echo', 'break', 'hold'].map((name) => ({ name, inputSchema: { type: 'object' } }));
   const server = createServer(async (asked, response) => {
+    awake ??= sleep(wakesAfterMs);
+    await awake;
     const answer = (status: number, body?: object | string, headers = {}) =>
       response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
     const event = asked.headers['last-event-id'];
@@ -199,6 +204,11 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     limits.length = 0;
     expect(contentOf(await call('echo'))).toBe('echoed');
     expect(new Set(limits)).toEqual(new Set([0]));
+  });
+
+  test('that has to wake up for its first answer is waited for', async () => {
+    const { call } = await handWritten(() => undefined, undefined, undefined, 6_000);
+    expect(contentOf(await call('echo'))).toBe('echoed');
   });
 
   test('that ends the stream of a cancelled call keeps its connection', async () => {

@@ -33,7 +33,7 @@ export interface McpConnectionDeps {
 }
 
 const CONNECT_TIMEOUT_MS = 20_000;
-/** A server of the older protocol era need not answer the probe for the newer one. */
+/** A program of the older protocol era need not answer the probe for the newer one. Over HTTP, a silence says nothing about the era. */
 const PROBE_TIMEOUT_MS = 5_000;
 /** Attempts have their own limits; the SDK's must never be reached first. */
 const NO_TIMEOUT_MS = 2 ** 31 - 1;
@@ -187,7 +187,8 @@ export class McpConnection {
 
   async #connectInEra(legacy: boolean): Promise<OpenConnection> {
     const { pawlVersion, connectTimeoutMs = CONNECT_TIMEOUT_MS } = this.#deps;
-    const probeTimeoutMs = Math.min(PROBE_TIMEOUT_MS, connectTimeoutMs);
+    const isProgram = this.#options.transport === 'stdio';
+    const probeTimeoutMs = isProgram ? Math.min(PROBE_TIMEOUT_MS, connectTimeoutMs) : connectTimeoutMs;
     let open: OpenConnection | undefined;
     const options: ClientOptions = {
       capabilities: {},
