@@ -7,6 +7,7 @@ import { addressOf, clusterAddressOf, isCluster } from './address.ts';
 /** The probe listens first: a server that refuses a client sends its error at once and closes. */
 const PING_DELAY_MS = 100;
 const PROBE_TIMEOUT_MS = 1_000;
+const MAX_LOOKS = 4;
 const CERTIFICATE_FAULT = /CERT|ALTNAME|UNABLE_TO|SELF_SIGNED|ISSUER|SIGNATURE/;
 const UNKNOWN_ISSUER = /UNABLE_TO|SELF_SIGNED|ISSUER/;
 /** Alerts by which a server refuses the client's certificate, or asks for one. The older protocol has a word for any handshake. */
@@ -53,7 +54,10 @@ async function unreachableReason(node: RedisOptions): Promise<string | undefined
 
 async function serverReason(address: RedisOptions): Promise<string | undefined> {
   const secure = address.tls !== undefined;
-  const [asConfigured, otherProtocol] = await Promise.all([listen(address, secure), listen(address, !secure)]);
+  const [asConfigured, otherProtocol] = await Promise.all([
+    secure ? listenSecurely(address) : listen(address, false),
+    listen(address, !secure),
+  ]);
   const text = asConfigured.text ?? '';
   const refusal = REFUSALS.find(([error]) => error.test(text));
   if (refusal !== undefined) return refusal[1];
@@ -76,6 +80,15 @@ interface ProbeAnswer {
   readonly refusedClient?: boolean;
   /** The error of a connection that failed. */
   readonly fault?: string;
+  /** The connection was made, and ended without a word. */
+  readonly isCut?: boolean;
+}
+
+/** Since TLS 1.3, a server may refuse a client after the handshake, and the alert that says so can be lost with the connection. */
+async function listenSecurely(address: RedisOptions): Promise<ProbeAnswer> {
+  let answer = await listen(address, true);
+  for (let looks = 1; answer.isCut === true && looks < MAX_LOOKS; looks += 1) answer = await listen(address, true);
+  return answer;
 }
 
 /** Connects and returns what the server sends by itself, or as the answer to a PING. No name or password is sent. */
@@ -100,7 +113,7 @@ function listen({ path, host, port, family, tls }: RedisOptions, secure: boolean
       socket.destroy();
       if (refusedClient) resolve({ text, refusedClient });
       else if (refusedCertificate !== undefined) resolve({ text, refusedCertificate });
-      else if (connected) resolve({ text });
+      else if (connected) resolve({ text, isCut: text === '' && fault !== undefined });
       else resolve(fault === undefined ? {} : { fault });
     };
     const timeout = setTimeout(end, PROBE_TIMEOUT_MS);
