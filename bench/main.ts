@@ -111,7 +111,6 @@ function added(last: BenchResult, now: BenchResult): BenchResult {
   return {
     ...now,
     dates: { ...last.dates, ...now.dates },
-    sharedGroup: (last.sharedGroup ?? []).filter((name) => now.dates[name] === undefined),
     ...(last.steady !== undefined && { steady: last.steady }),
     compared: [...last.compared.filter(({ name }) => !names.has(name)), ...now.compared],
     scenarios: { ...last.scenarios, ...now.scenarios },

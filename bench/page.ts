@@ -93,12 +93,6 @@ function steadyLines({ steady }: BenchResult): readonly string[] {
   ];
 }
 
-/** Older rows, for which a reader has to know more. */
-function sharedGroupText({ sharedGroup = [] }: BenchResult): string {
-  if (sharedGroup.length === 0) return '';
-  return `\n  These rows are older, and had one group for all, in which many busy callers starve Redis:\n  ${sharedGroup.join(', ')}.`;
-}
-
 export function performancePage(result: BenchResult): string {
   const { machine, effort, compared, scenarios, peers } = result;
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
@@ -126,7 +120,7 @@ ${[...steadyLines(result), ...scenarioLines(scenarios)].join('\n')}
 - The hand-written side adds a job with an ID and waits for it. It has one ready \`QueueEvents\` for each producer.
 - Both sides run in each of ${effort.rounds} rounds of ${effort.roundMs / 1_000} s. A ratio is the median of the ratios within the rounds.
 - Each other system is written as its own documentation recommends. Durability is equal in pairs.
-- Redis and each worker have a scheduling group of the kernel of their own, as containers have.${sharedGroupText(result)}
+- Redis and each worker have a scheduling group of the kernel of their own, as containers have.
 
 ## What limits it
 

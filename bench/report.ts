@@ -156,8 +156,7 @@ tool that answers at once.
   the ratios within the rounds, with the lowest and the highest beside it.
 - Before the first round every side runs for some seconds unmeasured; several producers, which share the cores, for longer than one.
 - Redis and each worker have a scheduling group of the kernel of their own, as containers have; the callers share one. Where all share one,
-  16 busy callers leave Redis an eighteenth of two cores, and hand-written BullMQ suffers most: ${(result.sharedGroup ?? []).join(', ') || 'no row'}
-  of this record.
+  16 busy callers leave Redis an eighteenth of two cores, and hand-written BullMQ suffers most.
 - "First 5 s" starts new processes and a new Redis for each of 7 rounds, one side at a time, and counts from the first call.
 - CPU is user and system time in milliseconds per 1,000 calls: worker / all callers together / Redis. It is the less noisy figure.
 - Pawl keeps a record of every call; here for 5 s instead of 24 h, so that every round also pays for forgetting.

@@ -21,8 +21,6 @@ export interface BenchResult {
   /** When each workload, scenario and peer was measured: parts may be older. */
   readonly dates: Readonly<Record<string, string>>;
   readonly effort: Effort;
-  /** Names of rows that were measured while all processes shared one scheduling group. */
-  readonly sharedGroup?: readonly string[];
   readonly compared: readonly Compared[];
   /** Long rounds after a long load: what a fleet shows that has run for a while. */
   readonly steady?: Pick<BenchResult, 'dates' | 'effort' | 'compared'>;

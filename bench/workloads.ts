@@ -45,7 +45,7 @@ export interface Workload {
   readonly full?: true;
 }
 
-const SMALL_BYTES = 200;
+export const SMALL_BYTES = 200;
 const LARGE_BYTES = 32 * 1_024;
 const HUGE_BYTES = 1_024 * 1_024;
 const DUPLICATES = 1_000;
