@@ -51,17 +51,32 @@ export function processContext(): CliContext {
   };
 }
 
+/** Asks the command that runs until it is interrupted to end. Undefined while there is none. */
+let endInterruptible: (() => void) | undefined;
+
 const onInterrupt: CliContext['onInterrupt'] = (listener, { hangUp = false } = {}) => {
   let times = 0;
+  let isEndedByOutput = false;
   const onSignal = (signal: NodeJS.Signals) => {
     // A closed terminal may send SIGHUP twice, through the launcher as well; the second one is not a second request.
     if (signal === 'SIGHUP' && times > 0) return;
+    // The Ctrl-C that ended the reader of the output comes to this process as well.
+    if (isEndedByOutput) {
+      isEndedByOutput = false;
+      return;
+    }
     times += 1;
     listener(times, signal);
+  };
+  endInterruptible = () => {
+    if (times > 0) return;
+    onSignal('SIGPIPE');
+    isEndedByOutput = true;
   };
   const signals: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', ...(hangUp ? (['SIGHUP'] as const) : [])];
   for (const signal of signals) process.on(signal, onSignal);
   return () => {
+    endInterruptible = undefined;
     for (const signal of signals) process.off(signal, onSignal);
   };
 };
@@ -99,14 +114,16 @@ export async function outputFlushed({ out, err }: CliContext): Promise<void> {
   await Promise.all([flushed(out), flushed(err)]);
 }
 
-/** How long a command whose reader has ended may take to end with its own exit code. Some would go on until Ctrl-C. */
+/** How long a command whose reader has ended may take to end with its own exit code. */
 const CLOSED_OUTPUT_MS = 500;
 
 /** `pawl calls ls | head -1` closes our output early, which is no error; a full disk is one. */
 export function endOnClosedOutput(context: CliContext): void {
   context.out.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') {
-      setTimeout(() => process.exit(process.exitCode ?? EXIT_CODES.success.code), CLOSED_OUTPUT_MS);
+      // A command that would go on until Ctrl-C has things to clean up.
+      if (endInterruptible !== undefined) endInterruptible();
+      else setTimeout(() => process.exit(process.exitCode ?? EXIT_CODES.success.code), CLOSED_OUTPUT_MS);
       return;
     }
     tryToPrint(`The output cannot be written: ${error.message}.`);

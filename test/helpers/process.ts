@@ -39,6 +39,8 @@ export interface TestProcess extends AsyncDisposable {
   /** Writes a line to standard input. */
   say(line: string): void;
   endInput(): void;
+  /** Stops to read standard output, as `head` does. */
+  closeOutput(): void;
   signal(signal: NodeJS.Signals): void;
   /** kill -9, and waits for the end. */
   kill(): Promise<Ending>;
@@ -129,6 +131,7 @@ function start(program: string, args: readonly string[], options: ProcessOptions
     line: (wanted, { deadlineMs = 60_000 } = {}) => output.line(wanted, deadlineMs),
     say: (line) => void child.stdin.write(`${line}\n`),
     endInput: () => void child.stdin.end(),
+    closeOutput: () => void child.stdout.destroy(),
     signal: (signal) => void child.kill(signal),
     kill: () => {
       child.kill('SIGKILL');

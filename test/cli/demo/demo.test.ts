@@ -87,6 +87,14 @@ test('with --json each call is one line; an interruption ends the demo early and
   await expectNothingLeft();
 });
 
+test('a reader that ends early ends the demo, which leaves nothing behind', { timeout: DEMO_MS }, async () => {
+  const { demo, expectNothingLeft } = startDemo({ flags: ['--json'] });
+  await demo.line('"type":"call"');
+  demo.closeOutput();
+  expect(await demo.ended).toEqual({ code: 130, signal: null });
+  await expectNothingLeft();
+});
+
 test('a call with an unexpected end is shown with the expected and the actual result: exit 1', {
   tags: 'slow',
 }, async () => {
