@@ -6,12 +6,14 @@ import type { BenchResult } from './result.ts';
 import type { BytesResult } from './scenarios/bytes.ts';
 import type { InstalledResult, ProcessMemory, StartTime } from './scenarios/installed.ts';
 import {
+  IN_FLIGHT,
   type Peer,
   REFUSAL_TARGET_MS,
   REFUSALS_PER_SECOND_TARGET,
   SMALL_BYTES,
   type Target,
   TOGETHER_TARGET,
+  targetsOf,
   WORKLOADS,
 } from './workloads.ts';
 
@@ -22,7 +24,7 @@ export interface Verdict {
   readonly met: boolean;
 }
 
-type Measurements = Pick<BenchResult, 'compared' | 'scenarios' | 'peers'>;
+type Measurements = Pick<BenchResult, 'compared' | 'steady' | 'scenarios' | 'peers'>;
 
 /** Full against empty, either way. */
 const BACKLOG_TOLERANCE = 0.1;
@@ -31,11 +33,14 @@ const MOST_MEMORY_BYTES = 700;
 const MOST_FILE_BYTES = 4_000;
 
 /** Every target of which there is a figure. */
-export function verdicts({ compared, scenarios, peers }: Measurements): readonly Verdict[] {
+export function verdicts({ compared, steady, scenarios, peers }: Measurements): readonly Verdict[] {
   const { refusals, backlog, installed, memory, bytes, plans } = scenarios;
   return [
-    ...compared.flatMap((row) =>
-      (WORKLOADS.find(({ name }) => name === row.name)?.targets ?? []).flatMap((target) => ofWorkload(row, target)),
+    ...compared.flatMap((row) => targetsOf(row.name, false).flatMap((target) => ofWorkload(row, target))),
+    ...(steady?.compared ?? []).flatMap((row) =>
+      targetsOf(row.name, true).flatMap((target) =>
+        ofWorkload({ ...row, title: `In steady state, ${row.title}` }, target),
+      ),
     ),
     ...(refusals === undefined
       ? []
@@ -102,7 +107,8 @@ export function verdicts({ compared, scenarios, peers }: Measurements): readonly
 const ALIKE = 'against one producer with as many calls in flight as each of them';
 const SAME_RATE = 'against one producer that makes as many calls a second';
 
-function ofWorkload({ title, throughputRatio, latencyRatio, cpuRatio, growth, overFresh }: Compared, target: Target) {
+function ofWorkload(row: Compared, target: Target) {
+  const { name, title, pawl, throughputRatio, latencyRatio, cpuRatio, growth, overFresh } = row;
   const atLeast = (what: string, ratio: number | undefined): readonly Verdict[] =>
     ratio === undefined
       ? []
@@ -128,6 +134,8 @@ function ofWorkload({ title, throughputRatio, latencyRatio, cpuRatio, growth, ov
   switch (target.of) {
     case 'throughput':
       return atLeast('throughput', throughputRatio.median);
+    case 'slots':
+      return atLeast('throughput, against what the slots can do', pawl.callsPerSecond / slotsRate(name));
     case 'fresh':
       return atLeast('throughput, against fresh calls', overFresh?.throughput.median);
     case 'latency':
@@ -146,6 +154,12 @@ function ofWorkload({ title, throughputRatio, latencyRatio, cpuRatio, growth, ov
     default:
       return target satisfies never;
   }
+}
+
+/** Calls per second of all slots, if only the tools took time. */
+function slotsRate(name: string): number {
+  const { workers = 0, toolMs = 0 } = WORKLOADS.find((each) => each.name === name) ?? {};
+  return (workers * IN_FLIGHT * 1_000) / toolMs;
 }
 
 /** What has one call in flight is about latency, all else about throughput. */

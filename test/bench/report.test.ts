@@ -94,20 +94,39 @@ test('targets are judged by the figures, both ways', () => {
   const judged = (figures: Partial<Compared>) =>
     verdicts({ ...nothing, compared: [compared('small-1', figures)] }).map(({ target, met }) => `${target}: ${met}`);
   expect(judged({ throughputRatio: ratio(1.2), cpuRatio: ratio(0.6) })).toEqual([
-    'at least 1.00×: true',
-    'at least 1.40×: false',
+    'at most 1.05×: true',
+    'at least 1.80×: false',
     'at most 0.70×: true',
   ]);
-  expect(judged({ throughputRatio: ratio(1.4), cpuRatio: ratio(0.71) })).toEqual([
-    'at least 1.00×: true',
-    'at least 1.40×: true',
+  expect(judged({ throughputRatio: ratio(1.8), latencyRatio: ratio(1.06), cpuRatio: ratio(0.71) })).toEqual([
+    'at most 1.05×: false',
+    'at least 1.80×: true',
     'at most 0.70×: false',
   ]);
 });
 
+test('a row without targets of its own must not lose, and one in steady state has targets of its own', () => {
+  const compare = [compared('small-16', { throughputRatio: ratio(3.2) })];
+  const steady = { dates: {}, effort: nothing.effort, compared: compare };
+  const found = verdicts({ ...nothing, compared: compare, steady });
+  expect(found.map(({ what, target, met }) => `${what}: ${target}: ${met}`)).toEqual([
+    '200 B, 16 producers: throughput: at least 1.00×: true',
+    '200 B, 16 producers: median latency: at most 1.05×: true',
+    'In steady state, 200 B, 16 producers: median latency: at most 1.05×: true',
+    'In steady state, 200 B, 16 producers: throughput: at least 3.50×: false',
+    'In steady state, 200 B, 16 producers: CPU time of all processes: at most 0.35×: false',
+  ]);
+});
+
+test('throughput with slow tools is measured against what the slots can do', () => {
+  const figures = { pawl: { ...measured, callsPerSecond: 4_700 } };
+  const found = verdicts({ ...nothing, compared: [compared('tool-50-4', figures)] });
+  expect(found.at(-1)).toMatchObject({ measured: '0.92×', target: 'at least 0.90×', met: true });
+});
+
 test('Pawl has to be faster than a peer: in latency where calls come one at a time, in throughput elsewhere', () => {
   const rows = [
-    compared('small-16', { against: 'dbos', throughputRatio: ratio(0.9), latencyRatio: ratio(0.5) }),
+    compared('small-16', { against: 'dbos', throughputRatio: ratio(2.9), latencyRatio: ratio(0.5) }),
     compared('one-at-a-time', { against: 'dbos', throughputRatio: ratio(0.5), latencyRatio: ratio(0.9) }),
   ];
   const found = verdicts({
