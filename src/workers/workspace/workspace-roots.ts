@@ -45,16 +45,19 @@ export function checkRoot(root: string, realRoot: string): void {
     throw new PawlError('PERMISSION_DENIED', "The session's workspace lies in a folder with a person's credentials.");
   if (isProtectedCode(realRoot))
     throw new PawlError('PERMISSION_DENIED', "The session's workspace lies in a folder of code that Pawl runs.");
-  const containingFolders = [...workspaceFolders].filter((ground) => liesIn(ground, root));
-  if (!realPaths(containingFolders).every((ground) => liesIn(ground, realRoot)))
+  // Only folders in which the root lies as it is named: a link could lead to the folder of another session's tenant.
+  const named = [...workspaceFolders].filter((ground) =>
+    [ground, ...realPaths([ground])].some((name) => liesIn(name, root)),
+  );
+  const grounds = realPaths(named);
+  if (!grounds.every((ground) => liesIn(ground, realRoot)))
     throw new PawlError(
       'PERMISSION_DENIED',
       "A link leads the session's workspace out of the folder that the workspaces are in (PAWL_WORKSPACE_ROOT).",
     );
-  const containingRealFolders = realPaths([...workspaceFolders]).filter((ground) => liesIn(ground, realRoot));
   const protectedFolder = protectedFolders()
     .filter((folder) => liesIn(folder, realRoot))
-    .find((folder) => !containingRealFolders.some((ground) => ground !== folder && liesIn(folder, ground)));
+    .find((folder) => !grounds.some((ground) => ground !== folder && liesIn(folder, ground)));
   if (protectedFolder !== undefined)
     throw new PawlError(
       'PERMISSION_DENIED',

@@ -159,6 +159,16 @@ describe('a tenant', () => {
     expect((await run('agent-of-other', linked.body.sessionKey, 'read', { path: 'secret.txt' })).status).not.toBe(
       'success',
     );
+    for (const path of [acme.workspaceRoot, dirname(acme.workspaceRoot), '/']) {
+      const link = join(workspaceRoot, `link-${path.length}`);
+      symlinkSync(path, link);
+      const { body, status } = await open('agent-of-nobody', { workspaceRoot: link });
+      expect(status, path).toBe(201);
+      const below = relative(path, file);
+      expect((await run('agent-of-nobody', body.sessionKey, 'read', { path: below })).status, path).not.toBe('success');
+      const { output } = await run('agent-of-nobody', body.sessionKey, 'shell', { command: ['cat', below] });
+      expect(output?.content.stdout ?? '', path).not.toContain('of acme');
+    }
     // The worker does not trust a session record just because its producer has the keys.
     const forged = await pawl.openSession({ tenantId: 'other', workspaceRoot: acme.workspaceRoot });
     expect((await forged.call('read', { path: 'secret.txt' })).error?.code).toBe('PERMISSION_DENIED');
