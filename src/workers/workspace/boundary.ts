@@ -6,6 +6,7 @@ import { OWNER_FILES } from '../../shared/policy/read-only-paths.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { isPlaceholder } from '../sandbox/placeholders.ts';
 import { foldersAbove } from './named-files.ts';
+import { runsNothing } from './new-repository.ts';
 import { BARE_HEAD, type FoundOwnerFiles, findOwnerFiles, isOwnerFile } from './owner-files.ts';
 import {
   credentials,
@@ -87,15 +88,16 @@ export async function findBoundary(root: string): Promise<Boundary> {
 }
 
 /**
- * Git's own files are left in folders that the program made, too: it may clone a repository. In a folder that was there before, git would
- * find them at the owner's next command.
+ * Git's own files are left in folders that the program made, where git runs nothing for them: it may clone a repository. In a folder that
+ * was there before, git would find them at the owner's next command.
  */
 async function findMadeSince(root: string, before: FoundOwnerFiles): Promise<MadeFiles> {
   const patterns = ownerFilePaths();
   const { present, bareRepositories, isComplete } = await findOwnerFiles(root, patterns);
   const presentBefore = new Set(before.present);
   const notGit = patterns.filter((pattern) => !pattern.startsWith('.git/'));
-  const isLeft = (path: string) => !isOwnerFile(path, root, notGit, false) && !before.folders.has(dirname(path));
+  const isLeft = (path: string) =>
+    !isOwnerFile(path, root, notGit, false) && !before.folders.has(dirname(path)) && runsNothing(path);
   const isNewRepository = (folder: string) => before.folders.has(folder) && !before.bareRepositories.has(folder);
   const heads = [...bareRepositories].filter(isNewRepository).map((folder) => join(folder, BARE_HEAD));
   // Without their head, what stands beside it is no repository's.

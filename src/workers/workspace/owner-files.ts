@@ -36,14 +36,18 @@ export function isOwnerFile(path: string, root: string, patterns: readonly strin
   });
 }
 
-/** Git takes any folder with these names for a repository, and runs what its `config` says. A folder with a `.git` is none of them. */
+/** Git takes any folder with these names for a repository, and runs what its settings say. A folder with a `.git` is none of them. */
 export const BARE_HEAD = 'HEAD';
-const BARE_FOLDERS = ['objects', 'refs'];
-const BARE_CONTENT = ['config', 'hooks'];
+const BARE_CONTENT = ['config', 'config.worktree', 'hooks', 'commondir'];
+
+/** `commondir` names another folder in which the objects and references are. */
+function isBareRepository(has: (name: string) => boolean): boolean {
+  return has(BARE_HEAD) && (has('commondir') || (has('objects') && has('refs')));
+}
 
 function liesInBareRepository(path: string, part: string): boolean {
   const index = `${path}/`.indexOf(`/${part}/`);
-  return index > 0 && [BARE_HEAD, ...BARE_FOLDERS].every((name) => existsSync(join(path.slice(0, index), name)));
+  return index > 0 && isBareRepository((name) => existsSync(join(path.slice(0, index), name)));
 }
 
 function startsWithPattern(names: readonly string[], [first, ...rest]: readonly string[]): boolean {
@@ -149,7 +153,7 @@ class OwnerFileSearch {
   async matchBareRepository(folder: string, isRoot: boolean): Promise<void> {
     const names = (await this.list(folder)).map(({ name }) => name);
     if (isRoot && !names.includes('.git')) await this.matchPattern(folder, [BARE_HEAD], true);
-    if (![BARE_HEAD, ...BARE_FOLDERS].every((name) => names.includes(name))) return;
+    if (!isBareRepository((name) => names.includes(name))) return;
     this.bareRepositories.add(folder);
     for (const part of BARE_CONTENT) await this.matchPattern(folder, [part], true);
   }

@@ -1,5 +1,5 @@
 /** Calls cannot change the files that the workspace's owner runs later. */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -238,6 +238,51 @@ describe('what the owner of a workspace runs later', () => {
         expect(existsSync(join(root, kept)), kept).toBe(true);
     },
   );
+
+  const GIT = {
+    program: 'git init -q X && git -C X config core.fsmonitor "touch $PWD/ran; false"',
+    'program in one line': 'git init -q X && echo "[user] [core] fsmonitor = touch $PWD/ran" >> X/.git/config',
+    'program in a joined line':
+      'git init -q X && printf \'[user]\\n\\tname = a\\\\\\n\\n[core]\\n\\tfsmonitor = "touch %s/ran"\\n\' $PWD >> X/.git/config',
+    include: 'git init -q X && git -C X config include.path ../evil',
+    hook: 'git init -q X && echo "touch $PWD/ran" > X/.git/hooks/post-checkout && chmod +x X/.git/hooks/post-checkout',
+    'settings of a worktree':
+      'git init -q X && git -C X config extensions.worktreeConfig true && git -C X config --worktree core.fsmonitor "touch $PWD/ran; false"',
+    link: 'git init -q .git/evil && mkdir -p X && ln -s ../.git/evil/.git X/.git',
+    'linked settings': 'git init -q X && cp X/.git/config X/own && ln -sf ../own X/.git/config',
+    'named folder': 'git init -q .git/evil && mkdir -p X && echo "gitdir: ../.git/evil/.git" > X/.git',
+    'folder of another':
+      'mkdir -p X && echo ref: refs/heads/x > X/HEAD && echo $PWD/.git > X/commondir && printf "[core]\\n\\tbare = false\\n\\tworktree = %s/X\\n\\tfsmonitor = touch %s/ran\\n" $PWD $PWD > X/config.worktree',
+    bare: 'git init -q --bare X && git -C X config core.pager "touch $PWD/ran"',
+  };
+
+  confined.each(Object.entries(GIT))('is nothing in a repository that a program made: %s', async (_what, script) => {
+    const root = temporaryFolder();
+    git(root, 'init', '-q');
+    git(root, 'config', 'extensions.worktreeConfig', 'true');
+    files(root, { 'plain/a.ts': '' });
+    const { exitCode, stderr } = await run(
+      root,
+      ['plain', 'new'].map((name) => script.replaceAll('X', name)).join('; '),
+    );
+    expect({ exitCode, stderr }).toMatchObject({ exitCode: 0 });
+    for (const folder of ['plain', 'new']) spawnSync('git', ['-C', join(root, folder), 'status', '--short']);
+    expect(readdirSync(root)).not.toContain('ran');
+    expect(stderr).toContain('Pawl renamed');
+  });
+
+  confined('lets programs make worktrees, submodules and clones', async () => {
+    const root = temporaryFolder();
+    git(root, 'init', '-q');
+    git(root, 'commit', '-q', '--allow-empty', '-m', 'first');
+    const { exitCode, stderr } = await run(
+      root,
+      'git clone -q . clone && git -C clone config user.email a@b && git clone -q --bare . clone.git && git -C clone worktree add -q ../tree && git -C clone checkout -q -b other && git init -q module && git -C module -c user.name=a -c user.email=a@b commit -q --allow-empty -m one && git -C clone -c protocol.file.allow=always submodule --quiet add ../module sub',
+    );
+    expect({ exitCode, stderr }).toMatchObject({ exitCode: 0, stderr: expect.not.stringContaining('renamed') });
+    for (const folder of ['clone', 'tree', 'clone/sub', 'module'])
+      expect(String(git(join(root, folder), 'status', '--short')), folder).not.toContain('fatal');
+  });
 
   confined('is found beside any number of other folders', async () => {
     const root = temporaryFolder();
