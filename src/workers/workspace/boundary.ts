@@ -41,15 +41,18 @@ export interface MadeFiles {
 
 /** Git fails if one of these is a folder. */
 const FILES_OF_GIT = new Set(['commondir', 'config.worktree', 'gitdir', 'HEAD']);
+/** Folders in which most files are not the owner's. */
+const SHARED_FOLDERS = ['.config', '.github', '.vim'];
 /**
- * Names of the owner's files that are no placeholders either: interpreters fail if theirs is a folder, and a name without a dot would
- * appear in every list of the workspace.
+ * Names of the owner's files that are no placeholders either, with the folders on their way: interpreters fail if theirs is a folder, and
+ * a name without a dot would appear in every list of the workspace.
  */
-const UNOCCUPIED = new Set(
-  OWNER_FILES.flatMap(({ paths, isReadInSandbox }) =>
-    paths.filter((path) => isReadInSandbox || !path.startsWith('.')).flatMap((path) => path.split('/')),
-  ),
-);
+const UNOCCUPIED = OWNER_FILES.flatMap(({ paths, isReadInSandbox }) => {
+  const isVisible = (path: string) => !path.startsWith('.') || SHARED_FOLDERS.includes(path.split('/')[0] ?? '');
+  return paths
+    .filter((path) => isReadInSandbox || isVisible(path))
+    .flatMap((path) => path.split('/').map((_, index, names) => `/${names.slice(0, index + 1).join('/')}`));
+});
 
 export async function findBoundary(root: string): Promise<Boundary> {
   const hiddenFiles = protectedFiles();
@@ -75,7 +78,8 @@ export async function findBoundary(root: string): Promise<Boundary> {
   const isOwn = (path: string) => ownPaths.some((each) => liesIn(path, each));
   const isRenamed = (path: string) =>
     !isOwn(path) && (FILES_OF_GIT.has(basename(path)) || named.some((each) => liesIn(path, each)));
-  const isOccupied = (path: string) => isOwn(path) || !(isRenamed(path) || UNOCCUPIED.has(basename(path)));
+  const isOccupied = (path: string) =>
+    isOwn(path) || !(isRenamed(path) || UNOCCUPIED.some((name) => path.endsWith(name)));
   const findMade = async (): Promise<MadeFiles> => {
     const { paths, isComplete } = await findMadeSince(root, ownerFiles);
     const made = new Set([...uncovered.filter(isRenamed).filter(exists), ...paths]);

@@ -1,6 +1,6 @@
 /**
- * Finds what the settings of git and Yarn name: hooks, included files, programs of filters and aliases, Yarn's own program and its plugins. Calls
- * cannot change the settings, so they may not change these either.
+ * Finds what the settings of git, Yarn and direnv name: hooks, included files, programs of filters and aliases, Yarn's own program and its
+ * plugins. Calls cannot change the settings, so they may not change these either.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, type Stats, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -10,6 +10,9 @@ import { liesIn } from '../../shared/util/file-path.ts';
 const MAX_INCLUDES = 20;
 const MAX_BYTES = 64 * 1_024;
 const YARN_SETTINGS = ['.yarnrc.yml', '.yarnrc'];
+const DIRENV_SETTINGS = '.envrc';
+/** direnv asks its user about a changed `.envrc`, and not about what that sources. */
+const SOURCED = /(?:^|[\s;&|])(?:source_env|source_env_if_exists|source|\.)\s+["']?(?<path>[^\s"';&|#$`]+)/gm;
 
 /**
  * The paths, existing or not, that these settings in the folders name, also by their real paths. `readOnly` are the patterns of the
@@ -18,11 +21,13 @@ const YARN_SETTINGS = ['.yarnrc.yml', '.yarnrc'];
 export function pathsNamedIn(folders: readonly string[], readOnly: readonly string[]): readonly string[] {
   const hasGit = readOnly.some((pattern) => pattern.startsWith('.git/'));
   const yarnSettings = YARN_SETTINGS.filter((name) => readOnly.includes(name));
+  const hasDirenv = readOnly.includes(DIRENV_SETTINGS);
   return folders.flatMap((folder) => {
     const read = new Set<string>();
     const named = [
       ...(hasGit ? configsOf(folder).flatMap((config) => pathsIn(config, folder, read)) : []),
       ...yarnSettings.flatMap((name) => filesIn(textOf(join(folder, name)), folder)),
+      ...(hasDirenv ? sourcedIn(textOf(join(folder, DIRENV_SETTINGS)), folder) : []),
     ];
     const real = named.filter((path) => attempt(() => statSync(path)) !== undefined).map((path) => realpathSync(path));
     // A whole working tree is none of git's instructions.
@@ -57,6 +62,12 @@ function pathsIn(config: string, folder: string, read: Set<string>): readonly st
     const included = resolve(dirname(config), value);
     return [included, ...pathsIn(included, folder, read)];
   });
+}
+
+/** Existing or not. Of a folder, direnv loads `.envrc`, which is read-only anyway. */
+function sourcedIn(text: string, folder: string): readonly string[] {
+  const paths = [...text.matchAll(SOURCED)].map(({ groups }) => resolve(folder, groups?.['path'] ?? ''));
+  return paths.filter((path) => attempt(() => statSync(path))?.isDirectory() !== true);
 }
 
 /** The files that a command line or a list names; its other words are no paths. */

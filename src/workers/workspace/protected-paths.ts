@@ -104,7 +104,7 @@ export function refuseReadOnly(path: string, root: string, stats: Stats | undefi
     );
 }
 
-/** The paths that the settings of git and Yarn in these folders name, where the settings themselves are read-only. */
+/** The paths that the settings of git, Yarn and direnv in these folders name, where the settings themselves are read-only. */
 export function namedFiles(folders: readonly string[]): readonly string[] {
   return pathsNamedIn(folders, ownerFiles);
 }

@@ -57,11 +57,12 @@ describe('what the owner of a workspace runs later', () => {
 
   const paths = OWNER_FILES.flatMap((each) => each.paths).filter((path) => !path.includes('*'));
   const readInSandbox = OWNER_FILES.flatMap(({ paths, isReadInSandbox }) => (isReadInSandbox ? paths : []));
-  const inEveryList = [...new Set([...paths.filter((path) => !path.startsWith('.')), ...readInSandbox])];
+  const isVisible = (path: string) => /^(?:[^.]|\.(?:config|github|vim)\/)/.test(path);
+  const inEveryList = [...new Set([...paths.filter(isVisible), ...readInSandbox])];
 
   confined('cannot be begun where there is none', async () => {
     const root = temporaryFolder();
-    const hidden = paths.filter((path) => path.startsWith('.') && !readInSandbox.includes(path));
+    const hidden = paths.filter((path) => !inEveryList.includes(path));
     await expectUnchangeable(root, ['.git', ...hidden, '.devcontainer/devcontainer.json']);
     expect(readdirSync(root).filter((name) => name.startsWith('.') && !name.endsWith('.tmp'))).toEqual([]);
   });
@@ -91,7 +92,7 @@ describe('what the owner of a workspace runs later', () => {
     ]);
   });
 
-  confined('is left as it is where the settings of git or Yarn name it', async () => {
+  confined('is left as it is where the settings of git, Yarn or direnv name it', async () => {
     const root = temporaryFolder();
     git(root, 'init', '-q');
     files(root, {
@@ -105,6 +106,10 @@ describe('what the owner of a workspace runs later', () => {
       '.yarnrc.yml': 'yarnPath: .yarn/releases/yarn-4.cjs\nplugins:\n  - path: .yarn/plugins/a.cjs\n',
       '.yarn/releases/yarn-4.cjs': 'mine',
       '.yarn/plugins/a.cjs': 'mine',
+      '.envrc':
+        'source_env ..\nsource_env src\nsource_env_if_exists .envrc.local\nsource "config/env.sh" # a comment\n[ -f x ] && . ./more.sh; export A=notes.txt\n',
+      'config/env.sh': 'mine',
+      'src/a.ts': '',
       'nested/.git/config': '[core]\nhooksPath = hooks-of-mine\n',
       'nested/hooks-of-mine/pre-push': 'mine',
       origin: 'a file that is no program',
@@ -120,9 +125,19 @@ describe('what the owner of a workspace runs later', () => {
       '.yarn/plugins/a.cjs',
       'nested/hooks-of-mine/pre-push',
       'missing.gitconfig',
+      'config/env.sh',
+      '.envrc.local',
+      'more.sh',
     ]);
     const ctx = testContext({ workspaceRoot: root });
-    for (const path of ['scripts/other.sh', 'tools/new.sh', 'nested/new.ts', '.yarn/install-state.gz', 'src/new.ts'])
+    for (const path of [
+      'notes.txt',
+      'scripts/other.sh',
+      'tools/new.sh',
+      'nested/new.ts',
+      '.yarn/install-state.gz',
+      'src/new.ts',
+    ])
       await expect(write.run(write.parse({ path, content: 'fine' }), ctx), path).resolves.toBeDefined();
     expect(
       await run(root, 'echo fine > scripts/more.sh && echo fine > a.txt && git status --short > /dev/null'),
@@ -132,17 +147,20 @@ describe('what the owner of a workspace runs later', () => {
   });
 
   const makeAll = (names: readonly string[]) =>
-    names.map((name) => `mkdir -p $(dirname ${name}) && echo evil > ${name}`).join('; ');
+    names.map((name) => `mkdir -p $(dirname '${name}') && echo evil > '${name}'`).join('; ');
 
   confined('is renamed when a program makes it under a name that everybody sees', async () => {
     const root = temporaryFolder();
     const { stdout, stderr, exitCode } = await run(root, `ls; ${makeAll(inEveryList)}`);
     expect({ stdout, exitCode }).toEqual({ stdout: '', exitCode: 0 });
     expect(stderr).toContain('Pawl renamed');
+    const folders = ['.config', '.github', '.vim', 'mise', 'tools'];
     const names = readdirSync(root, { recursive: true }).map((name) => String(name).replace(/\.aside-.*/, ''));
-    expect(names.toSorted()).toEqual([...inEveryList, 'tools'].toSorted());
-    for (const name of inEveryList) expect(existsSync(join(root, name)), name).toBe(false);
     const ctx = testContext({ workspaceRoot: root });
+    expect(names.toSorted()).toEqual([...inEveryList, ...folders].toSorted());
+    for (const name of ['.config/other.toml', '.github/workflows/ci.yml', 'mise/tasks/build'])
+      await ctx.workspace.write(name, 'free');
+    for (const name of inEveryList) expect(existsSync(join(root, name)), name).toBe(false);
     for (const name of inEveryList)
       await expect(ctx.workspace.write(name, 'evil'), name).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
   });
@@ -169,7 +187,7 @@ describe('what the owner of a workspace runs later', () => {
     ];
     const links = 'mkdir links && ln -s ../deep links/.husky && ln -s ../deep/none links/.envrc';
     const { stderr } = await run(root, `${makeAll([...made, ...further])}; ${links}`);
-    expect(stderr).toContain('"packages/a/.pre-commit-config.yml" is now "packages/a/.pre-commit-config.yml.aside-');
+    expect(stderr).toMatch(/"packages\/a\/[^"]+" is now "packages\/a\/[^"]+\.aside-/);
     expect(stderr).toMatch(/and \d+ more/);
     const left = readdirSync(root, { recursive: true }).map((name) => `/${name}/`.toLowerCase());
     for (const name of notGit) {
