@@ -28,7 +28,7 @@ import { TerminalHost } from './context/terminal-host.ts';
 import { LimitAcquirer } from './execution/acquire-limits.ts';
 import { renewLeases } from './execution/attempt-leases.ts';
 import { WorkerMetrics } from './execution/metrics.ts';
-import { Solitude } from './execution/run-alone.ts';
+import { processSolitude as solitude } from './execution/run-alone.ts';
 import { WorkerSessions } from './execution/session-cache.ts';
 import { JobQueue } from './queue/job-queue.ts';
 import { ServedQueues } from './queue/served-queues.ts';
@@ -174,7 +174,6 @@ function composeCallbacks({ options, backend, onError }: WorkerHost, metrics: Wo
 function composeJobs(host: WorkerHost, parts: Identity & State & Services) {
   const { options, backend, unconfined } = host;
   const { running, limits } = parts;
-  const solitude = new Solitude({ running, pause: () => queues.pause(), resume: () => queues.resume() });
   const heartbeat = composeHeartbeat(host, parts);
   const executor = composeExecutor({
     options,
@@ -194,7 +193,8 @@ function composeJobs(host: WorkerHost, parts: Identity & State & Services) {
     isPaused: () => host.isClosing() || solitude.isReserved,
   });
   const queues = composeQueues(host, { ...parts, executor, renew, heartbeat, unwanted });
-  return { solitude, executor, renew, unwanted, heartbeat, queues };
+  const leaveProcess = solitude.join({ running, pause: () => queues.pause(), resume: () => queues.resume() });
+  return { executor, renew, unwanted, heartbeat, queues, leaveProcess };
 }
 
 function composeHeartbeat({ options, backend, nowMs, unconfined }: WorkerHost, parts: Identity & State & Services) {

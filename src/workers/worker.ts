@@ -204,7 +204,8 @@ export class ToolWorker implements AsyncDisposable {
   }
 
   async #release(): Promise<void> {
-    const { queues, terminals, disk, running, nodeCircuits, mcp, publisher, callbacks } = this.#parts;
+    const { queues, terminals, disk, running, nodeCircuits, mcp, publisher, callbacks, leaveProcess } = this.#parts;
+    leaveProcess();
     await callbacks.close();
     await terminals.close();
     queues.closeLocks();

@@ -1,5 +1,8 @@
 /** @module-tag slow */
-import { expect, test } from 'vitest';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { startServer } from '../chaos/server.ts';
+import { temporaryFolder } from '../helpers/context.ts';
 import { eventually } from '../helpers/signal.ts';
 import { startFleet } from './fixtures/fleet.ts';
 
@@ -87,4 +90,24 @@ test('a call that was only running in workers that were killed runs alone, and s
     effects().find((line) => line.phase === phase && (line.callId === innocent.callId) === (at === 0)),
   );
   expect(next?.mono).toBeGreaterThanOrEqual(end?.mono ?? Number.POSITIVE_INFINITY);
+});
+
+test('a call whose worker lives through outages of Redis is not blamed for them', async () => {
+  const server = await startServer(join(temporaryFolder(), 'redis'));
+  onTestFinished(() => server[Symbol.asyncDispose]());
+  const options = { lockDurationMs: LOCK_MS, redisUrl: server.url, env: { LOG_LEVEL: 'warn' } };
+  const { session, effects, workers, gate } = await startFleet(options);
+  const [worker] = workers;
+  const open = gate('open');
+  const innocent = await session.submit('record_idempotent', { gate: open.path }, { idempotencyKey: 'innocent' });
+  for (const outage of [1, 2, 3]) {
+    await eventually(() => effects(innocent.callId).length === outage, { what: `start ${outage}` });
+    server.signal('SIGSTOP');
+    const gaveUp = () => (worker?.stdout() + (worker?.stderr() ?? '')).split('"lease_lost"').length > outage;
+    await eventually(gaveUp, { what: `end ${outage}` });
+    server.signal('SIGCONT');
+  }
+  await eventually(() => effects(innocent.callId).length === 4, { what: 'the last start' });
+  open.open();
+  expect(await innocent.result).toMatchObject({ status: 'success', attempts: 4 });
 });

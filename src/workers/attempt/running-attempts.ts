@@ -4,6 +4,8 @@ import type { Clock } from '../../shared/util/time.ts';
 
 /** Share of the lease after which a worker that could not renew it fences its own attempt. */
 const SELF_FENCE_SHARE = 2 / 3;
+/** Share of the lease for which Redis has not answered a process that is cut off. A process that was blocked has just asked. */
+const UNANSWERED_SHARE = 1 / 12;
 
 /** The time for which attempts hold their jobs. It runs out unless it is renewed. */
 interface Lease {
@@ -20,6 +22,9 @@ export class RunningAttempt {
   readonly #controller = new AbortController();
   #fence = 0;
   #renewedAtMs: number;
+  #isCutOff = false;
+  /** When this process asked Redis to renew leases; undefined once Redis has answered. */
+  unansweredSinceMs: number | undefined;
   /** The digest of its result, for a tool that needs a consensus. */
   vote: string | undefined;
   /** The parameters that an approver or a hook rewrote. They run instead of the call's own. */
@@ -48,6 +53,11 @@ export class RunningAttempt {
     return this.signal.aborted && (this.signal.reason as PawlError).code === 'LEASE_LOST';
   }
 
+  /** The attempt was ended in time because Redis did not answer: neither it nor its process is to blame. */
+  get isCutOff(): boolean {
+    return this.#isCutOff;
+  }
+
   /** 0 until the attempt has begun. */
   get fence(): number {
     return this.#fence;
@@ -72,11 +82,14 @@ export class RunningAttempt {
 
   /** Ends the attempt when its lease was not renewed: another worker may be about to recover it. */
   fenceIfUnrenewed(): void {
-    if (this.#lease === undefined) return;
+    if (this.#lease === undefined || this.signal.aborted) return;
     const { clock, durationMs } = this.#lease;
-    const silentMs = this.sinceRenewalMs(clock.monotonic());
-    if (silentMs > durationMs * SELF_FENCE_SHARE)
-      this.abort(new PawlError('LEASE_LOST', `The lease could not be renewed for ${Math.round(silentMs)} ms.`));
+    const nowMs = clock.monotonic();
+    const silentMs = this.sinceRenewalMs(nowMs);
+    if (silentMs <= durationMs * SELF_FENCE_SHARE) return;
+    const unansweredMs = nowMs - (this.unansweredSinceMs ?? nowMs);
+    this.#isCutOff = silentMs <= durationMs && unansweredMs >= durationMs * UNANSWERED_SHARE;
+    this.abort(new PawlError('LEASE_LOST', `The lease could not be renewed for ${Math.round(silentMs)} ms.`));
   }
 
   /** Calls the listener with errors that the tool threw outside of its own promise. */

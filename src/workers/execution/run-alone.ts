@@ -1,6 +1,6 @@
 /**
- * Lets one attempt have a worker process to itself. A call that was running in two workers that were lost is a suspect, and only a
- * process that runs nothing else proves that it is to blame. The worker takes no jobs meanwhile; those that arrive all the same go back.
+ * Lets one attempt have a process to itself. A call that was running in two workers that were lost is a suspect, and only a process that
+ * runs nothing else proves that it is to blame. All workers of the process take no jobs meanwhile; those that arrive all the same go back.
  */
 import type { Schedule } from '../../shared/util/time.ts';
 import { onAbort, withinMs } from '../../shared/util/wait.ts';
@@ -13,21 +13,29 @@ const ONE_SUSPECT_AT_A_TIME_MS = 500;
 /** The delay of a job that has to run alone, when the other calls did not end in time. */
 const NEXT_SOLITUDE_MS = 1_000;
 
-export interface SolitudeDeps {
+/** A worker of the process. */
+export interface ProcessWorker {
   readonly running: Pick<RunningAttempts, 'size' | 'onRemoved'>;
   /** Stops fetching jobs until `resume()`. */
   pause(): void;
   resume(): void;
-  readonly schedule?: Schedule;
 }
 
 export class Solitude {
-  readonly #deps: SolitudeDeps;
+  readonly #schedule: Schedule | undefined;
+  readonly #workers = new Set<ProcessWorker>();
   #holder: RunningAttempt | undefined;
   #isAlone = false;
 
-  constructor(deps: SolitudeDeps) {
-    this.#deps = deps;
+  constructor(schedule?: Schedule) {
+    this.#schedule = schedule;
+  }
+
+  /** Adds a worker of this process. Returns the function that removes it, when it runs nothing any more. */
+  join(worker: ProcessWorker): () => void {
+    this.#workers.add(worker);
+    if (this.isReserved) worker.pause();
+    return () => void this.#workers.delete(worker);
   }
 
   /** Whether an attempt has the process to itself, or waits for that. */
@@ -41,19 +49,19 @@ export class Solitude {
 
   /** Waits until nothing else runs here. False when that takes too long, or the attempt is aborted; then jobs are fetched again. */
   async enter(running: RunningAttempt): Promise<boolean> {
-    const { running: attempts, pause, schedule } = this.#deps;
     if (this.#holder !== undefined) return false;
     this.#holder = running;
-    pause();
+    const workers = [...this.#workers];
+    for (const worker of workers) worker.pause();
     const { promise: alone, resolve } = Promise.withResolvers<boolean>();
     const checkAlone = () => {
-      if (attempts.size <= 1) resolve(true);
+      if (workers.reduce((count, worker) => count + worker.running.size, 0) <= 1) resolve(true);
     };
-    const stopListening = attempts.onRemoved(checkAlone);
+    const stopListening = workers.map((worker) => worker.running.onRemoved(checkAlone));
     checkAlone();
     const stopWaiting = onAbort(running.signal, () => resolve(false));
-    this.#isAlone = (await withinMs(alone, ALONE_WITHIN_MS, schedule)) === true;
-    stopListening();
+    this.#isAlone = (await withinMs(alone, ALONE_WITHIN_MS, this.#schedule)) === true;
+    for (const stop of stopListening) stop();
     stopWaiting();
     if (!this.#isAlone) this.leave(running);
     return this.#isAlone;
@@ -63,9 +71,12 @@ export class Solitude {
     if (this.#holder !== running) return;
     this.#holder = undefined;
     this.#isAlone = false;
-    this.#deps.resume();
+    for (const worker of this.#workers) worker.resume();
   }
 }
+
+/** A program may start several workers. */
+export const processSolitude = new Solitude();
 
 /**
  * Admits one suspect call of a worker at a time. When a worker dies, all of its calls come back at once. If they ran together again,

@@ -45,12 +45,13 @@ export class LockRenewal {
     const { running, clock, leaseMs, extend, onRenewed, onLost } = this.#options;
     if (this.#renewing) return;
     const sentAtMs = clock.monotonic();
-    const due = [...this.#lockTokens].flatMap(([jobId, lockToken]) => {
+    const held = [...this.#lockTokens].flatMap(([jobId, lockToken]) => {
       const attempt = running.ofJob(jobId);
-      const isDue = attempt !== undefined && attempt.sinceRenewalMs(sentAtMs) >= leaseMs * RENEW_SHARE;
-      return isDue ? [{ jobId, lockToken, attempt }] : [];
+      return attempt === undefined ? [] : [{ jobId, lockToken, attempt }];
     });
+    const due = held.filter(({ attempt }) => attempt.sinceRenewalMs(sentAtMs) >= leaseMs * RENEW_SHARE);
     if (due.length === 0) return;
+    for (const { attempt } of held) attempt.unansweredSinceMs ??= sentAtMs;
     this.#renewing = true;
     try {
       const lost = await extend(
@@ -58,6 +59,7 @@ export class LockRenewal {
         due.map(({ lockToken }) => lockToken),
         leaseMs,
       );
+      for (const { attempt } of held) attempt.unansweredSinceMs = undefined;
       for (const { jobId, attempt } of due) {
         if (lost.includes(jobId)) onLost(attempt);
         else {

@@ -26,6 +26,19 @@ describe('DESIGN, decision 4: attempts that run here', () => {
     expect(attempt.leaseLost).toBe(true);
   });
 
+  test.each([
+    ['that has not answered for a while', { askedMs: 12_000, lateMs: 0 }, true],
+    ['that was asked after the process was blocked', { askedMs: 21_000, lateMs: 0 }, false],
+    ['that was not asked', { askedMs: undefined, lateMs: 0 }, false],
+    ['that did not answer a process which then stood still past its lease', { askedMs: 12_000, lateMs: 9_001 }, false],
+  ])('an attempt is cut off by a Redis %s: %o', (_what, { askedMs, lateMs }, isCutOff) => {
+    const { attempts, pass } = open();
+    const attempt = attempts.add('call', 'job');
+    attempt.unansweredSinceMs = askedMs;
+    pass(21_000 + lateMs);
+    expect([attempt.leaseLost, attempt.isCutOff]).toEqual([true, isCutOff]);
+  });
+
   test('an attempt that was started when its job was taken has its lease since then: an answer that comes late starts nothing', () => {
     const { attempts, pass, now } = open();
     const askedAtMs = now();

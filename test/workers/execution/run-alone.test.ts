@@ -11,15 +11,11 @@ function setUp() {
   const running = new RunningAttempts(clock, 60_000, 'worker');
   const slots = new ConcurrencyLimiter(4);
   const timers: (() => void)[] = [];
-  const solitude = new Solitude({
-    running,
-    pause: () => slots.pause(),
-    resume: () => slots.resume(),
-    schedule: (fire) => {
-      timers.push(fire);
-      return () => {};
-    },
+  const solitude = new Solitude((fire) => {
+    timers.push(fire);
+    return () => {};
   });
+  solitude.join({ running, pause: () => slots.pause(), resume: () => slots.resume() });
   return { running, slots, solitude, timers, attempt: (name: string) => running.add(name, name) };
 }
 
@@ -41,6 +37,27 @@ test('a suspect waits until nothing else runs, and no job is taken meanwhile', a
   await next;
   expect([solitude.isReserved, slots.free]).toEqual([false, 3]);
   running.close();
+});
+
+test('a suspect waits for the other workers of its process too, and those that start meanwhile take no jobs', async () => {
+  const { running, slots, solitude, attempt } = setUp();
+  const neighbour = setUp();
+  const join = ({ running, slots }: typeof neighbour) =>
+    solitude.join({ running, pause: () => slots.pause(), resume: () => slots.resume() });
+  const leave = join(neighbour);
+  const other = neighbour.attempt('other');
+  const suspect = attempt('suspect');
+  const entered = solitude.enter(suspect);
+  expect([solitude.isHeldBy(suspect), slots.free, neighbour.slots.free]).toEqual([false, 0, 0]);
+  neighbour.running.remove(other);
+  expect(await entered).toBe(true);
+  const late = setUp();
+  join(late);
+  expect([late.slots.free, neighbour.slots.free]).toEqual([0, 0]);
+  leave();
+  solitude.leave(suspect);
+  expect([slots.free, late.slots.free]).toEqual([4, 4]);
+  for (const worker of [running, neighbour.running, late.running]) worker.close();
 });
 
 test('a suspect whose neighbours do not end, or that is ended itself, gives way', async () => {

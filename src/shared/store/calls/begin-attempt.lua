@@ -23,7 +23,8 @@
 --   suspect    '1' when the attempt before this one left no record, request, '1' when the call must run alone: an attempt of the
 --              call was lost before, and the worker refuses a second such call: nothing was written
 --
--- A call is blamed for each worker that was lost while it ran there, unless that worker was stopped. Blamed for two, it runs alone. When a
+-- A call is blamed for each worker that was lost while it ran there, unless that worker was stopped, or lives and says that Redis did not
+-- answer it (excuse-attempt.lua). Blamed for two, it runs alone. When a
 -- worker that runs nothing else is lost in the tool's code, that is one proof; before that code, a tenth of one. Each worker that was lost
 -- recently without the call raises the number of proofs by one, up to five. A checkpoint raises it by two: the call made progress before.
 local MAX_BLAMED, IN_CODE, BEFORE_CODE, MAX_PROOFS, LOST_TTL_MS = 2, 10, 1, 5, 600000
@@ -32,7 +33,7 @@ local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fen
   'signature', 'followed', 'approval', 'resolution', 'outcome', 'outcomeAt', 'once', 'ended')
 -- Only earlier attempts leave these fields.
 local earlier = fields[4] and redis.call('HMGET', KEYS[1], 'attempts', 'lost', 'firstStartedAtMs', 'startedAtMs', 'worker', 'token', 'blamed', 'alone',
-  'lostAlone', 'checkpoint') or {}
+  'lostAlone', 'checkpoint', 'excused', 'poison') or {}
 if fields[16] then fields[3] = endedFields(fields[16]).generation end
 local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4] or 0), earlier[1] or '', tonumber(earlier[2] or 0)
 if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
@@ -56,7 +57,7 @@ local undecided = leftNoRecord
   or ((phase == 'queued' or phase == 'running') and lost > 0 and attempts:find('"status":"lost"[^\n]*\n$') ~= nil)
 if phase == 'running' and not leftNoRecord then fence = fence - 1 end
 local worker, blamed, lostAlone = earlier[5] or '', tonumber(earlier[7] or 0), tonumber(earlier[9] or 0)
-local isBlamed = leftNoRecord and redis.call('EXISTS', ARGV[10] .. ':stopped:' .. worker) == 0
+local isBlamed = leftNoRecord and earlier[11] ~= fields[4] and redis.call('EXISTS', ARGV[10] .. ':stopped:' .. worker) == 0
 if isBlamed then
   blamed = blamed + 1
   if earlier[8] == fields[4] then lostAlone = lostAlone + BEFORE_CODE end
@@ -70,7 +71,9 @@ local function lostWithoutCall()
   end
   return others
 end
-local isPoison = lostAlone >= IN_CODE and lostAlone >= IN_CODE * math.min(MAX_PROOFS, 1 + lostWithoutCall() + (earlier[10] and 2 or 0))
+-- Only a loss decides. Later, the other lost workers are forgotten, which proves nothing.
+local isPoison = earlier[12] == '1' or (isBlamed and lostAlone >= IN_CODE
+  and lostAlone >= IN_CODE * math.min(MAX_PROOFS, 1 + lostWithoutCall() + (earlier[10] and 2 or 0)))
 if ARGV[6] == '0' and (leftNoRecord or lost > 0) then
   return {'suspect', now, leftNoRecord and '1' or '0', fields[5], blamed >= MAX_BLAMED and not isPoison and '1' or '0'}
 end
@@ -91,7 +94,7 @@ redis.call('HSET', KEYS[1], 'phase', 'running', 'fence', text(fence + 1), 'worke
 if earlier[4] and not earlier[3] then redis.call('HSET', KEYS[1], 'firstStartedAtMs', firstStartedAtMs) end
 if leftNoRecord then redis.call('HSET', KEYS[1], 'attempts', attempts, 'lost', lost) end
 if isBlamed then
-  redis.call('HSET', KEYS[1], 'blamed', blamed, 'lostAlone', lostAlone)
+  redis.call('HSET', KEYS[1], 'blamed', blamed, 'lostAlone', lostAlone, 'poison', isPoison and '1' or '0')
   redis.call('ZADD', ARGV[10], now, worker)
   redis.call('ZREMRANGEBYSCORE', ARGV[10], '-inf', now - LOST_TTL_MS)
   redis.call('PEXPIRE', ARGV[10], LOST_TTL_MS)

@@ -24,6 +24,7 @@ import { type Settle, settleCall, type WriteAnswer } from './settle.ts';
 
 const postponeScript = new Script(new URL('./postpone.lua', import.meta.url));
 const renewLeaseScript = new Script(new URL('./renew-lease.lua', import.meta.url));
+const excuseScript = new Script(new URL('./excuse-attempt.lua', import.meta.url));
 const reachCodeScript = new Script(new URL('./reach-code.lua', import.meta.url));
 
 /** Longer than the calls of a stopped worker wait until another worker recovers them. */
@@ -117,6 +118,11 @@ export class Ledger {
   /** Records that the attempt of a call that runs alone has reached the tool's code. */
   async reachCode(callId: string, fence: number): Promise<void> {
     await reachCodeScript.run(this.access.redis, [this.access.callKeys(callId).record(callId)], [fence]);
+  }
+
+  /** Records that the worker of an attempt lives, and ended it because Redis did not answer: its call crashed no worker. */
+  async excuse(callId: string, fence: number, workerId: string): Promise<void> {
+    await excuseScript.run(this.access.redis, [this.access.callKeys(callId).record(callId)], [fence, workerId]);
   }
 
   /** Records that a worker was stopped on purpose: the calls that it still ran did not crash it. */

@@ -5,7 +5,7 @@
 --       7 its expiry  8 its time to live after that, ms
 local record, now = KEYS[1], nowMs()
 local paramsAt, large = unpack(redis.call('HMGET', record, 'paramsAt', 'outcomeAt'))
-redis.call('HSET', record, 'state', 'inflight', 'phase', 'queued', 'lost', 0, 'blamed', 0, 'lostAlone', 0)
+redis.call('HSET', record, 'state', 'inflight', 'phase', 'queued', 'lost', 0, 'blamed', 0, 'lostAlone', 0, 'poison', '0')
 redis.call('HDEL', record, 'outcome', 'outcomeSignature', 'outcomeAt', 'outcomeParts', 'retriable', 'firstStartedAtMs',
   'startedAtMs', 'cancelRequested', 'endedBy', 'freeAtMs')
 if large then redis.call('UNLINK', large) end

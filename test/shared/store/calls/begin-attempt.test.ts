@@ -222,6 +222,8 @@ describe('a call that was running in workers that were lost', () => {
     /** It ran nothing else, and was lost in the tool's code or before it. */
     readonly alone?: 'in code' | 'before';
     readonly stopped?: boolean;
+    /** It lives, and says before or after the call was recovered that Redis did not answer it. */
+    readonly excused?: 'before' | 'after';
   }
   let calls = 0;
 
@@ -234,10 +236,17 @@ describe('a call that was running in workers that were lost', () => {
       calls += 1;
       return books.ledger.begin(jobOf(claim), { workerId, leaseMs: LEASE_MS, token: `lost ${calls}`, ...options });
     };
-    for (const { worker, alone, stopped = false } of lost) {
+    let excuse = async () => {};
+    for (const { worker, alone, stopped = false, excused } of lost) {
       const answer = await begin(worker, { alone: alone !== undefined });
-      if (alone === 'in code' && answer.kind === 'started') await books.ledger.reachCode(claim.callId, answer.fence);
+      if (answer.kind !== 'started') throw new Error(`no attempt began: ${answer.kind}`);
+      await excuse();
+      if (alone === 'in code') await books.ledger.reachCode(claim.callId, answer.fence);
       if (stopped) await books.ledger.markStopped([PLACE], worker);
+      excuse = async () => {
+        if (excused !== undefined) await books.ledger.excuse(claim.callId, answer.fence, worker);
+      };
+      if (excused === 'before') await excuse();
     }
     const taken = await begin('next', { suspects: 'refuse' });
     const started = await begin('next', {});
@@ -249,6 +258,8 @@ describe('a call that was running in workers that were lost', () => {
 
   const [one, two] = [{ worker: 'one' }, { worker: 'two' }];
   const alone = (worker: string) => ({ worker, alone: 'in code' as const });
+  const stopped = { worker: 'stopped', stopped: true };
+  const late = { ...alone('three'), excused: 'after' as const };
   const beforeCode = (count: number) =>
     Array.from({ length: count }, (_, n) => ({ worker: `b${n}`, alone: 'before' as const }));
   test.each<[string, readonly Lost[], boolean, boolean]>([
@@ -260,6 +271,10 @@ describe('a call that was running in workers that were lost', () => {
     ['two workers, and many before the tool’s code', [one, two, ...beforeCode(10)], false, true],
     ['one of two workers that was stopped', [one, { ...two, stopped: true }], false, false],
     ['a stopped worker that ran nothing else', [one, two, { ...alone('three'), stopped: true }], true, false],
+    ['one of two workers that lives', [one, { ...two, excused: 'before' }], false, false],
+    ['a living worker that ran nothing else', [one, two, { ...alone('three'), excused: 'before' }], true, false],
+    ['one of two workers that says late that it lives', [one, { ...two, excused: 'after' }, stopped], false, false],
+    ['one that ran nothing else, and says late that it lives', [one, two, late, stopped], true, false],
   ])('%s', async (_what, lost, runsAlone, isPoison) => {
     expect(await lostWith(await openBooks(), lost)).toEqual({ runsAlone, isPoison });
   });
@@ -275,4 +290,22 @@ describe('a call that was running in workers that were lost', () => {
       expect(await lostWith(books, proofs(needed))).toEqual({ runsAlone: false, isPoison: true });
     },
   );
+
+  test('a loss that proved nothing proves nothing later, when the other lost workers are forgotten', async () => {
+    const books = await openBooks();
+    await lostWith(books, [{ worker: 'neighbour' }]);
+    const claim = claimOf('parked');
+    await books.ledger.claim(claim);
+    const begin = (token: string) =>
+      books.ledger.begin(jobOf(claim), { workerId: token, leaseMs: LEASE_MS, token, alone: true });
+    for (const token of ['one', 'two']) await begin(token);
+    const { fence } = (await begin('three')) as { readonly fence: number };
+    await books.ledger.reachCode(claim.callId, fence);
+    const taker = await begin('four');
+    expect(taker).toMatchObject({ kind: 'started', isPoison: false });
+    const { fence: last, earlierAttempts } = taker as Extract<typeof taker, { kind: 'started' }>;
+    await books.ledger.postpone(claim.callId, last, { phase: 'queued', attempts: earlierAttempts, delayMs: 0 });
+    await books.redis.del(books.ledger.keys(PLACE).lostWorkers);
+    expect(await begin('five')).toMatchObject({ kind: 'started', recovered: true, isPoison: false });
+  });
 });
