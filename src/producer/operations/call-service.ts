@@ -8,6 +8,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { invalidPart, PawlError } from '../../shared/errors/failure.ts';
 import { checkMembers } from '../../shared/schema/known-members.ts';
 import { quoteValue } from '../../shared/schema/schema-issues.ts';
+import { sessionClosed } from '../../shared/sessions/session.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { FlushCounts } from '../../shared/store/calls/call-index.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -32,7 +33,7 @@ export interface CallSelection {
 }
 
 export interface CallServiceDeps {
-  readonly backend: Pick<Backend, 'ledger' | 'shards' | 'approvals'>;
+  readonly backend: Pick<Backend, 'ledger' | 'shards' | 'approvals' | 'sessions'>;
   /** They have the TTLs of records. */
   readonly settings: Pick<Settings, 'ttl' | 'tools'>;
   readonly results: Results;
@@ -149,7 +150,8 @@ export class CallService {
 
   resolveMany(resolution: BulkResolution): ReturnType<typeof resolveMany> {
     const { backend } = this.#deps;
-    const check = (record: CallRecord, given: Resolution) => resolvedOutput(this.#deps, record, given);
+    const check = (record: CallRecord, given: Resolution) =>
+      given.as === 'retry' ? this.#requireOpenSession(record) : resolvedOutput(this.#deps, record, given);
     return resolveMany(
       { backend, check, resolve: (callId, as, by, reason) => this.resolve(callId, as, by, reason) },
       resolution,
@@ -158,7 +160,8 @@ export class CallService {
 
   /**
    * Sets the outcome of a call in doubt, or lets it run again. `reason` is recorded in the audit trail. Throws `UNKNOWN_CALL`,
-   * `CALL_NOT_RESOLVABLE`, `CONTRACT_INVALID`, and `COMPLETION_INVALID` for an output that does not fit the tool.
+   * `CALL_NOT_RESOLVABLE`, `CONTRACT_INVALID`, `COMPLETION_INVALID` for an output that does not fit the tool, and `SESSION_CLOSED` for a
+   * call that would run again in a closed session.
    */
   async resolve(callId: string, resolution: Resolution, by?: string, reason?: string): Promise<CallRecord> {
     const { backend, recordOverride } = this.#deps;
@@ -184,12 +187,20 @@ export class CallService {
     const { backend, approvals } = this.#deps;
     const { approvalId = record.request.planned?.approvalId, readAtMs } = record;
     const generation = String(readAtMs);
-    if (approvalId === undefined || !isUnresolved(record.outcome))
-      return backend.ledger.requeue(record, { reason: 'resolved', generation });
+    if (!isUnresolved(record.outcome)) return 'refused';
+    await this.#requireOpenSession(record);
+    if (approvalId === undefined) return backend.ledger.requeue(record, { reason: 'resolved', generation });
     const request = await approvals.requestAgain(record, approvalId);
     const answer = await backend.ledger.requeue(record, { reason: 'resolved', generation, approval: request });
     if (answer === 'queued') await approvals.requested(request);
     return answer;
+  }
+
+  /** A closed session ends its calls, so nothing of it starts again. */
+  async #requireOpenSession({ request }: CallRecord): Promise<void> {
+    const { sessionKey } = request.envelope.target;
+    const session = await this.#deps.backend.sessions.read(sessionKey);
+    if (session?.state === 'closed') throw sessionClosed(sessionKey);
   }
 
   /**

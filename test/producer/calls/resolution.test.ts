@@ -61,6 +61,22 @@ describe('resolving an unknown outcome', () => {
     expect(contexts.map((context) => context.deadlineAtMs)).toEqual([undefined]);
   });
 
+  test('as retry in a closed session: it is refused, with a dry run too, and the other resolutions still hold', async () => {
+    const { tool, contexts } = scripted('pay', () => ({ output: 'paid' }), { effects: 'once' });
+    const { fleet, callId } = await unknownOutcome(tool);
+    const { pawl, session } = fleet;
+    await session.close();
+    await expect(pawl.resolve(callId, { as: 'retry' })).rejects.toMatchObject({ code: 'SESSION_CLOSED' });
+    for (const dryRun of [true, false])
+      expect(await pawl.calls.resolveMany({ as: 'retry', reason: 'a test', filter: {}, dryRun })).toEqual({
+        matched: 1,
+        started: 0,
+        skipped: [{ callId, code: 'SESSION_CLOSED' }],
+      });
+    expect(await pawl.resolve(callId, { as: 'failed' })).toMatchObject({ state: 'failed' });
+    expect(contexts).toEqual([]);
+  });
+
   test('other calls cannot be resolved', async () => {
     const { session, pawl } = await startFleet({ tools: [echo] });
     const { callId = '' } = await session.call(echo, { text: 'x' });
