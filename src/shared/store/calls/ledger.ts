@@ -24,7 +24,7 @@ import { type Settle, settleCall, type WriteAnswer } from './settle.ts';
 
 const postponeScript = new Script(new URL('./postpone.lua', import.meta.url));
 const renewLeaseScript = new Script(new URL('./renew-lease.lua', import.meta.url));
-const excuseScript = new Script(new URL('./excuse-attempt.lua', import.meta.url));
+const excuseScript = new Script(new URL('./records/excuse-attempt.lua', import.meta.url));
 const reachCodeScript = new Script(new URL('./reach-code.lua', import.meta.url));
 
 /** Longer than the calls of a stopped worker wait until another worker recovers them. */
