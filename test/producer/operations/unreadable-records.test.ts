@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { pending, startFleet } from '../../helpers/fleet.ts';
-import { httpError, scripted } from '../../helpers/tools.ts';
+import { echo, httpError, scripted } from '../../helpers/tools.ts';
 
 test.each(['{"broken', 'null', '[]', '7', ''])(
   'a text in Redis that is no record hides no other one: %j',
@@ -30,3 +30,23 @@ test.each(['{"broken', 'null', '[]', '7', ''])(
     );
   },
 );
+
+test.each([
+  ['request', '{"broken'],
+  ['request', 'null'],
+  ['attempts', '{"broken\n'],
+  ['fence', 'x'],
+  ['notBeforeMs', 'x'],
+  ['generation', 'x'],
+])('a call whose %s is %j holds up no call that is fetched with it', async (field, garbage) => {
+  const { session, pawl, startWorker } = await startFleet({ tools: [echo], workers: 0 });
+  const submitted = await Promise.all(
+    ['a', 'b', 'c'].map(async (text) => pending(await session.submit(echo, { text }, { idempotencyKey: text }))),
+  );
+  const [first, broken, last] = submitted;
+  const { ledger, redis } = pawl.backend;
+  const callId = broken?.callId ?? '';
+  await redis.hset(ledger.access.callKeys(callId).record(callId), field, garbage);
+  await startWorker();
+  for (const whole of [first, last]) expect(await whole?.result).toMatchObject({ status: 'success', attempts: 1 });
+});

@@ -155,7 +155,7 @@ export class Approvals {
       state: state as ApprovalState,
       request,
       ...(isSigned('preview', preview) ? { preview: parseJson(preview) as Preview } : {}),
-      ...(isSigned('decision', decision) ? { decision: JSON.parse(decision) as Decision } : {}),
+      ...(isSigned('decision', decision) ? defined({ decision: parseJson(decision) as Decision | undefined }) : {}),
       ...(decidedAtMs !== undefined && { decidedAtMs: Number(decidedAtMs) }),
       announced: announced === '1',
     };

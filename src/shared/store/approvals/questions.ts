@@ -7,11 +7,12 @@
  *   expired    its time is over            withdrawn  the asking call ended first; asking again opens it again
  */
 import type { Answer, Question } from '../../tools/capabilities.ts';
+import { isObject } from '../../util/json/json-types.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { serverTimeMs } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
-import { signedText, verifiedText } from '../signing/signed-text.ts';
+import { parseJson, signedText, verifiedText } from '../signing/signed-text.ts';
 
 const askScript = new Script(new URL('./question-ask.lua', import.meta.url));
 const endScript = new Script(new URL('./question-end.lua', import.meta.url));
@@ -89,7 +90,8 @@ export class Questions extends FleetRecords {
   /** An answer that no key of this fleet signed counts as none. */
   #verified(id: string, answer: string, signature: string): Answer {
     const holds = answer !== '' && this.signatures.verify('answer', id, answer, signature);
-    return holds ? (JSON.parse(answer) as Given) : { state: 'expired' };
+    const given = holds ? parseJson(answer) : undefined;
+    return isObject(given) ? (given as unknown as Given) : { state: 'expired' };
   }
 
   /** A question that waits, as a worker with a key asked it; undefined for another one. */

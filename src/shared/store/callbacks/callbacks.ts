@@ -8,6 +8,7 @@ import { partitionFor } from '../../calls/call-id.ts';
 import { PawlError } from '../../errors/failure.ts';
 import { quoteValue } from '../../schema/schema-issues.ts';
 import type { Signatures } from '../../signing/signatures.ts';
+import { isObject } from '../../util/json/json-types.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
@@ -170,10 +171,11 @@ export class CallbackRecords extends FleetRecords {
     const end = stored.indexOf('\n');
     const text = stored.slice(end + 1);
     const isSigned = this.signatures.verify('callback', callId, text, stored.slice(0, end));
+    const target = parseJson(text);
     return {
       id,
       callId,
-      target: isSigned ? (JSON.parse(text) as CallbackTarget) : undefined,
+      target: isSigned && isObject(target) ? (target as unknown as CallbackTarget) : undefined,
       state: state as CallbackState,
       callState,
       outcome,

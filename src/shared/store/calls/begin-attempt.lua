@@ -20,8 +20,8 @@
 --   awaiting   approval ID: a person has not decided yet
 --   pending    ms until it expires, rule of the expiry, request, signature, fence, attempts, resolution: an outside system completes it
 --   apart      nothing was written: the worker must start the attempt in a script of its own
---   suspect    '1' when the attempt before this one left no record, request, '1' when the call must run alone: an attempt of the
---              call was lost before, and the worker refuses a second such call: nothing was written
+--   suspect    '1' when the attempt before this one left no record, request, '1' when the call must run alone, fence so far: an attempt
+--              of the call was lost before, and the worker refuses a second such call: nothing was written
 --
 -- A call is blamed for each worker that was lost while it ran there, unless that worker was stopped, or lives and says that Redis did not
 -- answer it (records/excuse-attempt.lua). Blamed for two, it runs alone. When a
@@ -75,7 +75,7 @@ end
 local isPoison = earlier[12] == '1' or (isBlamed and lostAlone >= IN_CODE
   and lostAlone >= IN_CODE * math.min(MAX_PROOFS, 1 + lostWithoutCall() + (earlier[10] and 2 or 0)))
 if ARGV[6] == '0' and (leftNoRecord or lost > 0) then
-  return {'suspect', now, leftNoRecord and '1' or '0', fields[5], blamed >= MAX_BLAMED and not isPoison and '1' or '0'}
+  return {'suspect', now, leftNoRecord and '1' or '0', fields[5], blamed >= MAX_BLAMED and not isPoison and '1' or '0', fence}
 end
 local epoch, circuitState, raw = circuitOf(KEYS[2], fields[6])
 if circuitState ~= 'CLOSED' and ARGV[4] ~= epoch and not undecided then

@@ -110,8 +110,26 @@ export async function beginAttempt(access: LedgerAccess, job: CallJob, attempt: 
   return beginResult(access, job, answer);
 }
 
-/** Parses the answer of `begin-attempt.lua`, also when the script that fetched the job ran it. */
+/**
+ * Parses the answer of `begin-attempt.lua`, also when the script that fetched the job ran it. A record that cannot be read counts as
+ * forged: the jobs that were fetched with it go on.
+ */
 export function beginResult(
+  access: LedgerAccess,
+  job: Pick<CallJob, 'callId' | 'generation'>,
+  answer: unknown[],
+): BeginResult {
+  try {
+    return parseAnswer(access, job, answer);
+  } catch {
+    return { kind: 'forged', fence: Number(answer[FENCE_OF[answer[0] as keyof typeof FENCE_OF]]) };
+  }
+}
+
+/** Where the answers have the fence of the call. */
+const FENCE_OF = { started: 2, circuit: 6, pending: 6, suspect: 5 } as const;
+
+function parseAnswer(
   access: LedgerAccess,
   job: Pick<CallJob, 'callId' | 'generation'>,
   answer: unknown[],

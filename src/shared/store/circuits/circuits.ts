@@ -18,6 +18,7 @@ const failureScript = new Script(new URL('./circuit-failure.lua', import.meta.ur
 const changeScript = new Script(new URL('./circuit-change.lua', import.meta.url));
 const successScript = new Script(new URL('./circuit-success.lua', import.meta.url));
 const copyScript = new Script(new URL('./circuit-copy.lua', import.meta.url));
+const STORED_CIRCUIT = /^\d+\|[A-Z_]+\|\{/;
 /** The limit of one partition. */
 const MAX_CHANGES = 500;
 const CHANGES_TTL_MS = 7 * 24 * 3_600_000;
@@ -175,9 +176,10 @@ function formatCircuit(circuit: Circuit): string {
   return `${circuit.epoch}|${circuit.state}|${JSON.stringify(circuit)}`;
 }
 
+/** A text that is no circuit counts as a closed one, as in the scripts (`circuitOf`). */
 export function parseCircuit(raw: string): Circuit {
-  if (raw === '') return CLOSED_CIRCUIT;
-  return JSON.parse(raw.slice(raw.indexOf('{'))) as Circuit;
+  const circuit = STORED_CIRCUIT.test(raw) ? parseJson(raw.slice(raw.indexOf('{'))) : undefined;
+  return isObject(circuit) ? (circuit as unknown as Circuit) : CLOSED_CIRCUIT;
 }
 
 function parseSample(text: string): Sample {

@@ -1,8 +1,11 @@
 /** Stores the fleet's switches, and counts what would have happened without shadow mode. */
 import type { ReliabilitySwitch, ReliabilitySwitches, ShadowKind } from '../../config/switches.ts';
+import { isObject } from '../../util/json/json-types.ts';
+import { defined } from '../../util/json/omit-undefined.ts';
 import { serverTimeMs } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
+import { parseJson } from '../signing/signed-text.ts';
 
 const switchScript = new Script(new URL('./switch.lua', import.meta.url));
 /** The field of the switch for all tools. No tool has this name. */
@@ -21,9 +24,12 @@ export class SwitchRecords extends FleetRecords {
     const { [ALL]: forAllTools, ...tools } = stored;
     return {
       switches: {
-        ...(forAllTools !== undefined && { all: JSON.parse(forAllTools) as ReliabilitySwitch }),
+        ...defined({ all: parseSwitch(forAllTools) }),
         tools: Object.fromEntries(
-          Object.entries(tools).map(([tool, json]) => [tool, JSON.parse(json) as ReliabilitySwitch]),
+          Object.entries(tools).flatMap(([tool, text]) => {
+            const found = parseSwitch(text);
+            return found === undefined ? [] : [[tool, found] as const];
+          }),
         ),
       },
       nowMs,
@@ -49,4 +55,12 @@ export class SwitchRecords extends FleetRecords {
       return { kind: field.slice(0, space) as ShadowKind, tool: field.slice(space + 1), count: Number(count) };
     });
   }
+}
+
+/** A text that is no switch counts as none. */
+function parseSwitch(text = ''): ReliabilitySwitch | undefined {
+  const stored = parseJson(text);
+  return isObject(stored) && typeof stored['enabled'] === 'boolean'
+    ? (stored as unknown as ReliabilitySwitch)
+    : undefined;
 }

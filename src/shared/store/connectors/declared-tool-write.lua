@@ -9,6 +9,10 @@ local stored = redis.call('HGET', KEYS[1], ARGV[1])
 if stored == ARGV[3] then return {1, tonumber(redis.call('GET', KEYS[3]))} end
 local revision = stored and string.match(stored, '^(%d+) ') or '0'
 if revision ~= ARGV[2] then return {0, tonumber(revision)} end
+-- A sequence that cannot be read goes on after the last change.
+if not string.match(redis.call('GET', KEYS[3]) or '0', '^%d+$') then
+  redis.call('SET', KEYS[3], redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
+end
 local sequence = redis.call('INCR', KEYS[3])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 redis.call('ZADD', KEYS[2], sequence, ARGV[1])

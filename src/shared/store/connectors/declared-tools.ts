@@ -11,10 +11,12 @@ import {
 import { PawlError } from '../../errors/failure.ts';
 import type { ToolPolicyRecord } from '../../policy/policy-file.ts';
 import { qualifiedName } from '../../tools/tool.ts';
+import { isObject } from '../../util/json/json-types.ts';
 import { SharedRuns } from '../../util/shared-runs.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { reSignFields } from '../signing/re-sign.ts';
+import { parseJson } from '../signing/signed-text.ts';
 
 /** The number of revisions of one tool that can be read, and rolled back to. */
 export const MAX_REVISIONS = 50;
@@ -70,11 +72,12 @@ export class DeclaredToolRecords extends FleetRecords {
   }> {
     const newest = Number((await this.redis.get(this.keys.declaredToolSequence)) ?? 0);
     if (newest === sequence) return { sequence, restarted: false, records: new Map() };
-    const restarted = newest < sequence;
+    // Without a number that can be read, all records are read each time.
+    const restarted = !(newest >= sequence);
     const tools = await this.redis.zrangebyscore(
       this.keys.declaredToolChanges,
       restarted ? '-inf' : `(${sequence}`,
-      newest,
+      restarted ? '+inf' : newest,
     );
     const records = new Map<string, RegistryRecord | undefined>();
     for (let from = 0; from < tools.length; from += READ_BATCH) {
@@ -85,7 +88,7 @@ export class DeclaredToolRecords extends FleetRecords {
         records.set(tool, typeof text === 'string' ? this.#verify(tool, text) : undefined);
       });
     }
-    return { sequence: newest, restarted, records };
+    return { sequence: Number.isNaN(newest) ? 0 : newest, restarted, records };
   }
 
   /** With the newest key; earlier revisions stay as they are. */
@@ -106,8 +109,14 @@ export class DeclaredToolRecords extends FleetRecords {
     const [revision = '', signature = ''] = stored.split(' ', 2);
     const text = stored.slice(revision.length + signature.length + 2);
     if (!this.signatures.verify('spec', tool, text, signature)) return undefined;
-    const record = JSON.parse(text) as RegistryRecord;
-    return qualifiedName(record) === tool ? record : undefined;
+    const record = parseJson(text);
+    if (isObject(record) && qualifiedName(record as unknown as RegistryRecord) === tool)
+      return record as unknown as RegistryRecord;
+    this.signatures.refuseOnce(
+      { kind: 'spec', id: [tool], reason: `the registry's record of ${tool} cannot be read` },
+      stored,
+    );
+    return undefined;
   }
 }
 

@@ -9,6 +9,7 @@ import { unpackId } from '../../util/text/packed-id.ts';
 import type { Redis } from '../redis/connection.ts';
 import { DEAD_LETTER_NAMES, type Partition, type PartitionKeys } from '../redis/keys.ts';
 import { luaConstants, luaFunction, Script } from '../redis/script.ts';
+import { parseJson } from '../signing/signed-text.ts';
 
 /** For `Script`: `add_dead_letter` and `remove_dead_letter`. */
 export const DEAD_LETTER_LUA = [
@@ -181,7 +182,10 @@ function pairsOf(flat: readonly string[]): { readonly callId: string; readonly f
 }
 
 function factsOf(entry: { readonly callId: string; readonly failedAtMs: number }, text: string): DeadLetterFacts {
-  const [code = '', tool = '', session = '', circuit = '', tenantId = ''] = JSON.parse(text) as string[];
+  // What cannot be read is empty: the call's own record still shows it.
+  const stored = parseJson(text);
+  const texts = Array.isArray(stored) && stored.every((each) => typeof each === 'string') ? stored : [];
+  const [code = '', tool = '', session = '', circuit = '', tenantId = ''] = texts;
   return { ...entry, code, tool, session: unpackId(session), circuit, ...(tenantId === '' ? {} : { tenantId }) };
 }
 

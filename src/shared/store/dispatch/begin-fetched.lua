@@ -11,9 +11,13 @@ for number, job in ipairs(ARGV[1]) do
   local attempt = false
   if type(job) == 'table' and type(job[1]) == 'table' then
     local callId, generation = string.match(job[2], '^(.+)%.(%d+)$')
-    attempt = not callId and {'apart'}
-      or begin_attempt({records .. callId, circuitsKey},
+    -- A record that cannot be read must not fail the jobs that were fetched with it.
+    local isBegun, answer = false
+    if callId then
+      isBegun, answer = pcall(begin_attempt, {records .. callId, circuitsKey},
         {generation, ARGV[2], ARGV[3], '', ARGV[4] .. '.' .. number, '0', inboxes, callId, '1', lostWorkers, '0'})
+    end
+    attempt = isBegun and answer or {'apart'}
   end
   answers[2 * number - 1], answers[2 * number] = job, attempt
 end

@@ -3,11 +3,12 @@
  * at a time, which holds a lease, and whose fence is checked before progress is written.
  */
 import type { Signatures } from '../../signing/signatures.ts';
+import { isObject } from '../../util/json/json-types.ts';
 import type { DeadLetterFilter } from '../dead-letters/dead-letter-index.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
-import { signedText, verifiedText } from '../signing/signed-text.ts';
+import { parseJson, signedText, verifiedText } from '../signing/signed-text.ts';
 
 const beginScript = new Script(new URL('./redrive-begin.lua', import.meta.url));
 const takeScript = new Script(new URL('./redrive-take.lua', import.meta.url));
@@ -122,7 +123,7 @@ export class Redrives extends FleetRecords {
 
   async skipped(redriveId: string, limit: number): Promise<SkippedCall[]> {
     const texts = await this.redis.lrange(this.#skipped(redriveId), 0, limit - 1);
-    return texts.map((text) => JSON.parse(text) as SkippedCall);
+    return texts.map(parseJson).filter(isObject) as unknown as SkippedCall[];
   }
 
   /** Takes a redrive that no other process holds; the milliseconds until another one's lease ends; undefined when it has ended. */

@@ -1,9 +1,12 @@
 /** Reading a call: its record, its outcome and its progress. Data without a valid signature of this fleet is not shown. */
 import { isMerged, partitionOf, type RequestIdentity, requestNameOf } from '../../../calls/call-id.ts';
-import { decodeOutcome, type Outcome } from '../../../calls/outcome.ts';
+import { CALL_STATES } from '../../../calls/call-state.ts';
+import type { Outcome } from '../../../calls/outcome.ts';
 import { PawlError } from '../../../errors/failure.ts';
+import { isObject } from '../../../util/json/json-types.ts';
 import type { SettledEvent } from '../../queues/result-inbox.ts';
 import { fieldsOf, Script } from '../../redis/script.ts';
+import { parseJson } from '../../signing/signed-text.ts';
 import {
   type CallRecord,
   callRecord,
@@ -83,13 +86,20 @@ export async function readCall(
     outcome: await recordedOutcome(access, id, fields, brief),
     nowMs,
   });
+  if (!isReadable(record)) return refuseUnreadable(access, id);
   return isForged ? { ...record, isForged } : record;
+}
+
+function isReadable(record: CallRecord): boolean {
+  const numbers = Object.values(record).filter((value) => typeof value === 'number');
+  return CALL_STATES.includes(record.state) && numbers.every(Number.isFinite);
 }
 
 /** Undefined where the request, or a line of the attempts, is none. */
 function parsedTexts({ request = '', attempts = '' }: Fields): Pick<ReadRecord, 'request' | 'attempts'> | undefined {
   try {
-    return { request: parseRequest(request), attempts: parseAttempts(attempts) };
+    const parsed = { request: parseRequest(request), attempts: parseAttempts(attempts) };
+    return parsed.attempts.every(({ fence }) => Number.isFinite(fence)) ? parsed : undefined;
   } catch {
     return undefined;
   }
@@ -141,7 +151,7 @@ async function announcedOutcome(
   const text = await access.redis.get(access.callKeys(callId).outcome(callId, event.textId));
   if (text === null) return undefined;
   const signed = { callId, state: event.state, text, signature: event.signature ?? '' };
-  return isVerifiedOutcome(access.signatures, signed) ? decodeOutcome(JSON.parse(text)) : undefined;
+  return isVerifiedOutcome(access.signatures, signed) ? verifiedOutcome(access.signatures, signed) : undefined;
 }
 
 /**
@@ -185,9 +195,12 @@ export async function readProgress(
 ): Promise<readonly StoredProgress[]> {
   const from = position === undefined ? '-' : `(${position}`;
   const entries = await access.redis.xrange(access.callKeys(callId).progress(callId), from, '+');
-  return entries.map(([id, [, event]]) => {
+  return entries.flatMap(([id, [, event]]) => {
     const [fence, number] = id.split('-').map(Number);
-    return { fence: fence ?? 0, number: number ?? 0, event: JSON.parse(event ?? '{}') as ProgressReport };
+    const report = parseJson(event ?? '{}');
+    return isObject(report)
+      ? [{ fence: fence ?? 0, number: number ?? 0, event: report as unknown as ProgressReport }]
+      : [];
   });
 }
 

@@ -3,7 +3,9 @@ import { type ApprovalRequest, digestOf } from '../../../approvals/approval.ts';
 import { decodeOutcome, type Outcome, resultError } from '../../../calls/outcome.ts';
 import { failureOf } from '../../../errors/failure.ts';
 import type { Signatures } from '../../../signing/signatures.ts';
+import { isObject } from '../../../util/json/json-types.ts';
 import type { InboxEvent } from '../../queues/result-inbox.ts';
+import { parseJson } from '../../signing/signed-text.ts';
 import { parseRequest } from './request-text.ts';
 
 /** A signed request is valid for this long after its job was queued, or after the start of a delayed call. */
@@ -65,9 +67,25 @@ export function isVerifiedOutcome(signatures: Signatures, { callId, state, text,
   return signatures.verify('outcome', [callId, state], text, signature);
 }
 
-/** The outcome, or `FORGED_OUTCOME` when its signature is wrong. */
+/** The outcome, or `FORGED_OUTCOME` when its signature is wrong, or its text is no outcome. */
 export function verifiedOutcome(signatures: Signatures, signed: SignedOutcome): Outcome {
-  return isVerifiedOutcome(signatures, signed) ? decodeOutcome(JSON.parse(signed.text)) : FORGED_OUTCOME;
+  if (!isVerifiedOutcome(signatures, signed)) return FORGED_OUTCOME;
+  const stored = parseJson(signed.text);
+  if (isOutcome(stored)) return decodeOutcome(stored);
+  const { callId, text } = signed;
+  signatures.refuseOnce(
+    { kind: 'outcome', id: [callId], reason: 'the outcome of the call cannot be read' },
+    callId,
+    text,
+  );
+  return FORGED_OUTCOME;
+}
+
+/** A success is stored as a list. */
+function isOutcome(stored: unknown): boolean {
+  return Array.isArray(stored)
+    ? typeof stored[0] === 'number'
+    : isObject(stored) && typeof stored['status'] === 'string';
 }
 
 /** The event without an outcome that does not verify: its receiver reads the record instead. */
