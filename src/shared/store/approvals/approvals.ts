@@ -2,6 +2,7 @@
  * The records of approvals. Each is in the partition of its call, so that one script writes the decision and its effect on the call:
  * approved and queued, or denied and ended.
  */
+
 import {
   type ApprovalEnd,
   type ApprovalRequest,
@@ -19,6 +20,7 @@ import type { Settings } from '../../config/config.ts';
 import { ttlsOf } from '../../config/tool-settings.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
+import { parseJson } from '../../util/json/json-types.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
@@ -33,7 +35,6 @@ import { type CallJob, ENQUEUE_DELAYED_LUA, ENQUEUE_LUA, enqueueArguments, jobId
 import type { Redis } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
-import { parseJson } from '../signing/signed-text.ts';
 
 export interface Preview {
   readonly summary: string;

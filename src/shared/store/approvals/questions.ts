@@ -7,12 +7,12 @@
  *   expired    its time is over            withdrawn  the asking call ended first; asking again opens it again
  */
 import type { Answer, Question } from '../../tools/capabilities.ts';
-import { isObject } from '../../util/json/json-types.ts';
+import { isObject, parseJson } from '../../util/json/json-types.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { serverTimeMs } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
-import { parseJson, signedText, verifiedText } from '../signing/signed-text.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 const askScript = new Script(new URL('./question-ask.lua', import.meta.url));
 const endScript = new Script(new URL('./question-end.lua', import.meta.url));

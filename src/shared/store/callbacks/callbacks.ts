@@ -8,14 +8,13 @@ import { partitionFor } from '../../calls/call-id.ts';
 import { PawlError } from '../../errors/failure.ts';
 import { quoteValue } from '../../schema/schema-issues.ts';
 import type { Signatures } from '../../signing/signatures.ts';
-import { isObject } from '../../util/json/json-types.ts';
+import { isObject, parseJson } from '../../util/json/json-types.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import type { FleetKeys, Partition } from '../redis/keys.ts';
 import { fieldsOf, luaConstants, luaFunction, Script } from '../redis/script.ts';
-import { parseJson } from '../signing/signed-text.ts';
 
 /** Callbacks are listed, and can be replayed, for this long after their call's end. */
 const CALLBACK_TTL_MS = 3 * 24 * 3_600_000;

@@ -126,7 +126,7 @@ export function beginResult(
   }
 }
 
-/** Where the answers have the fence of the call. */
+/** The position of the call's fence in each answer. */
 const FENCE_OF = { started: 2, circuit: 6, pending: 6, suspect: 5 } as const;
 
 function parseAnswer(

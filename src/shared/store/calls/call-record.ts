@@ -5,9 +5,8 @@ import type { Outcome } from '../../calls/outcome.ts';
 import { circuitKey } from '../../circuits/circuit-key.ts';
 import type { PlannedCall } from '../../groups/group.ts';
 import type { Effects } from '../../retries/effects.ts';
-import { isObject } from '../../util/json/json-types.ts';
+import { isObject, parseJson } from '../../util/json/json-types.ts';
 import { publishedToolId } from '../fleet/catalogue.ts';
-import { parseJson } from '../signing/signed-text.ts';
 import type { TextReference } from './records/large-values.ts';
 
 /** The stored request: the envelope, and the tool with which it was validated. */

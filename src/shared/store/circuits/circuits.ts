@@ -5,14 +5,13 @@
  * attempt that starts in between still sees the old copy; counting its end detects that and refreshes the copy.
  */
 import { type Circuit, type CircuitSample, CLOSED_CIRCUIT, type Sample } from '../../circuits/circuit-breaker.ts';
-import { isObject } from '../../util/json/json-types.ts';
+import { isObject, parseJson } from '../../util/json/json-types.ts';
 import type { Shards } from '../queues/shards.ts';
 import type { CircuitBroadcast } from '../redis/broadcasts.ts';
 import { isClustered, type Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import type { Partition } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
-import { parseJson } from '../signing/signed-text.ts';
 
 const failureScript = new Script(new URL('./circuit-failure.lua', import.meta.url));
 const changeScript = new Script(new URL('./circuit-change.lua', import.meta.url));

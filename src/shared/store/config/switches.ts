@@ -1,11 +1,10 @@
 /** Stores the fleet's switches, and counts what would have happened without shadow mode. */
 import type { ReliabilitySwitch, ReliabilitySwitches, ShadowKind } from '../../config/switches.ts';
-import { isObject } from '../../util/json/json-types.ts';
+import { isObject, parseJson } from '../../util/json/json-types.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
 import { serverTimeMs } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
-import { parseJson } from '../signing/signed-text.ts';
 
 const switchScript = new Script(new URL('./switch.lua', import.meta.url));
 /** The field of the switch for all tools. No tool has this name. */

@@ -11,12 +11,11 @@ import {
 import { PawlError } from '../../errors/failure.ts';
 import type { ToolPolicyRecord } from '../../policy/policy-file.ts';
 import { qualifiedName } from '../../tools/tool.ts';
-import { isObject } from '../../util/json/json-types.ts';
+import { isObject, parseJson } from '../../util/json/json-types.ts';
 import { SharedRuns } from '../../util/shared-runs.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { reSignFields } from '../signing/re-sign.ts';
-import { parseJson } from '../signing/signed-text.ts';
 
 /** The number of revisions of one tool that can be read, and rolled back to. */
 export const MAX_REVISIONS = 50;

@@ -2,14 +2,15 @@
  * The indices of dead letters: calls of mutating tools that failed for good. The step that fails a call writes them, so a success costs
  * nothing. An index only finds calls; what is true of a call stands in its record.
  */
+
 import { checkMembers, checkReason, invalidArgument } from '../../schema/known-members.ts';
 import { quoteValue } from '../../schema/schema-issues.ts';
 import { TIERS } from '../../tools/tool.ts';
+import { parseJson } from '../../util/json/json-types.ts';
 import { unpackId } from '../../util/text/packed-id.ts';
 import type { Redis } from '../redis/connection.ts';
 import { DEAD_LETTER_NAMES, type Partition, type PartitionKeys } from '../redis/keys.ts';
 import { luaConstants, luaFunction, Script } from '../redis/script.ts';
-import { parseJson } from '../signing/signed-text.ts';
 
 /** For `Script`: `add_dead_letter` and `remove_dead_letter`. */
 export const DEAD_LETTER_LUA = [
@@ -182,7 +183,7 @@ function pairsOf(flat: readonly string[]): { readonly callId: string; readonly f
 }
 
 function factsOf(entry: { readonly callId: string; readonly failedAtMs: number }, text: string): DeadLetterFacts {
-  // What cannot be read is empty: the call's own record still shows it.
+  // Facts that cannot be read are empty: the call's own record still has them.
   const stored = parseJson(text);
   const texts = Array.isArray(stored) && stored.every((each) => typeof each === 'string') ? stored : [];
   const [code = '', tool = '', session = '', circuit = '', tenantId = ''] = texts;

@@ -1,10 +1,11 @@
 /** The schemas of published tools and workers. A stored value of another form was not written by a worker, and must not break the others. */
+
 import { z } from 'zod';
 import { EFFECTS } from '../../retries/effects.ts';
 import { hasKeywordValues } from '../../schema/schema-keywords.ts';
 import { sizeOfValue } from '../../schema/value-size.ts';
 import { TIERS } from '../../tools/tool.ts';
-import { parseJson } from '../signing/signed-text.ts';
+import { parseJson } from '../../util/json/json-types.ts';
 
 const text = z.string();
 const count = z.number().int().min(0);

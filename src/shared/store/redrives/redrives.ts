@@ -3,12 +3,12 @@
  * at a time, which holds a lease, and whose fence is checked before progress is written.
  */
 import type { Signatures } from '../../signing/signatures.ts';
-import { isObject } from '../../util/json/json-types.ts';
+import { isObject, parseJson } from '../../util/json/json-types.ts';
 import type { DeadLetterFilter } from '../dead-letters/dead-letter-index.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
-import { parseJson, signedText, verifiedText } from '../signing/signed-text.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 const beginScript = new Script(new URL('./redrive-begin.lua', import.meta.url));
 const takeScript = new Script(new URL('./redrive-take.lua', import.meta.url));

@@ -1,8 +1,7 @@
 /** Messages of tools to the people of a session whose channel is Pawl's own: the newest ones, for a day. */
 import type { ChannelMessage } from '../../tools/capabilities.ts';
-import { isObject } from '../../util/json/json-types.ts';
+import { isObject, parseJson } from '../../util/json/json-types.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
-import { parseJson } from '../signing/signed-text.ts';
 
 const KEPT = 200;
 const KEPT_MS = 24 * 3_600_000;

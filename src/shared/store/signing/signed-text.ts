@@ -1,5 +1,7 @@
 /** Records that are stored as one text: the signature, a space, and the JSON that was signed. */
+
 import type { RecordId, Signatures } from '../../signing/signatures.ts';
+import { parseJson } from '../../util/json/json-types.ts';
 
 export function signedText(signatures: Signatures, kind: string, id: RecordId, value: object): string {
   const text = JSON.stringify(value);
@@ -21,15 +23,6 @@ export function verifiedText<Value>(
 ): Value | undefined {
   const { signature, text } = splitSigned(stored);
   return signatures.verify(kind, id, text, signature) ? (parseJson(text) as Value | undefined) : undefined;
-}
-
-/** Undefined for a text that is not JSON. */
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** `about`: the receiver of the message, or its subject. */

@@ -14,3 +14,12 @@ export function isOfType(type: unknown, value: unknown): boolean {
     return name === 'integer' ? Number.isInteger(value) : typeof value === name;
   });
 }
+
+/** Undefined for a text that is not JSON. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

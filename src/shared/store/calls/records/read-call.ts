@@ -3,10 +3,9 @@ import { isMerged, partitionOf, type RequestIdentity, requestNameOf } from '../.
 import { CALL_STATES } from '../../../calls/call-state.ts';
 import type { Outcome } from '../../../calls/outcome.ts';
 import { PawlError } from '../../../errors/failure.ts';
-import { isObject } from '../../../util/json/json-types.ts';
+import { isObject, parseJson } from '../../../util/json/json-types.ts';
 import type { SettledEvent } from '../../queues/result-inbox.ts';
 import { fieldsOf, Script } from '../../redis/script.ts';
-import { parseJson } from '../../signing/signed-text.ts';
 import {
   type CallRecord,
   callRecord,

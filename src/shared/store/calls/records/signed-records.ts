@@ -3,9 +3,8 @@ import { type ApprovalRequest, digestOf } from '../../../approvals/approval.ts';
 import { decodeOutcome, type Outcome, resultError } from '../../../calls/outcome.ts';
 import { failureOf } from '../../../errors/failure.ts';
 import type { Signatures } from '../../../signing/signatures.ts';
-import { isObject } from '../../../util/json/json-types.ts';
+import { isObject, parseJson } from '../../../util/json/json-types.ts';
 import type { InboxEvent } from '../../queues/result-inbox.ts';
-import { parseJson } from '../../signing/signed-text.ts';
 import { parseRequest } from './request-text.ts';
 
 /** A signed request is valid for this long after its job was queued, or after the start of a delayed call. */
