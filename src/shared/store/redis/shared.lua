@@ -297,8 +297,7 @@ local function circuitOf(circuitsKey, name)
     raw = redis.call('HGET', circuitsKey, name)
     circuits[name] = raw
   end
-  if not raw then return '0', 'CLOSED', '' end
-  local epoch, state = string.match(raw, '^(%d+)|([A-Z_]+)|{')
+  local epoch, state = string.match(raw or '', '^(%d+)|([A-Z_]+)|{')
   if not epoch then return '0', 'CLOSED', '' end
   return epoch, state, raw
 end
