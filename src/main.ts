@@ -9,6 +9,7 @@ import { isatty } from 'node:tty';
 import { pathToFileURL } from 'node:url';
 import type { Pawl } from './producer/client.ts';
 import type { PawlOptions } from './producer/compose.ts';
+import { removeWorkspaceFolders } from './search-path.ts';
 import { checkHooks, type Hook } from './shared/calls/define-hook.ts';
 import { type Settings, type SettingsInput, settingsSchema } from './shared/config/config.ts';
 import { CONFIG_JSON, CONFIG_MODULES } from './shared/config/config-files.ts';
@@ -18,6 +19,7 @@ import { PawlError } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';
 import { quoteValue } from './shared/schema/schema-issues.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
+import { setHelperEnvironment } from './shared/store/redis/redis-binary.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
 import { guardedLogger } from './shared/telemetry/listeners.ts';
 import type { Logger } from './shared/telemetry/log.ts';
@@ -51,6 +53,14 @@ async function readSettings(
     variableText(environment, 'LOG_LEVEL') !== undefined ||
     (file as Partial<SettingsInput> | undefined)?.logLevel !== undefined;
   return { settings, ownLogLevel: isAsked ? settings.logLevel : 'warn' };
+}
+
+/** The environment of the programs that this process starts for itself and for tools. */
+function programEnvironment({ workspaceRoot }: Settings): NodeJS.ProcessEnv {
+  const environment = { ...process.env };
+  removeWorkspaceFolders(environment, process.cwd(), workspaceRoot);
+  setHelperEnvironment(environment);
+  return environment;
 }
 
 /** The environment, with what files hold whose names stand in `REDIS_URL_FILE` and its like. */
@@ -201,6 +211,7 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
     import('./producer/client.ts'),
     readSettings(options),
   ]);
+  programEnvironment(settings);
   const tracing = await openTracing(process.env, settings.otlpEndpoint, PAWL_VERSION, async (tracer) => {
     const { CallTraces } = await import('./producer/calls/traces.ts');
     return new CallTraces(tracer);
@@ -263,7 +274,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     tiers: served,
     concurrency: concurrency ?? DEFAULT_CONCURRENCY,
     log: log === undefined ? createLogger({ ...settings, logLevel: ownLogLevel }) : guardedLogger(log),
-    environment: process.env,
+    environment: programEnvironment(settings),
     memory: openMemory(settings),
     pawlVersion: PAWL_VERSION,
     ...defined({ hooks, onEvent, onDrainAsked }),

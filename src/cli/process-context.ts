@@ -1,38 +1,11 @@
 /** The context of commands, from this process. */
-import { realpathSync, writeSync } from 'node:fs';
-import { delimiter, isAbsolute, resolve } from 'node:path';
+import { writeSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { variableText } from '../shared/config/variables.ts';
-import { liesIn } from '../shared/util/file-path.ts';
+import { removeWorkspaceFolders } from '../search-path.ts';
 import type { CliContext } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 
 const LAUNCHER = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
-
-/**
- * Removes folders from the PATH through which Pawl finds the programs that it starts: relative ones, and those inside the current
- * folder or the workspace, where calls may write. `npm run` puts such folders first.
- */
-export function removeWorkspaceFolders(environment: NodeJS.ProcessEnv, cwd: string): void {
-  const root = variableText(environment, 'PAWL_WORKSPACE_ROOT');
-  const workspaces = [cwd, ...(root === undefined ? [] : [resolve(cwd, root)])].flatMap(namesOf);
-  const isOutside = (folder: string) =>
-    isAbsolute(folder) && !namesOf(folder).some((name) => workspaces.some((each) => liesIn(each, name)));
-  environment['PATH'] = (environment['PATH'] ?? '').split(delimiter).filter(isOutside).join(delimiter);
-  const libraries = environment['LD_LIBRARY_PATH'];
-  // The further processes of Pawl start in this folder, and an empty entry would stand for it.
-  if (libraries !== undefined)
-    environment['LD_LIBRARY_PATH'] = libraries.split(delimiter).filter(isAbsolute).join(delimiter);
-}
-
-/** A folder as it is written, and by its real path. */
-function namesOf(folder: string): readonly string[] {
-  try {
-    return [folder, realpathSync(folder)];
-  } catch {
-    return [folder];
-  }
-}
 
 export function processContext(): CliContext {
   removeWorkspaceFolders(process.env, process.cwd());

@@ -63,7 +63,7 @@ export async function findBoundary(root: string): Promise<Boundary> {
     .map((path) => dirname(dirname(path)));
   const inRoot = (path: string) => liesIn(root, path) && path !== root;
   const named = namedFiles([...foldersAbove(root), ...repositories]).filter(inRoot);
-  const ownPaths = [...hiddenFiles, ...protectedCode()].filter(inRoot);
+  const ownPaths = protectedNames().filter(inRoot);
   const present = [
     ...[...ownPaths, ...named].filter(exists),
     ...[...ownerFiles.present, ...ownerFiles.tooLarge],

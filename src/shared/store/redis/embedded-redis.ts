@@ -27,7 +27,7 @@ import { configure, makeRunDir } from './embedded/server-config.ts';
 import { awaitVersion, POLL_MS, readState, START_TIMEOUT_MS } from './embedded/server-state.ts';
 import { takeLock } from './embedded/start-lock.ts';
 import { endPrevious, isAccepted, openForWriting, startSupervisor } from './embedded/supervisor.ts';
-import { findRedisBinary, HELPER_FOLDER, type RedisBinary } from './redis-binary.ts';
+import { findRedisBinary, helperOptions, type RedisBinary } from './redis-binary.ts';
 
 export interface EmbeddedRedis {
   /** `unix:///…/redis.sock`, or `redis://:password@127.0.0.1:port` with Docker and on Windows; `new Redis(url)` takes both. */
@@ -144,7 +144,7 @@ async function startOwned(
 ): Promise<EmbeddedRedis> {
   const { url, command } = await configure(folder, binary, folder.home);
   const [program = '', ...args] = command;
-  const server = spawn(program, args, { cwd: HELPER_FOLDER, stdio: 'ignore', windowsHide: true });
+  const server = spawn(program, args, { ...helperOptions(), stdio: 'ignore', windowsHide: true });
   const end = () => void server.kill();
   process.once('exit', end);
   const endpoint: Endpoint = { url, runDir: folder.home };

@@ -16,10 +16,20 @@ const execute = promisify(execFile);
  * The folder in which helper programs start. No call can write there: an empty or relative entry of PATH or LD_LIBRARY_PATH would mean the
  * current folder.
  */
-export const HELPER_FOLDER = '/';
+const HELPER_FOLDER = '/';
+let helperEnvironment: NodeJS.ProcessEnv | undefined;
+
+/** Sets the environment of helper programs, whose PATH must lead to no folder in which calls can write. Default: that of this process. */
+export function setHelperEnvironment(environment: NodeJS.ProcessEnv): void {
+  helperEnvironment = environment;
+}
+
+export function helperOptions(): { readonly cwd: string; readonly env: NodeJS.ProcessEnv | undefined } {
+  return { cwd: HELPER_FOLDER, env: helperEnvironment };
+}
 
 export function runHelper(program: string, args: readonly string[], options: { readonly timeout?: number } = {}) {
-  return execute(program, [...args], { ...options, cwd: HELPER_FOLDER });
+  return execute(program, [...args], { ...options, ...helperOptions() });
 }
 
 /** The oldest server whose commands Pawl's scripts use. */

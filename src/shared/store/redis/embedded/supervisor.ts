@@ -6,7 +6,7 @@ import { readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { HELPER_FOLDER, runHelper } from '../redis-binary.ts';
+import { helperOptions, runHelper } from '../redis-binary.ts';
 import {
   type DataFolder,
   DataFolderInUseError,
@@ -67,7 +67,7 @@ export async function startSupervisor(
   const log = openSync(folder.supervisorLog, 'a', 0o600);
   try {
     const supervisor = spawn('/bin/sh', [KEEPER, endpoint.runDir, folder.endpointFile, ...command], {
-      cwd: HELPER_FOLDER,
+      ...helperOptions(),
       detached: true,
       stdio: ['ignore', log, log, reading],
     });

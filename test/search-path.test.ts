@@ -1,9 +1,10 @@
-/** What the commands' own programs and further processes inherit of the environment. */
-import { mkdirSync, symlinkSync } from 'node:fs';
+/** What the programs and further processes that Pawl starts for itself inherit of the environment. */
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { removeWorkspaceFolders } from '../../src/cli/process-context.ts';
-import { temporaryFolder } from '../helpers/context.ts';
+import { removeWorkspaceFolders } from '../src/search-path.ts';
+import { temporaryFolder } from './helpers/context.ts';
+import { startScript } from './helpers/process.ts';
 
 test('no folder of the PATH lies in the current folder or the workspace, by any name', () => {
   const folder = temporaryFolder();
@@ -39,4 +40,24 @@ test.each([
   const environment: NodeJS.ProcessEnv = value === undefined ? {} : { LD_LIBRARY_PATH: value };
   removeWorkspaceFolders(environment, '/srv');
   expect(environment['LD_LIBRARY_PATH']).toBe(expected);
+});
+
+test('a program that connects starts nothing from the folders of the workspace', async () => {
+  const folder = temporaryFolder();
+  mkdirSync(join(folder, 'bin'));
+  for (const name of ['redis-server', 'valkey-server', 'mkfifo', 'uname', 'date', 'sleep', 'apt-get', 'docker'])
+    writeFileSync(join(folder, 'bin', name), `#!/bin/sh\ntouch '${folder}/ran-${name}'\n`, { mode: 0o755 });
+  const main = new URL('../src/main.ts', import.meta.url);
+  writeFileSync(
+    join(folder, 'program.mjs'),
+    `import { connect } from '${main}';\nawait (await connect({ dataDir: 'data' })).close();\n`,
+  );
+  const env = {
+    PATH: `${join(folder, 'bin')}:${process.env['PATH']}`,
+    REDIS_URL: undefined,
+    PAWL_WORKSPACE_ROOT: undefined,
+  };
+  const program = startScript(join(folder, 'program.mjs'), [], { cwd: folder, env });
+  expect(await program.ended, program.stderr()).toMatchObject({ code: 0 });
+  expect(readdirSync(folder).toSorted()).toEqual(['bin', 'data', 'program.mjs']);
 });

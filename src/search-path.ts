@@ -1,0 +1,33 @@
+/** The folders in which Pawl finds the programs that it starts for itself. */
+import { realpathSync } from 'node:fs';
+import { delimiter, isAbsolute, resolve } from 'node:path';
+import { variableText } from './shared/config/variables.ts';
+import { liesIn } from './shared/util/file-path.ts';
+
+/**
+ * Removes folders from the PATH through which Pawl finds the programs that it starts: relative ones, and those inside the current
+ * folder or the workspace, where calls may write. `npm run` puts such folders first.
+ */
+export function removeWorkspaceFolders(
+  environment: NodeJS.ProcessEnv,
+  cwd: string,
+  root = variableText(environment, 'PAWL_WORKSPACE_ROOT'),
+): void {
+  const workspaces = [cwd, ...(root === undefined ? [] : [resolve(cwd, root)])].flatMap(namesOf);
+  const isOutside = (folder: string) =>
+    isAbsolute(folder) && !namesOf(folder).some((name) => workspaces.some((each) => liesIn(each, name)));
+  environment['PATH'] = (environment['PATH'] ?? '').split(delimiter).filter(isOutside).join(delimiter);
+  const libraries = environment['LD_LIBRARY_PATH'];
+  // The further processes of Pawl start in this folder, and an empty entry would stand for it.
+  if (libraries !== undefined)
+    environment['LD_LIBRARY_PATH'] = libraries.split(delimiter).filter(isAbsolute).join(delimiter);
+}
+
+/** A folder as it is written, and by its real path. */
+function namesOf(folder: string): readonly string[] {
+  try {
+    return [folder, realpathSync(folder)];
+  } catch {
+    return [folder];
+  }
+}
