@@ -3,6 +3,7 @@
  * runs. `workers/workspace/protected-paths.ts` enforces it.
  */
 import { existsSync, realpathSync, statSync } from 'node:fs';
+import { getCompileCacheDir } from 'node:module';
 import { basename, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Settings } from './shared/config/config.ts';
@@ -10,6 +11,7 @@ import { CONFIG_JSON, CONFIG_MODULES } from './shared/config/config-files.ts';
 import { type Environment, SECRET_VARIABLES, variableText } from './shared/config/variables.ts';
 import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
 import { tenantsFolder } from './shared/policy/workspace-root.ts';
+import { userCacheFolder } from './shared/store/redis/redis-binary.ts';
 import { liesIn } from './shared/util/file-path.ts';
 import { codeNames, packageLookupNames } from './workers/workspace/code-files.ts';
 import {
@@ -24,7 +26,10 @@ import { addWorkspaceFolder } from './workers/workspace/workspace-roots.ts';
 
 /** Variables that name what this process, its next start or a program that it starts loads: a list of folders or files, or one of them. */
 const LOADED_LISTS = ['NODE_PATH', 'LD_LIBRARY_PATH', 'LD_PRELOAD', 'DYLD_LIBRARY_PATH', 'DYLD_INSERT_LIBRARIES'];
-const LOADED_PATHS = ['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'OPENSSL_CONF', 'OPENSSL_MODULES'];
+const LOADED_PATHS =
+  'NODE_COMPILE_CACHE NODE_EXTRA_CA_CERTS SSL_CERT_FILE SSL_CERT_DIR OPENSSL_CONF OPENSSL_MODULES OPENSSL_ENGINES'.split(
+    ' ',
+  );
 
 const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));
 /** The files that a checkout runs. An installed package is protected as a whole. */
@@ -64,6 +69,8 @@ export function protectOwnCode(cwd: string, environment: Environment): void {
     ),
     process.execPath,
     realpathSync(process.execPath),
+    join(userCacheFolder(), 'pawl'),
+    ...[getCompileCacheDir() ?? []].flat(),
   ];
   for (const name of names) protectCode(name);
 }

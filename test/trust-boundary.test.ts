@@ -1,7 +1,7 @@
 /** A worker protects what its settings and the options of Node name, wherever that lies in the workspace. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { resolveSettings } from '../src/shared/config/resolve-settings.ts';
 import { protectProcess } from '../src/trust-boundary.ts';
 import { temporaryFolder, testContext } from './helpers/context.ts';
@@ -52,6 +52,7 @@ test.each([
   ['NODE_PATH', 'lib::/srv', 'lib/bufferutil.js'],
   ['LD_LIBRARY_PATH', ':ours:', 'ours/libm.so.6'],
   ['LD_PRELOAD', './hook.so other.so', 'hook.so'],
+  ['NODE_COMPILE_CACHE', '.compiled', '.compiled/v24/a'],
   ['NODE_EXTRA_CA_CERTS', 'certs/ca.pem', 'certs/ca.pem'],
   ['SSL_CERT_DIR', './certs', 'certs/new.pem'],
   ['OPENSSL_CONF', 'openssl.cnf', 'openssl.cnf'],
@@ -68,4 +69,18 @@ test.each(['.', '..', ':', ''])('NODE_PATH=%s does not close the whole workspace
   const options = { dataDir: join(root, '.pawl') };
   protectProcess(resolveSettings({ options }), root, { NODE_PATH: value, LD_LIBRARY_PATH: value, SSL_CERT_DIR: value });
   await expect(testContext({ workspaceRoot: root }).workspace.write('a.txt', 'fine')).resolves.toBeDefined();
+});
+
+test('the cache of programs and compiled code is read-only for calls, where the home folder is a workspace', async () => {
+  const root = temporaryFolder();
+  vi.stubEnv('HOME', root);
+  try {
+    protectProcess(resolveSettings({ options: { dataDir: join(root, '.pawl') } }), root, {});
+  } finally {
+    vi.unstubAllEnvs();
+  }
+  const { workspace } = testContext({ workspaceRoot: root });
+  for (const path of ['.cache/pawl/redis/linux-x64/redis-server', '.cache/pawl/compiled/a'])
+    await expect(workspace.write(path, 'evil')).rejects.toMatchObject(denied);
+  await expect(workspace.write('.cache/pip/a', 'fine')).resolves.toBeDefined();
 });

@@ -150,9 +150,10 @@ const MACHINE_CREDENTIALS =
   `/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssl/private /etc/krb5.keytab
   /etc/docker /etc/rancher /etc/kubernetes /var/lib/kubelet`.split(/\s+/);
 
-/** The home of this user, from the system, or from the environment unless that names a temporary folder. */
-export function ownHomes(): readonly string[] {
-  return [...homesOfUser(), ...(liesIn(tmpdir(), homedir()) ? [] : [homedir()])];
+/** The homes of this user, from the system, or from the environment unless that names a temporary folder, and those of others. */
+export function knownHomes(): readonly string[] {
+  const own = [...homesOfUser(), ...(liesIn(tmpdir(), homedir()) ? [] : [homedir()])];
+  return [...own, ...realPaths([...own, ...homesOfUsers()])];
 }
 
 function homesOfUser(): readonly string[] {
@@ -164,16 +165,19 @@ function homesOfUser(): readonly string[] {
   }
 }
 
-/** The home folders on this machine that can be found. */
-function homeFolders(): readonly string[] {
-  const userHomes = ['/home', '/Users'].flatMap((parent) => {
+function homesOfUsers(): readonly string[] {
+  return ['/home', '/Users'].flatMap((parent) => {
     try {
       return readdirSync(parent).map((name) => join(parent, name));
     } catch {
       return [];
     }
   });
-  return [...new Set([homedir(), ...homesOfUser(), '/root', ...userHomes])];
+}
+
+/** The home folders on this machine that can be found. */
+function homeFolders(): readonly string[] {
+  return [...new Set([homedir(), ...homesOfUser(), '/root', ...homesOfUsers()])];
 }
 
 let cached: { readonly atMs: number; readonly paths: readonly string[] } | undefined;

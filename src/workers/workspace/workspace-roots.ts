@@ -12,7 +12,7 @@ import { liesIn } from '../../shared/util/file-path.ts';
 import {
   credentials,
   isProtectedCode,
-  ownHomes,
+  knownHomes,
   protectedFolders,
   protectFolder,
   realName,
@@ -30,7 +30,7 @@ let homes: readonly string[] | undefined;
 
 /** Explains why no session may have this root. A forbidden name is refused before anything opens it; links are checked after that. */
 export function forbiddenReason(root: string): string | undefined {
-  homes ??= ownHomes();
+  homes ??= knownHomes();
   const reason = forbiddenRoot(root, homes);
   if (reason === undefined) return undefined;
   return `No session can have this folder as its workspace: ${reason}. Start Pawl in another folder, or set PAWL_WORKSPACE_ROOT to one.`;

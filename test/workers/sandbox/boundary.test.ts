@@ -1,5 +1,14 @@
 /** Calls cannot change the code that Pawl runs, by any tool or name, nor reach what lies outside of the sandbox. */
-import { chmodSync, linkSync, lstatSync, readFileSync, readlinkSync, realpathSync, symlinkSync } from 'node:fs';
+import {
+  chmodSync,
+  linkSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  symlinkSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { protectToolCode } from '../../../src/cli/processes/protect-tool-code.ts';
@@ -119,6 +128,18 @@ describe('programs in the sandbox', () => {
     const root = temporaryFolder();
     expect((await run(root, 'cat /etc/shadow /etc/gshadow; ls -A ~/.ssh')).stdout).toBe('');
   });
+});
+
+confined('programs do not make the folders that Pawl hides, where they are not there yet', async () => {
+  const root = realpathSync(temporaryFolder());
+  protectFolder(join(root, 'state'));
+  protectFolder(join(root, 'tenants'));
+  const { stdout } = await run(
+    root,
+    'mkdir state; echo evil > state/key; ln -sT . tenants || ln -s x tenants/acme; echo ran',
+  );
+  expect(stdout).toBe('ran\n');
+  expect(readdirSync(root)).toEqual([]);
 });
 
 describe('a protected name that is a link in the workspace', () => {

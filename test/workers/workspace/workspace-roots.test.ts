@@ -69,7 +69,21 @@ describe('no workspace', () => {
     expect(answers.trim().split('\n')).toEqual(['open', ...Array(4).fill('PERMISSION_DENIED')]);
   });
 
-  test('is forbidden below a home folder, or where temporary files are', () => {
+  test('is a home folder by the name to which a link leads', () => {
+    const folder = temporaryFolder();
+    mkdirSync(join(folder, 'real/project'), { recursive: true });
+    symlinkSync('real', join(folder, 'home'));
+    const module = new URL('../../../src/workers/workspace/workspace-roots.ts', import.meta.url).href;
+    const script = `
+      const { forbiddenReason } = await import(process.argv[1]);
+      console.log(process.argv.slice(2).map((root) => forbiddenReason(root) === undefined).join(' '));`;
+    const roots = ['home', 'real', '', 'real/project'].map((name) => join(folder, name));
+    const env = { ...process.env, HOME: join(folder, 'home'), TMPDIR: '/nowhere' };
+    const answer = execFileSync(process.execPath, ['--input-type=module', '-e', script, module, ...roots], { env });
+    expect(String(answer).trim()).toBe('false false false true');
+  });
+
+  test('may be below a home folder, or where temporary files are', () => {
     for (const root of [
       '/home/ada/project',
       '/tmp/project',

@@ -72,7 +72,7 @@ export async function findRedisBinary(options: RedisBinaryOptions = {}): Promise
     const found = await probe(command, 'PATH', tried);
     if (found !== undefined) return found;
   }
-  const cacheDir = resolve(options.cacheDir ?? defaultCacheDir());
+  const cacheDir = resolve(options.cacheDir ?? userCacheFolder());
   const home = join(cacheDir, 'pawl', 'redis', `${process.platform}-${process.arch}`);
   const cached = join(home, 'redis-server');
   const found = await probe(cached, 'cache', tried);
@@ -193,7 +193,8 @@ async function findDockerImage(tried: string[]): Promise<string | undefined> {
   return undefined;
 }
 
-function defaultCacheDir(): string {
+/** The user's cache folder. In `pawl` below it are programs and compiled code. */
+export function userCacheFolder(): string {
   if (process.platform === 'darwin') return join(homedir(), 'Library', 'Caches');
   if (process.platform === 'win32') return join(homedir(), 'AppData', 'Local');
   return join(homedir(), '.cache');
