@@ -2,7 +2,7 @@
  * Protects what a worker's process, and the next process of its folder, executes, loads, or reads as instructions from the calls that it
  * runs. `workers/workspace/protected-paths.ts` enforces it.
  */
-import { existsSync, realpathSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { getCompileCacheDir } from 'node:module';
 import { basename, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,7 +13,7 @@ import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
 import { tenantsFolder } from './shared/policy/workspace-root.ts';
 import { userCacheFolder } from './shared/store/redis/redis-binary.ts';
 import { liesIn } from './shared/util/file-path.ts';
-import { codeNames, packageLookupNames } from './workers/workspace/code-files.ts';
+import { codeNames, linksOnPath, packageLookupNames } from './workers/workspace/code-files.ts';
 import {
   protectCode,
   protectFile,
@@ -27,9 +27,8 @@ import { addWorkspaceFolder } from './workers/workspace/workspace-roots.ts';
 /** Variables that name what this process, its next start or a program that it starts loads: a list of folders or files, or one of them. */
 const LOADED_LISTS = ['NODE_PATH', 'LD_LIBRARY_PATH', 'LD_PRELOAD', 'DYLD_LIBRARY_PATH', 'DYLD_INSERT_LIBRARIES'];
 const LOADED_PATHS =
-  'NODE_COMPILE_CACHE NODE_EXTRA_CA_CERTS SSL_CERT_FILE SSL_CERT_DIR OPENSSL_CONF OPENSSL_MODULES OPENSSL_ENGINES'.split(
-    ' ',
-  );
+  `NODE_COMPILE_CACHE NODE_EXTRA_CA_CERTS SSL_CERT_FILE SSL_CERT_DIR OPENSSL_CONF OPENSSL_MODULES OPENSSL_ENGINES
+  OTEL_EXPORTER_OTLP_CERTIFICATE OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE`.split(/\s+/);
 
 const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));
 /** The files that a checkout runs. An installed package is protected as a whole. */
@@ -42,10 +41,14 @@ export function protectProcess(settings: Settings, cwd: string, environment: Env
   for (const folder of hiddenFolders(settings)) protectFolder(resolve(cwd, folder));
   // It may hold tokens and keys, and what stands there at the next start is done.
   for (const name of [CONFIG_JSON, ...CONFIG_MODULES]) protectFile(join(cwd, name));
-  for (const file of secretFiles(environment)) protectFile(file);
-  const variables = nodeOptions(environment, /^--env-file(?:-if-exists)?$/).map((file) => realName(resolve(cwd, file)));
-  for (const file of [...variables, ...realPaths(variables)]) protectFile(file);
-  for (const folder of settings.skillFolders) protectCode(folder);
+  const hidden = [
+    ...secretFiles(environment),
+    ...redisFiles(settings),
+    ...nodeOptions(environment, /^--env-file(?:-if-exists)?$/),
+    ...[variableText(environment, 'OTEL_EXPORTER_OTLP_CLIENT_KEY') ?? []].flat(),
+  ].map((file) => resolve(cwd, file));
+  for (const file of [...hidden.map(realName), ...realPaths(hidden)]) protectFile(file);
+  for (const path of settings.skillFolders.flatMap((folder) => skillPaths(resolve(cwd, folder)))) protectCode(path);
   for (const name of codeNames(settings.connectors.secrets.programs)) protectCode(name);
   for (const path of loadedPaths(cwd, environment)) protectCode(path);
   protectOwnCode(cwd, environment);
@@ -83,12 +86,23 @@ function hiddenFolders(settings: Settings): readonly string[] {
   return [dataDir, tenantsFolder(settings), ...kept, ...connectors.secrets.folders];
 }
 
-/** Real paths of the files that hold secrets of this process. A pipe, as a shell's `<(…)` makes one, is read once and is no file. */
+/** The files that hold secrets of this process. A pipe, as a shell's `<(…)` makes one, is read once and is no file. */
 function secretFiles(environment: Environment): readonly string[] {
   const named = SECRET_VARIABLES.flatMap((name) => variableText(environment, `${name}_FILE`) ?? []);
-  return named
-    .filter((file) => statSync(file, { throwIfNoEntry: false })?.isFile() === true)
-    .map((file) => realpathSync(file));
+  return named.filter((file) => statSync(file, { throwIfNoEntry: false })?.isFile() === true);
+}
+
+/** The certificates and keys that the addresses of Redis name. */
+function redisFiles({ redisUrl = '', boardRedisUrl = '' }: Settings): readonly string[] {
+  const parts = `${redisUrl} ${boardRedisUrl}`.matchAll(/[?&](?:ca|cert|key)=([^&,#\s]+)/g);
+  return [...parts].flatMap(([, value]) => new URLSearchParams(`path=${value}`).get('path') ?? []);
+}
+
+/** A folder of skills, and what the links on its path and in it lead to. */
+function skillPaths(folder: string): readonly string[] {
+  const names = statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true ? readdirSync(folder) : [];
+  const files = ['', ...names].flatMap((name) => [join(folder, name), join(folder, name, 'SKILL.md')]);
+  return [folder, ...linksOnPath(folder), ...realPaths(files)];
 }
 
 /** The file that Node was started with, and those that it loads before. A module without a path is a package. */
@@ -96,7 +110,7 @@ function programFiles(cwd: string, environment: Environment): readonly string[] 
   const modules = nodeOptions(environment, /^(?:-r|--require|--import|--loader|--experimental-loader)$/)
     .map((each) => (each.startsWith('file:') ? fileURLToPath(each) : each))
     .filter((path) => /^[./]/.test(path));
-  const configs = nodeOptions(environment, /^--experimental-config-file$/);
+  const configs = nodeOptions(environment, /^--(?:experimental-config-file|openssl-config|snapshot-blob)$/);
   const started = process.argv[1] === undefined ? [] : [process.argv[1]];
   return [...started, ...[...modules, ...configs].map((path) => resolve(cwd, path))];
 }

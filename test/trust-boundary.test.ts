@@ -1,5 +1,5 @@
 /** A worker protects what its settings and the options of Node name, wherever that lies in the workspace. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { resolveSettings } from '../src/shared/config/resolve-settings.ts';
@@ -28,6 +28,12 @@ test.each([
   ['audit-of-mine/2026.jsonl', '', (root: string) => ({ audit: { folder: join(root, 'audit-of-mine') } })],
   ['memory/table.lance', '', (root: string) => ({ memory: { uri: join(root, 'memory') } })],
   ['blobs/a', '', (root: string) => ({ blobStore: `file:${join(root, 'blobs')}` })],
+  [
+    'tls/my key.pem',
+    '',
+    (root: string) => ({ redisUrl: `rediss://one:1,two:2?ca=${root}/ca.pem&key=${root}/tls/my%20key.pem` }),
+  ],
+  ['tls/ca.pem', '', () => ({ boardRedisUrl: 'rediss://one:1?ca=tls/ca.pem' })],
   ['secrets/key', '', (root: string) => ({ connectors: { secrets: { folders: [join(root, 'secrets')] } } })],
 ] as const)('%s is hidden from calls with NODE_OPTIONS=%s', async (path, nodeOptions, settings) => {
   const workspace = protectedWorkspace(path, nodeOptions, settings);
@@ -83,4 +89,21 @@ test('the cache of programs and compiled code is read-only for calls, where the 
   for (const path of ['.cache/pawl/redis/linux-x64/redis-server', '.cache/pawl/compiled/a'])
     await expect(workspace.write(path, 'evil')).rejects.toMatchObject(denied);
   await expect(workspace.write('.cache/pip/a', 'fine')).resolves.toBeDefined();
+});
+
+test('a link to a file with secrets, and to skills, is left as it is, and so is what it leads to', async () => {
+  const root = realpathSync(temporaryFolder());
+  for (const folder of ['real', 'docs/skill', 'own/c', 'links']) mkdirSync(join(root, folder), { recursive: true });
+  for (const file of ['real/keys', 'docs/skill/SKILL.md', 'docs/other.md']) writeFileSync(join(root, file), 'mine');
+  symlinkSync('real/keys', join(root, 'keys'));
+  symlinkSync('own', join(root, 'skills'));
+  symlinkSync('../docs/skill', join(root, 'own/b'));
+  symlinkSync('../../docs/other.md', join(root, 'own/c/SKILL.md'));
+  const options = { dataDir: join(root, '.pawl'), skillFolders: ['skills'] };
+  protectProcess(resolveSettings({ options }), root, { PAWL_SIGNING_KEYS_FILE: join(root, 'keys') });
+  const { workspace } = testContext({ workspaceRoot: root });
+  const kept = ['keys', 'real/keys', 'skills', 'own/new/SKILL.md', 'own/b', 'docs/skill/SKILL.md', 'docs/other.md'];
+  for (const path of kept) await expect(workspace.write(path, 'evil'), path).rejects.toMatchObject(denied);
+  for (const path of ['keys', 'real/keys']) await expect(workspace.read(path), path).rejects.toMatchObject(denied);
+  await expect(workspace.write('docs/third.md', 'fine')).resolves.toBeDefined();
 });
