@@ -20,6 +20,8 @@ import {
 } from './protected-paths.ts';
 
 const workspaceFolders = new Set<string>();
+/** The folders of the tenants whose sessions this process has served. There may be many. */
+const tenantFolders = new Set<string>();
 
 /** Sets the operator's folder for the workspaces of this process. It need not exist yet. */
 export function addWorkspaceFolder(path: string): void {
@@ -46,9 +48,10 @@ export function checkRoot(root: string, realRoot: string): void {
   if (isProtectedCode(realRoot))
     throw new PawlError('PERMISSION_DENIED', "The session's workspace lies in a folder of code that Pawl runs.");
   // Only folders in which the root lies as it is named: a link could lead to the folder of another session's tenant.
-  const named = [...workspaceFolders].filter((ground) =>
-    [ground, ...realPaths([ground])].some((name) => liesIn(name, root)),
-  );
+  const named = [
+    ...[...workspaceFolders].filter((ground) => [ground, ...realPaths([ground])].some((name) => liesIn(name, root))),
+    ...[...tenantFolders].filter((ground) => liesIn(ground, root)),
+  ];
   const grounds = realPaths(named);
   if (!grounds.every((ground) => liesIn(ground, realRoot)))
     throw new PawlError(
@@ -83,7 +86,7 @@ export function openTenantRoot(
   const ownRoot = tenantRoot(folders, tenantId);
   if (!liesIn(ownRoot, workspaceRoot))
     return `The session's workspace is not in its tenant's folder (${ownRoot}): leave out workspaceRoot, and give producers and workers the same PAWL_WORKSPACE_ROOT.`;
-  addWorkspaceFolder(ownRoot);
+  tenantFolders.add(ownRoot);
   try {
     mkdirSync(ownRoot, { recursive: true, mode: 0o700 });
   } catch {
