@@ -158,6 +158,11 @@ export function addressOf(url: string): RedisOptions {
 }
 
 function readAddress(url: string, parts: typeof QUERY_PARTS, defaultPort: number): RedisOptions {
+  if (/^\s*["'`“‘]/.test(url))
+    throw invalidUrl(
+      'REDIS_URL begins with a quotation mark: leave it out. Files for docker --env-file, for example, take quotation marks as a part of the value.',
+    );
+  if (/^\s/.test(url)) throw invalidUrl('REDIS_URL begins with white space: leave it out.');
   // `URL` leaves such characters out.
   if (/[\t\n\r]/.test(url.trim()))
     throw invalidUrl('REDIS_URL has a line break or a tab in it: leave it out, or write %0A or %09 in a password.');
