@@ -152,7 +152,7 @@ async function overStdio() {
 }
 
 /** The same over HTTP: each body is the present content of `body`, with `"ID"` replaced by the request's id. */
-async function overHttp(type: string | undefined) {
+async function overHttp(type: string | undefined, status = 200) {
   let calls = 0;
   let lines: readonly string[] = [];
   let whole: string | undefined;
@@ -174,7 +174,7 @@ async function overHttp(type: string | undefined) {
     if (method !== 'tools/call') return response.writeHead(400).end();
     calls += 1;
     const sent = lines.map((line) => line.replaceAll('"ID"', String(id)));
-    response.writeHead(200, type === undefined ? {} : { 'content-type': type });
+    response.writeHead(status, type === undefined ? {} : { 'content-type': type });
     if (whole !== undefined) return response.end(whole.replaceAll('"ID"', String(id)));
     return response.end(
       type === 'application/json'
@@ -288,6 +288,13 @@ describe('the answer of a tool that has run', () => {
       const { error } = await responds(`${type === undefined ? '' : 'data: '}${answer.slice(0, -9)}`);
       expect(error?.code).toBe(type === undefined ? 'MCP_PROTOCOL' : 'CONNECTION_RESET');
     }
+  });
+
+  test('that is an acknowledgement alone is none, and the call does not wait for its limit', async () => {
+    const { responds, calls } = await overHttp('application/json', 202);
+    const answered = await responds('');
+    expect(answered.error?.message).toContain('HTTP 202');
+    expect(calls()).toBe(1);
   });
 
   test.each(['application/json', 'text/event-stream'] as const)(

@@ -14,6 +14,7 @@ import {
 } from '@modelcontextprotocol/client';
 import type { Environment } from '../../../shared/config/variables.ts';
 import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
+import { PawlError } from '../../../shared/errors/failure.ts';
 import { openNetwork } from '../../context/network.ts';
 import { readableResponse } from './http-response.ts';
 import type { AnswerReader } from './incoming.ts';
@@ -46,6 +47,8 @@ interface ResumedStream {
 interface SentRequest extends ResumedStream {
   readonly id: RequestId;
   broken?: Error;
+  /** The server has only acknowledged the request, as it may a notification, and has no stream on which an answer could come. */
+  isUnanswered?: boolean;
 }
 const newStream = (): ResumedStream => ({ resumedAtMs: Number.NEGATIVE_INFINITY, emptyResumes: 0 });
 const sentRequest = new AsyncLocalStorage<SentRequest>();
@@ -68,6 +71,7 @@ export function openHttpTransport(options: HttpTransportOptions): Transport {
   const limits = { signal: closed.signal, allowedHosts, idleTimeoutMs: 0, maxResponseBytes: MAX_MESSAGE_BYTES };
   /** The stream of the server's own messages. */
   const listening = newStream();
+  let isListening = false;
   const transport = new StreamableHTTPClientTransport(new URL(url), {
     fetch: async (input, init) => {
       const request = sentRequest.getStore();
@@ -76,6 +80,13 @@ export function openHttpTransport(options: HttpTransportOptions): Transport {
       };
       const sent = init?.method === 'GET' ? await resume(request ?? listening, init) : init;
       const response = await openNetwork({ ...limits, onBroken })(input, sent);
+      if (init?.method === 'GET') isListening ||= response.ok;
+      else if (request !== undefined && response.status === 202 && !isListening) {
+        request.isUnanswered = true;
+        onBroken(
+          new PawlError('MCP_PROTOCOL', `The MCP server ${server} answered a request with HTTP 202 and no result.`),
+        );
+      }
       return readableResponse(response, { server, request: request?.id, onBroken });
     },
     requestInit: { headers: resolveValues(headers, environment) },
@@ -150,6 +161,9 @@ function reportLostAnswers(
     const onresumptiontoken = (event: string) => {
       request.lastEvent = event;
     };
-    return sentRequest.run(request, () => send(message, { ...options, onRequestStreamEnd, onresumptiontoken }));
+    return sentRequest.run(request, async () => {
+      await send(message, { ...options, onRequestStreamEnd, onresumptiontoken });
+      if (request.isUnanswered === true) onRequestStreamEnd();
+    });
   };
 }
