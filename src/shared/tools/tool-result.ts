@@ -1,6 +1,8 @@
 /** The result of a tool: `output` for the model, `display` for people, and the artifacts that it left. */
 import { reasonOf } from '../errors/failure.ts';
+import { describeUnknown } from '../schema/known-members.ts';
 import { findUnserializable } from '../util/json/json-support.ts';
+import { isObject } from '../util/json/json-types.ts';
 import { wellFormed } from '../util/text/text-cut.ts';
 import { isPending } from './pending.ts';
 
@@ -40,6 +42,16 @@ export type ProbeAnswer<Output> =
   | { readonly state: 'done'; readonly result: ToolResult<Output> }
   | { readonly state: 'not-done' }
   | { readonly state: 'unknown' };
+
+const MEMBERS: readonly string[] = ['output', 'display', 'artifacts', 'content', 'success', 'tainted'];
+
+/** A sentence about members that no result has, such as misspelt ones: they are left out of it. */
+export function unknownMembers(toolName: string, result: unknown): string | undefined {
+  const unknown = isObject(result) ? Object.keys(result).filter((name) => !MEMBERS.includes(name)) : [];
+  return unknown.length === 0
+    ? undefined
+    : `A result ${describeUnknown(unknown, MEMBERS)}; ${toolName} returned one with it, which is left out.`;
+}
 
 const ARTIFACT_KINDS: readonly string[] = ['file-created', 'file-modified', 'file-deleted', 'memory-record', 'other'];
 

@@ -11,7 +11,7 @@ import { isPending } from '../../shared/tools/pending.ts';
 import type { AnyTool, Readiness } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
-import { normalizeResult, type ProbeAnswer, type ToolResult } from '../../shared/tools/tool-result.ts';
+import { normalizeResult, type ProbeAnswer, type ToolResult, unknownMembers } from '../../shared/tools/tool-result.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import { onAbort, withinMs } from '../../shared/util/wait.ts';
 import type { AttemptResult } from '../attempt/attempt-result.ts';
@@ -47,8 +47,24 @@ export async function runAttempt(options: AttemptOptions): Promise<AttemptResult
   return runGuarded(
     options,
     () => options.tool.run(options.params, options.context),
-    (value) => (isPending(value) ? { kind: 'pending', pending: value } : checkedResult(value, options)),
+    (value) => {
+      if (isPending(value)) return { kind: 'pending', pending: value };
+      reportUnknownMembers(options, value);
+      return checkedResult(value, options);
+    },
   );
+}
+
+/** Tools whose results had unknown members: each is reported once. */
+const reported = new WeakSet<AnyTool>();
+
+/** The tool has run, so its result counts without them. */
+function reportUnknownMembers({ tool, running: { callId }, log }: AttemptOptions, value: unknown): void {
+  if (reported.has(tool)) return;
+  const fault = unknownMembers(tool.name, value);
+  if (fault === undefined) return;
+  reported.add(tool);
+  log.warn({ event: 'tool_answer_invalid', callId, toolName: tool.name }, fault);
 }
 
 /** Asks the tool about an attempt that left no record. Anything but a clear answer is `unknown`. */
