@@ -22,7 +22,7 @@ import {
   realName,
   realPaths,
 } from './workers/workspace/protected-paths.ts';
-import { addWorkspaceFolder } from './workers/workspace/workspace-roots.ts';
+import { addWorkspaceFolder, forbiddenReason } from './workers/workspace/workspace-roots.ts';
 
 /** Variables that name what this process, its next start or a program that it starts loads: a list of folders or files, or one of them. */
 const LOADED_LISTS = ['NODE_PATH', 'LD_LIBRARY_PATH', 'LD_PRELOAD', 'DYLD_LIBRARY_PATH', 'DYLD_INSERT_LIBRARIES'];
@@ -53,7 +53,9 @@ export function protectProcess(settings: Settings, cwd: string, environment: Env
   for (const path of loadedPaths(cwd, environment)) protectCode(path);
   protectOwnCode(cwd, environment);
   protectOwnerFiles(readOnlyPathsOf(settings.readOnlyPaths));
-  if (settings.workspaceRoot !== undefined) addWorkspaceFolder(settings.workspaceRoot);
+  // Calls can write in this folder, and so replace folders in it by links.
+  const workspaces = settings.workspaceRoot ?? (forbiddenReason(cwd) === undefined ? cwd : undefined);
+  if (workspaces !== undefined) addWorkspaceFolder(workspaces);
 }
 
 /** Protects the files that this process, and the next one that is started in this folder, executes and loads. */

@@ -107,3 +107,14 @@ test('a link to a file with secrets, and to skills, is left as it is, and so is 
   for (const path of ['keys', 'real/keys']) await expect(workspace.read(path), path).rejects.toMatchObject(denied);
   await expect(workspace.write('docs/third.md', 'fine')).resolves.toBeDefined();
 });
+
+test('a link in the folder of the worker leads no session out of it', async () => {
+  const root = temporaryFolder();
+  const outside = temporaryFolder();
+  mkdirSync(join(root, 'sub'));
+  symlinkSync(outside, join(root, 'link'));
+  protectProcess(resolveSettings({ options: { dataDir: join(root, '.pawl') } }), root, {});
+  const list = (workspaceRoot: string) => testContext({ workspaceRoot }).workspace.list('.');
+  await expect(list(join(root, 'link'))).rejects.toMatchObject(denied);
+  for (const allowed of [root, join(root, 'sub'), outside]) await expect(list(allowed)).resolves.toBeDefined();
+});

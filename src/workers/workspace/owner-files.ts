@@ -31,8 +31,33 @@ export function isOwnerFile(path: string, root: string, patterns: readonly strin
   }
   return patterns.some((pattern) => {
     const parts = pattern.toLowerCase().split('/');
-    const start = NOT_SEARCHED.has(parts[0] ?? '') ? 0 : depth;
-    return names.some((_, from) => from >= start && startsWithPattern(names.slice(from), parts));
+    const isGits = NOT_SEARCHED.has(parts[0] ?? '');
+    // The root may lie on the way to the file.
+    const isBelowRoot = (from: number) => isGits || from + parts.length > depth;
+    return names.some((_, from) => isBelowRoot(from) && startsWithPattern(names.slice(from), parts));
+  });
+}
+
+/** Whether a folder, named from the folder of the workspaces, is the owner's. Agents have worktrees in such folders. */
+export function isOwnerFolder(folder: string, patterns: readonly string[]): boolean {
+  const names = namesOf(folder);
+  return patterns.some((pattern) => {
+    const parts = pattern.toLowerCase().split('/');
+    return names.some((_, from) => {
+      const [next, ...below] = names.slice(from + parts.length);
+      return startsWithPattern(names.slice(from), parts) && !(next === 'worktrees' && below.length > 0);
+    });
+  });
+}
+
+/** The rests of a pattern below a folder whose path ends with the pattern's first names. */
+function restsBelow(folder: string, parts: readonly string[]): readonly (readonly string[])[] {
+  const names = namesOf(folder);
+  return parts.slice(1).flatMap((_, index) => {
+    const first = parts.slice(0, index + 1);
+    const isMatch =
+      !first.includes('**') && names.length >= first.length && startsWithPattern(names.slice(-first.length), first);
+    return isMatch ? [parts.slice(index + 1)] : [];
   });
 }
 
@@ -87,6 +112,9 @@ export async function findOwnerFiles(root: string, patterns: readonly string[]):
     for (const pattern of patternParts)
       if (folder === root || present.has((pattern[0] ?? '').toLowerCase()))
         await search.matchPattern(folder, pattern, true);
+    if (folder === root)
+      for (const rest of patternParts.flatMap((parts) => restsBelow(root, parts)))
+        await search.matchPattern(root, rest, true);
     if (isGit) await search.matchBareRepository(folder, folder === root);
     search.forget(folder);
     return entries

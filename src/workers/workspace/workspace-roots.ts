@@ -5,14 +5,16 @@
  * a root are the concern of the workspace's own programs.
  */
 import { mkdirSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { relative, resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { forbiddenRoot, type TenantFolders, tenantRoot, tenantsFolder } from '../../shared/policy/workspace-root.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
+import { isOwnerFolder } from './owner-files.ts';
 import {
   credentials,
   isProtectedCode,
   knownHomes,
+  ownerFilePaths,
   protectedFolders,
   protectFolder,
   realName,
@@ -56,7 +58,13 @@ export function checkRoot(root: string, realRoot: string): void {
   if (!grounds.every((ground) => liesIn(ground, realRoot)))
     throw new PawlError(
       'PERMISSION_DENIED',
-      "A link leads the session's workspace out of the folder that the workspaces are in (PAWL_WORKSPACE_ROOT).",
+      "A link leads the session's workspace out of the folder that the workspaces are in (PAWL_WORKSPACE_ROOT, or the worker's folder): name the folder that it leads to.",
+    );
+  const [ground = realRoot] = grounds.toSorted((one, other) => other.length - one.length);
+  if (isOwnerFolder(relative(ground, realRoot), ownerFilePaths()))
+    throw new PawlError(
+      'PERMISSION_DENIED',
+      "The session's workspace lies in a folder whose files programs of the owner run (setting readOnlyPaths).",
     );
   const protectedFolder = protectedFolders()
     .filter((folder) => liesIn(folder, realRoot))

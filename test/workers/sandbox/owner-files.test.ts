@@ -1,7 +1,7 @@
 /** Calls cannot change the files that the workspace's owner runs later. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { OWNER_FILES, readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
 import { makePlaceholders } from '../../../src/workers/sandbox/placeholders.ts';
@@ -317,6 +317,23 @@ describe('what the owner of a workspace runs later', () => {
     expect(readdirSync(join(root, 'x'))).toHaveLength(2500);
     await run(root, names.map((name) => `echo evil > ${name}`).join('\n'));
     for (const name of names) expect(readFileSync(join(root, name), 'utf8'), name).toBe('mine');
+  });
+
+  confined.each([
+    ['.hg', 'hgrc'],
+    ['.cargo', 'config.toml'],
+    ['.git', 'hooks/pre-commit'],
+    ['.git/worktrees/one', 'commondir'],
+    ['.jj', 'repo/config.toml'],
+    ['tools', 'bazel'],
+    ['.github', 'hooks/a.json'],
+  ])('is left as it is where the workspace is the folder %s', async (folder, path) => {
+    const root = join(temporaryFolder(), folder);
+    mkdirSync(root, { recursive: true });
+    await expectUnchangeable(root, [path]);
+    await run(root, `mkdir -p ${dirname(path)}; echo evil > ${path}; echo fine > other`);
+    expect(existsSync(join(root, path))).toBe(false);
+    expect(existsSync(join(root, 'other'))).toBe(true);
   });
 
   test('is not the whole workspace, where that lies in a folder of such a name', async () => {

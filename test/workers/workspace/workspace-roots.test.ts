@@ -9,6 +9,7 @@ import { TIERS } from '../../../src/shared/tools/tool.ts';
 import { read } from '../../../src/workers/tools/read.ts';
 import { shell } from '../../../src/workers/tools/shell.ts';
 import { write } from '../../../src/workers/tools/write.ts';
+import { addWorkspaceFolder } from '../../../src/workers/workspace/workspace-roots.ts';
 
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 import { startRig } from '../../producer/http/rig.ts';
@@ -81,6 +82,22 @@ describe('no workspace', () => {
     const env = { ...process.env, HOME: join(folder, 'home'), TMPDIR: '/nowhere' };
     const answer = execFileSync(process.execPath, ['--input-type=module', '-e', script, module, ...roots], { env });
     expect(String(answer).trim()).toBe('false false false true');
+  });
+
+  test('is a folder whose files its owner runs, in the folder of the workspaces', async () => {
+    const ground = temporaryFolder();
+    addWorkspaceFolder(ground);
+    const refused = ['.git/hooks', '.husky', '.husky/_', 'app/.vscode', '.claude', '.claude/hooks', '.github/hooks'];
+    const allowed = ['.claude/worktrees/one', '.github', 'tools', 'app'];
+    for (const name of [...refused, ...allowed]) mkdirSync(join(ground, name), { recursive: true });
+    symlinkSync('.git/hooks', join(ground, 'link'));
+    for (const name of [...refused, 'link']) {
+      const ctx = testContext({ workspaceRoot: join(ground, name) });
+      await expect(ctx.workspace.list('.'), name).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+      await expect(ctx.processes.run({ argv: ['true'] }), name).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+    }
+    for (const name of allowed)
+      await expect(testContext({ workspaceRoot: join(ground, name) }).workspace.list('.'), name).resolves.toBeDefined();
   });
 
   test('may be below a home folder, or where temporary files are', () => {
