@@ -3,7 +3,7 @@
  * this table before it is returned.
  */
 import { canonicalJson } from '../schema/canonical-json.ts';
-import { isEcmaPattern } from '../schema/ecma-pattern.ts';
+import { hasPortablePatterns } from '../schema/ecma-pattern.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
 import { isObject, isOfType } from '../util/json/json-types.ts';
 import { PROVIDERS, type Provider } from './export-types.ts';
@@ -48,8 +48,8 @@ const REFUSALS: readonly Refusal[] = [
   },
   {
     forms: READ_BY_PROVIDERS,
-    fault: 'has a pattern that ECMAScript does not know',
-    applies: ({ pattern }) => typeof pattern === 'string' && !isEcmaPattern(pattern),
+    fault: 'has a pattern that Python or Rust does not know',
+    applies: (schema, isRoot) => isRoot && !hasPortablePatterns(schema),
   },
   {
     forms: ['gemini'],

@@ -3,7 +3,7 @@
  * the tool does. Each removed keyword is reported, and written into the description.
  */
 import { canonicalJson } from '../schema/canonical-json.ts';
-import { isEcmaPattern } from '../schema/ecma-pattern.ts';
+import { hasPortablePatterns, isPortablePattern } from '../schema/ecma-pattern.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { ANNOTATIONS } from '../schema/schema-keywords.ts';
 import { isOfType } from '../util/json/json-types.ts';
@@ -167,11 +167,34 @@ function removeUnsupported(conversion: Conversion): void {
   const { result, rules } = conversion;
   if (rules.itemsRequired && isType(result, 'array') && result['items'] === undefined) result['items'] = {};
   if (rules.describedRequired) requireDescribed(conversion);
-  if (typeof result['pattern'] === 'string' && !isEcmaPattern(result['pattern'])) remove(conversion, 'pattern');
+  if (typeof result['pattern'] === 'string' && !isPortablePattern(result['pattern'])) remove(conversion, 'pattern');
+  removeUnreadable(conversion);
   if (rules.formats !== undefined && result['format'] !== undefined && !rules.formats.has(String(result['format'])))
     remove(conversion, 'format');
   if (Number(result['minItems'] ?? 0) > (rules.largestMinItems ?? Number.POSITIVE_INFINITY))
     remove(conversion, 'minItems');
+}
+
+/** Keywords whose schemas are not converted, in groups. A group without its first keyword would accept less. */
+const UNCONVERTED: readonly (readonly string[])[] = [
+  ['patternProperties', 'additionalProperties', 'unevaluatedProperties'],
+  ['dependentSchemas', 'unevaluatedProperties'],
+  ['if', 'then', 'else', 'unevaluatedProperties', 'unevaluatedItems'],
+  ['contains', 'minContains', 'maxContains', 'unevaluatedItems'],
+  ['not'],
+  ['propertyNames'],
+  ['unevaluatedProperties'],
+  ['unevaluatedItems'],
+];
+
+/** Removes the groups with a pattern that the provider cannot read. */
+function removeUnreadable(conversion: Conversion): void {
+  const { result } = conversion;
+  for (const group of UNCONVERTED) {
+    const present = group.filter((keyword) => result[keyword] !== undefined);
+    const isReadable = present.every((keyword) => hasPortablePatterns({ [keyword]: result[keyword] }));
+    if (!isReadable) for (const keyword of present) remove(conversion, keyword);
+  }
 }
 
 function requireDescribed(conversion: Conversion): void {

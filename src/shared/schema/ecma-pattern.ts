@@ -2,6 +2,8 @@
  * Patterns of ECMAScript, in the words of RE2. Both have the same syntax for most of it, but some classes have other members: `\s` of
  * RE2 lacks the no-break space, and its dot takes every line end but LF.
  */
+import { isObject } from '../util/json/json-types.ts';
+import { mapSchemas } from './schema-keywords.ts';
 
 /** The ranges of each class that RE2 has otherwise, by code points, in order. */
 const SPACES = [
@@ -78,6 +80,32 @@ export function isEcmaPattern(pattern: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** ECMAScript, Python and Rust write these alike, and mean the same. */
+const PORTABLE_ESCAPE = String.raw`\\(?:[dDwWsSnrtfv]|x[\dA-Fa-f]{2}|u(?![dD][89a-fA-F])[\dA-Fa-f]{4}|[$()*+./?[\\\]^{|}-])`;
+const PORTABLE_CLASS = String.raw`\[(?!\^?\])\^?(?:${PORTABLE_ESCAPE}|(?!--|&&|~~)[^[\\\]])+\]`;
+const PORTABLE = new RegExp(String.raw`^(?:${PORTABLE_ESCAPE}|\\[bB]|\((?!\?(?!:))|${PORTABLE_CLASS}|[^\\([])*$`);
+
+/**
+ * Whether the engines of providers know the pattern, too. OpenAI reads patterns as Python's and as Rust's, and refuses the whole request for
+ * one that either lacks: properties of characters, names of groups, look-around, back-references, classes of nothing or with brackets.
+ */
+export function isPortablePattern(pattern: string): boolean {
+  return PORTABLE.test(pattern) && isEcmaPattern(pattern);
+}
+
+/** Whether each pattern of a schema is portable, at any depth. */
+export function hasPortablePatterns(schema: unknown): boolean {
+  if (!isObject(schema)) return true;
+  const { pattern, patternProperties } = schema;
+  const own = [pattern, ...Object.keys(isObject(patternProperties) ? patternProperties : {})];
+  let isPortable = own.every((each) => typeof each !== 'string' || isPortablePattern(each));
+  mapSchemas(schema, (below) => {
+    isPortable &&= hasPortablePatterns(below);
+    return below;
+  });
+  return isPortable;
 }
 
 function codePointOf(high: string, low: string): number {

@@ -163,6 +163,73 @@ describe('parameters that a provider refuses, and that no rule converts', () => 
   });
 });
 
+describe('patterns that OpenAI cannot read', () => {
+  const unreadable = [
+    '\\p{L}+',
+    '^[^]$',
+    '\\u{1F600}',
+    '\\ud83d\\ude00',
+    '[[a]',
+    '\\cA',
+    '(?<year>\\d{4})',
+    '(?=a)b',
+    '(a)\\1',
+  ];
+  const readable = ['^[a-z]+$', '^\\d{4}-\\d{2}$', '^(?:a|b)\\.\\u00e9[\\w.@-]*?$', '^[^\\]\\\\(?=]+\\/$', ''];
+  const text = (pattern: string) => ({ type: 'string', pattern });
+  const places: readonly ((pattern: string) => Record<string, unknown>)[] = [
+    text,
+    (pattern) => ({ type: 'array', items: text(pattern) }),
+    (pattern) => ({ type: 'object', patternProperties: { [pattern]: {} }, unevaluatedProperties: false }),
+    (pattern) => ({ type: 'object', propertyNames: text(pattern) }),
+    (pattern) => ({ type: 'array', items: {}, contains: text(pattern), minContains: 2 }),
+    (pattern) => ({ type: 'string', not: text(pattern) }),
+    (pattern) => ({ type: 'string', if: text(pattern), else: { minLength: 2 } }),
+    (pattern) => ({ type: 'object', dependentSchemas: { x: { properties: { y: text(pattern) } } } }),
+  ];
+  const exported = (part: object, strict: boolean) =>
+    toolsFor(
+      'openai',
+      [tool({ type: 'object', properties: { a: part }, required: ['a'], additionalProperties: false })],
+      {
+        strict,
+      },
+    );
+
+  test.each(unreadable)('are left out and reported, wherever they stand: %s', (pattern) => {
+    for (const place of places)
+      for (const strict of [true, false]) {
+        const { tools, reports } = exported(place(pattern), strict);
+        const text = JSON.stringify(withoutDescriptions(tools[0]?.['parameters']));
+        expect(text).not.toContain(JSON.stringify(pattern).slice(1, -1));
+        expect(reports[0]).toMatchObject({ outcome: expect.not.stringMatching('lossless'), warnings: [] });
+        expect(text).toContain('"a"');
+      }
+    expect(plainParameters({ type: 'object', properties: { a: text(pattern) } })).toMatchObject({
+      properties: { a: { type: 'string', description: expect.stringContaining('pattern') } },
+    });
+  });
+
+  test('leave nothing behind that accepts less than before', () => {
+    const { tools } = exported(places[2]?.('\\p{L}') ?? {}, false);
+    expect(withoutDescriptions(tools[0]?.['parameters'])).toMatchObject({ properties: { a: { type: 'object' } } });
+    expect(JSON.stringify(withoutDescriptions(tools[0]?.['parameters']))).not.toContain('unevaluated');
+  });
+
+  test.each(readable)('are not those that every engine reads: %s', (pattern) => {
+    for (const strict of [true, false])
+      expect(exported(text(pattern), strict)).toMatchObject({
+        tools: [{ strict, parameters: { properties: { a: { pattern } } } }],
+        reports: [{ outcome: 'lossless' }],
+      });
+  });
+});
+
+/** Descriptions quote what was removed. */
+function withoutDescriptions(schema: unknown): unknown {
+  return JSON.parse(JSON.stringify(schema, (key, value) => (key === 'description' ? undefined : value)));
+}
+
 describe('what one provider alone refuses is written in another way', () => {
   const withA = (a: object) => ({ type: 'object', properties: { a }, required: ['a'], additionalProperties: false });
   const exported = (provider: 'openai' | 'anthropic' | 'gemini', schema: JsonSchema) => {
