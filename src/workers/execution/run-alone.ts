@@ -6,8 +6,12 @@ import type { Schedule } from '../../shared/util/time.ts';
 import { onAbort, withinMs } from '../../shared/util/wait.ts';
 import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempts.ts';
 
-/** The other calls have this long to end. One of them may wait for a call that only this worker could run. */
+/**
+ * The other calls have this long to end. One of them may wait for a call that only this worker could run. After each time in vain they
+ * have twice as long: a worker that always runs long calls would never run a suspect.
+ */
 const ALONE_WITHIN_MS = 10_000;
+const LONGEST_WAIT_MS = 320_000;
 /** The delay of a suspect's job while this worker runs another suspect. */
 const ONE_SUSPECT_AT_A_TIME_MS = 500;
 /** The delay of a job that has to run alone, when the other calls did not end in time. */
@@ -26,6 +30,7 @@ export class Solitude {
   readonly #workers = new Set<ProcessWorker>();
   #holder: RunningAttempt | undefined;
   #isAlone = false;
+  #withinMs = ALONE_WITHIN_MS;
 
   constructor(schedule?: Schedule) {
     this.#schedule = schedule;
@@ -60,7 +65,9 @@ export class Solitude {
     const stopListening = workers.map((worker) => worker.running.onRemoved(checkAlone));
     checkAlone();
     const stopWaiting = onAbort(running.signal, () => resolve(false));
-    this.#isAlone = (await withinMs(alone, ALONE_WITHIN_MS, this.#schedule)) === true;
+    const isAlone = await withinMs(alone, this.#withinMs, this.#schedule);
+    this.#isAlone = isAlone === true;
+    if (isAlone !== false) this.#withinMs = isAlone ? ALONE_WITHIN_MS : Math.min(2 * this.#withinMs, LONGEST_WAIT_MS);
     for (const stop of stopListening) stop();
     stopWaiting();
     if (!this.#isAlone) this.leave(running);

@@ -11,12 +11,14 @@ function setUp() {
   const running = new RunningAttempts(clock, 60_000, 'worker');
   const slots = new ConcurrencyLimiter(4);
   const timers: (() => void)[] = [];
-  const solitude = new Solitude((fire) => {
+  const waits: number[] = [];
+  const solitude = new Solitude((fire, ms) => {
     timers.push(fire);
+    waits.push(ms);
     return () => {};
   });
   solitude.join({ running, pause: () => slots.pause(), resume: () => slots.resume() });
-  return { running, slots, solitude, timers, attempt: (name: string) => running.add(name, name) };
+  return { running, slots, solitude, timers, waits, attempt: (name: string) => running.add(name, name) };
 }
 
 test('a suspect waits until nothing else runs, and no job is taken meanwhile', async () => {
@@ -72,5 +74,22 @@ test('a suspect whose neighbours do not end, or that is ended itself, gives way'
   suspect.abort(new PawlError('DRAINED'));
   expect(await aborted).toBe(false);
   expect([solitude.isReserved, slots.free]).toEqual([false, 4]);
+  running.close();
+});
+
+test('a suspect waits longer each time in vain, so that it runs at last where all calls are long', async () => {
+  const { running, solitude, timers, waits, attempt } = setUp();
+  const [other, suspect] = [attempt('other'), attempt('suspect')];
+  for (let tries = 0; tries < 7; tries += 1) {
+    const entered = solitude.enter(suspect);
+    timers.at(-1)?.();
+    expect(await entered).toBe(false);
+  }
+  const entered = solitude.enter(suspect);
+  running.remove(other);
+  expect(await entered).toBe(true);
+  solitude.leave(suspect);
+  expect(await solitude.enter(suspect)).toBe(true);
+  expect(waits).toEqual([10_000, 20_000, 40_000, 80_000, 160_000, 320_000, 320_000, 320_000, 10_000]);
   running.close();
 });
