@@ -57,6 +57,7 @@ const UNOCCUPIED = OWNER_FILES.flatMap(({ paths, isReadInSandbox }) => {
 export async function findBoundary(root: string): Promise<Boundary> {
   const hiddenFiles = protectedFiles();
   const hidden = [...new Set([...protectedFolders(), ...realPaths(hiddenFiles.filter(exists)), ...credentials()])];
+  const searchedAtMs = Date.now();
   const ownerFiles = await findOwnerFiles(root, ownerFilePaths());
   const repositories = ownerFiles.present
     .filter((path) => path.endsWith('/.git/config'))
@@ -81,7 +82,7 @@ export async function findBoundary(root: string): Promise<Boundary> {
   const isOccupied = (path: string) =>
     isOwn(path) || !(isRenamed(path) || UNOCCUPIED.some((name) => path.endsWith(name)));
   const findMade = async (): Promise<MadeFiles> => {
-    const { paths, isComplete } = await findMadeSince(root, ownerFiles);
+    const { paths, isComplete } = await findMadeSince(root, ownerFiles, searchedAtMs);
     const made = new Set([...uncovered.filter(isRenamed).filter(exists), ...paths]);
     return {
       paths: [...made].sort((one, other) => other.length - one.length),
@@ -95,17 +96,21 @@ export async function findBoundary(root: string): Promise<Boundary> {
  * Git's own files are left in folders that the program made, where git runs nothing for them: it may clone a repository. In a folder that
  * was there before, git would find them at the owner's next command.
  */
-async function findMadeSince(root: string, before: FoundOwnerFiles): Promise<MadeFiles> {
+async function findMadeSince(root: string, before: FoundOwnerFiles, searchedAtMs: number): Promise<MadeFiles> {
   const patterns = ownerFilePaths();
-  const { present, bareRepositories, isComplete } = await findOwnerFiles(root, patterns);
+  const { present, bareRepositories, isComplete } = await findOwnerFiles(root, patterns, before.folders);
   const presentBefore = new Set(before.present);
   const notGit = patterns.filter((pattern) => !pattern.startsWith('.git/'));
   const isLeft = (path: string) =>
     !isOwnerFile(path, root, notGit, false) && !before.folders.has(dirname(path)) && runsNothing(path);
   const isNewRepository = (folder: string) => before.folders.has(folder) && !before.bareRepositories.has(folder);
   const heads = [...bareRepositories].filter(isNewRepository).map((folder) => join(folder, BARE_HEAD));
+  // The first search may not have reached all of the owner's own files. Programs cannot set this time.
+  const isOld = (path: string) => !before.isComplete && (statsOf(path)?.ctimeMs ?? 0) < searchedAtMs;
+  const isNew = (path: string) =>
+    !presentBefore.has(path) && !isOld(path) && !before.tooLarge.some((folder) => liesIn(folder, path));
   // Without their head, what stands beside it is no repository's.
-  const made = present.filter((path) => !presentBefore.has(path) && !heads.includes(join(dirname(path), BARE_HEAD)));
+  const made = present.filter((path) => isNew(path) && !heads.includes(join(dirname(path), BARE_HEAD)));
   return { paths: [...made.filter((path) => !isLeft(path)), ...heads], isComplete };
 }
 

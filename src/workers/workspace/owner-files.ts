@@ -100,10 +100,15 @@ export interface FoundOwnerFiles {
 
 /**
  * Finds the owner's files below a folder, given by its real path. The deepest part of a very large folder is not
- * searched: the search goes level by level, so that the limit never hides folders near the root.
+ * searched: the search goes level by level, so that the limit never hides folders near the root. The `known` folders
+ * are searched in any case: a program could make many new ones.
  */
-export async function findOwnerFiles(root: string, patterns: readonly string[]): Promise<FoundOwnerFiles> {
-  const search = new OwnerFileSearch();
+export async function findOwnerFiles(
+  root: string,
+  patterns: readonly string[],
+  known: ReadonlySet<string> = new Set(),
+): Promise<FoundOwnerFiles> {
+  const search = new OwnerFileSearch(known);
   const patternParts = patterns.map((pattern) => pattern.split('/'));
   const isGit = patterns.some((pattern) => pattern.startsWith('.git/'));
   const searchFolder = async (folder: string): Promise<readonly string[]> => {
@@ -123,13 +128,15 @@ export async function findOwnerFiles(root: string, patterns: readonly string[]):
   };
   let level: readonly string[] = [root];
   let remainingFolders = MAX_FOLDERS;
-  while (level.length > 0 && remainingFolders > 0) {
-    const searched = level.slice(0, remainingFolders);
-    const next: string[] = level.slice(remainingFolders);
+  for (;;) {
+    const unknown = level.filter((folder) => !known.has(folder));
+    const searched = [...level.filter((folder) => known.has(folder)), ...unknown.slice(0, remainingFolders)];
+    if (searched.length === 0) break;
+    const next: string[] = unknown.slice(remainingFolders);
+    remainingFolders = Math.max(0, remainingFolders - unknown.length);
     for (let start = 0; start < searched.length; start += CONCURRENCY)
       for (const matches of await Promise.all(searched.slice(start, start + CONCURRENCY).map(searchFolder)))
         next.push(...matches);
-    remainingFolders -= searched.length;
     level = next;
   }
   const isComplete = search.isComplete && level.length === 0;
@@ -145,7 +152,12 @@ class OwnerFileSearch {
   readonly folders = new Set<string>();
   /** Whether every folder could be read. */
   isComplete = true;
+  readonly #known: ReadonlySet<string>;
   readonly #listed = new Map<string, Promise<readonly Dirent[]>>();
+
+  constructor(known: ReadonlySet<string>) {
+    this.#known = known;
+  }
 
   /** Lists a folder once for all patterns. */
   list(folder: string): Promise<readonly Dirent[]> {
@@ -186,16 +198,19 @@ class OwnerFileSearch {
     for (const part of BARE_CONTENT) await this.matchPattern(folder, [part], true);
   }
 
-  /** Searches all folders below. If there are too many, the whole folder becomes read-only. */
+  /** Searches all folders below. If there are too many new ones, the whole folder becomes read-only. */
   async #matchAnywhere(top: string, pattern: readonly string[]): Promise<void> {
     const folders = [top];
+    let remainingFolders = MAX_FOLDERS_OF_REPOSITORIES;
     for (const folder of folders) {
-      if (folders.length > MAX_FOLDERS_OF_REPOSITORIES) return void this.tooLarge.add(top);
       await this.matchPattern(folder, pattern, false);
       for (const entry of await this.list(folder)) {
         const path = join(folder, entry.name);
-        if (entry.isDirectory() && !GIT_OBJECTS.test(path)) folders.push(path);
+        if (!entry.isDirectory() || GIT_OBJECTS.test(path)) continue;
+        if (!this.#known.has(path)) remainingFolders -= 1;
+        if (remainingFolders >= 0 || this.#known.has(path)) folders.push(path);
       }
     }
+    if (remainingFolders < 0) this.tooLarge.add(top);
   }
 }

@@ -319,6 +319,37 @@ describe('what the owner of a workspace runs later', () => {
     for (const name of names) expect(readFileSync(join(root, name), 'utf8'), name).toBe('mine');
   });
 
+  confined(
+    'is renamed in the folders that were there, however many new ones a program makes',
+    { timeout: 120_000 },
+    async () => {
+      const root = temporaryFolder();
+      files(root, { 'packages/a/index.ts': '', '.git/modules/sub/config': 'mine' });
+      const modules =
+        'cd .git/modules && (mkdir x && cd x && seq 1 2100 | xargs mkdir); mkdir sub/hooks && echo evil > sub/hooks/post-checkout';
+      await run(root, modules);
+      expect(readdirSync(join(root, '.git/modules/sub'))).not.toContain('hooks');
+      const { stderr } = await run(
+        root,
+        '(mkdir x && cd x && seq 1 10100 | xargs mkdir); echo evil > packages/a/.envrc',
+      );
+      expect(readdirSync(join(root, 'packages/a')).map((name) => name.replace(/\.aside-.*/, '.aside'))).toEqual([
+        '.envrc.aside',
+        'index.ts',
+      ]);
+      expect(stderr).toContain('could not search all folders');
+    },
+  );
+
+  confined('is not renamed where no search reached it before', { timeout: 120_000 }, async () => {
+    const root = temporaryFolder();
+    files(root, { 'y/y/y/.envrc': 'mine' });
+    for (let number = 0; number < 10_100; number += 1) mkdirSync(join(root, 'x', String(number)), { recursive: true });
+    expect(await run(root, 'rm -rf x; mkdir y/y/z; echo evil > y/y/z/.envrc')).toMatchObject({ exitCode: 0 });
+    expect(readdirSync(join(root, 'y/y/y'))).toEqual(['.envrc']);
+    expect(readdirSync(join(root, 'y/y/z'))).not.toContain('.envrc');
+  });
+
   confined.each([
     ['.hg', 'hgrc'],
     ['.cargo', 'config.toml'],
