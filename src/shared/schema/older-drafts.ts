@@ -1,5 +1,7 @@
-/** Translates keywords of JSON Schema drafts 3 to 2019-09 to 2020-12. */
+/** Translates keywords of JSON Schema drafts 3 to 2019-09, and of OpenAPI 3.0, to 2020-12. */
 import { isObject } from '../util/json/json-types.ts';
+import { defined } from '../util/json/omit-undefined.ts';
+import { ANNOTATION_KEYWORDS } from './schema-keywords.ts';
 
 /** One schema of a document while it is changed. `note`, `drop` and `rename` report the changes. */
 export interface SchemaEdit {
@@ -84,4 +86,59 @@ function translateDraft3({ schema, note, rename }: SchemaEdit): void {
     delete schema['disallow'];
     note('disallow made not');
   }
+}
+
+/** Draft 4 and OpenAPI 3.0 mark an exclusive bound by a boolean beside it. */
+export function translateBounds({ schema, note, drop, rename }: SchemaEdit): void {
+  for (const [exclusive, bound] of [
+    ['exclusiveMinimum', 'minimum'],
+    ['exclusiveMaximum', 'maximum'],
+  ] as const) {
+    if (typeof schema[exclusive] !== 'boolean') continue;
+    if (schema[exclusive] && typeof schema[bound] === 'number') rename(bound, exclusive);
+    else if (schema[exclusive]) drop(exclusive, `there is no ${bound}`);
+    else {
+      delete schema[exclusive];
+      note(`${exclusive} dropped, it says nothing`);
+    }
+  }
+}
+
+/** Renames keywords of the drafts before 2019-09. */
+export function renameOlderKeywords({ schema, note, drop, rename }: SchemaEdit): void {
+  if (isObject(schema['definitions'])) {
+    schema['$defs'] = { ...schema['definitions'], ...(isObject(schema['$defs']) ? schema['$defs'] : {}) };
+    delete schema['definitions'];
+    note('definitions renamed $defs');
+  } else if (schema['definitions'] !== undefined) drop('definitions', 'it is no object');
+  if (Array.isArray(schema['items'])) {
+    schema['prefixItems'] = schema['items'];
+    delete schema['items'];
+    note('a list of items made prefixItems');
+  }
+  if (schema['additionalItems'] !== undefined) {
+    if (Array.isArray(schema['prefixItems']) && schema['items'] === undefined) rename('additionalItems', 'items');
+    else drop('additionalItems', 'there is no list of items beside it');
+  }
+  // Ajv refuses draft 4's `id`, and an address of two schemas. References by these names are rewritten to `$defs`.
+  for (const name of ['id', '$id', '$anchor', '$dynamicAnchor'])
+    if (schema[name] !== undefined) drop(name, 'references find their places without it');
+}
+
+/** Keywords next to which adding null to the type would not be enough. */
+export const COMBINING_KEYWORDS = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const'];
+
+/** OpenAPI 3.0 marks what may be null beside its type. */
+export function acceptNull(schema: Record<string, unknown>): void {
+  const types = [schema['type'] ?? []].flat();
+  if (types.length > 0 && !types.includes('null')) schema['type'] = [...types, 'null'];
+  if (Array.isArray(schema['enum']) && !schema['enum'].includes(null)) schema['enum'] = [...schema['enum'], null];
+}
+
+export function choiceWithNull(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const entries = Object.entries(schema);
+  const annotations = Object.fromEntries(entries.filter(([keyword]) => ANNOTATION_KEYWORDS.includes(keyword)));
+  const { anyOf, ...rest } = Object.fromEntries(entries.filter(([keyword]) => !ANNOTATION_KEYWORDS.includes(keyword)));
+  const choices = Array.isArray(anyOf) && Object.keys(rest).length === 0 ? anyOf : [{ ...rest, ...defined({ anyOf }) }];
+  return { ...annotations, anyOf: [...choices, { type: 'null' }] };
 }

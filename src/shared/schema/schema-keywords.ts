@@ -13,6 +13,26 @@ export const SCHEMA_SINGLES: readonly string[] = [
 export const ANNOTATIONS: readonly string[] =
   'title description default examples deprecated readOnly writeOnly $comment'.split(' ');
 
+/** Keywords that check no values, or concern the whole document. */
+export const ANNOTATION_KEYWORDS = [
+  ...ANNOTATIONS,
+  '$schema',
+  '$id',
+  '$anchor',
+  '$dynamicAnchor',
+  '$defs',
+  'definitions',
+];
+/** Keywords whose loss changes nothing of what a schema accepts. */
+export const UNCHECKED_KEYWORDS = [
+  ...ANNOTATION_KEYWORDS,
+  'id',
+  '$recursiveAnchor',
+  'additionalItems',
+  'contentEncoding',
+  'contentMediaType',
+];
+
 const isText = (value: unknown) => typeof value === 'string';
 const isNumber = (value: unknown) => typeof value === 'number';
 const isCount = (value: unknown) => Number.isInteger(value) && Number(value) >= 0;

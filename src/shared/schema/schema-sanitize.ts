@@ -4,15 +4,30 @@
  */
 import { getOrInsert } from '../util/get-or-insert.ts';
 import { isObject } from '../util/json/json-types.ts';
-import { defined } from '../util/json/omit-undefined.ts';
 import { startOf, wellFormed } from '../util/text/text-cut.ts';
 import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { isLinear, patternFault } from './linear-pattern.ts';
-import { type SchemaEdit, translateOlderDrafts, translateOwnRequired } from './older-drafts.ts';
+import {
+  acceptNull,
+  COMBINING_KEYWORDS,
+  choiceWithNull,
+  renameOlderKeywords,
+  type SchemaEdit,
+  translateBounds,
+  translateOlderDrafts,
+  translateOwnRequired,
+} from './older-drafts.ts';
 import { addressOf, ReferenceResolver } from './reference-places.ts';
-import { ANNOTATIONS, KEYWORD_VALUES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
-import { withoutReference } from './schema-references.ts';
+import {
+  KEYWORD_VALUES,
+  mapSchemas,
+  SCHEMA_LISTS,
+  SCHEMA_MAPS,
+  SCHEMA_SINGLES,
+  UNCHECKED_KEYWORDS,
+} from './schema-keywords.ts';
+import { referenced, withoutReference } from './schema-references.ts';
 
 export interface SanitizedSchema {
   readonly schema: JsonSchema;
@@ -59,6 +74,10 @@ interface Walk {
   /** Targets of references elsewhere in the document, and their names in `$defs`. */
   readonly copies: Map<unknown, Copy>;
   readonly usedNames: Set<string>;
+  /** Each repaired schema with its place. */
+  readonly places: Map<Record<string, unknown>, string>;
+  /** The repaired schemas that accept more than before. */
+  readonly weakened: Set<unknown>;
 }
 
 interface Copy {
@@ -83,7 +102,7 @@ export function sanitizeSchema(foreign: unknown, role: 'parameters' | 'output' =
   const usedNames = new Set(Object.keys(definitions));
   const walk: Walk = {
     ...{ root, definitions, role, changes, usedNames, copies: new Map() },
-    ...{ resolver: new ReferenceResolver(root), ancestors: [] },
+    ...{ resolver: new ReferenceResolver(root), ancestors: [], places: new Map(), weakened: new Set() },
   };
   const schema = sanitize(root, '', walk, 0) as Record<string, unknown>;
   const copyEntries: [string, unknown][] = [];
@@ -92,6 +111,7 @@ export function sanitizeSchema(foreign: unknown, role: 'parameters' | 'output' =
     copyEntries.push([name, sanitize(target, `$defs.${name}`, { ...walk, ancestors }, 1)]);
   if (copyEntries.length > 0) schema['$defs'] = { ...(schema['$defs'] as object), ...Object.fromEntries(copyEntries) };
   delete schema['$schema'];
+  relaxNegations(schema, walk);
   if (schema['$ref'] !== undefined) {
     changes.push(`root: what $ref ${JSON.stringify(schema['$ref'])} leads to put in its place`);
     const resolved = sanitizeSchema(withoutReference(schema, schema), role);
@@ -113,11 +133,14 @@ function sanitize(value: unknown, path: string, walk: Walk, depth: number): unkn
   const note = (change: string) => void walk.changes.push(`${place}: ${change}`);
   if (!isObject(value) || depth > MAX_DEPTH) {
     note(`${depth > MAX_DEPTH ? 'nested too deep' : 'no schema'}, accepts anything`);
-    return {};
+    const anything = {};
+    walk.weakened.add(anything);
+    return anything;
   }
   const schema: Record<string, unknown> = { ...value };
   const drop = (keyword: string, reason: string) => {
     delete schema[keyword];
+    if (!UNCHECKED_KEYWORDS.includes(keyword)) walk.weakened.add(schema);
     note(`${keyword} dropped, ${reason}`);
   };
   const rename = (keyword: string, name: string) => {
@@ -135,13 +158,14 @@ function sanitize(value: unknown, path: string, walk: Walk, depth: number): unkn
       return sanitize(choiceWithNull(schema), path, walk, depth);
   }
   renameOlderKeywords(part);
+  repairEnum(part);
   translateOlderDrafts(part);
   translateOwnRequired(part);
   const inner = isReferenceScope(value) ? { ...walk, ancestors: [value, ...walk.ancestors] } : walk;
   sanitizeSubschemas(part, (subschema, name) =>
     sanitize(subschema, path === '' ? name : `${path}.${name}`, inner, depth + 1),
   );
-  repairBounds(part);
+  translateBounds(part);
   dropInvalidKeywords(part);
   repairReference(part, inner);
   repairPatterns(part);
@@ -150,34 +174,47 @@ function sanitize(value: unknown, path: string, walk: Walk, depth: number): unkn
   dropNullConst(schema, note);
   ensureStructure(part);
   if (allowsNull) acceptNull(schema);
+  walk.places.set(schema, place);
   return schema;
+}
+
+/**
+ * A keyword that refuses the values of a schema refuses more of them when the schema has lost a part. `not` and `if` are dropped then, and
+ * more than one alternative may match.
+ */
+function relaxNegations(root: Record<string, unknown>, { places, weakened, changes }: Walk): void {
+  const users = new Map<unknown, unknown[]>();
+  for (const schema of places.keys()) {
+    const use = (target: unknown) => {
+      getOrInsert(users, target, () => []).push(schema);
+      return target;
+    };
+    use(referenced(schema['$ref'], root));
+    mapSchemas(schema, use);
+  }
+  // A set also visits what is added meanwhile.
+  for (const target of weakened) for (const user of users.get(target) ?? []) weakened.add(user);
+  for (const [schema, place] of places) {
+    const { not, if: condition, oneOf, contains } = schema;
+    const drop = (keywords: readonly string[]) => {
+      for (const keyword of keywords.filter((each) => schema[each] !== undefined)) {
+        delete schema[keyword];
+        changes.push(`${place}: ${keyword} dropped, a part of a schema was dropped`);
+      }
+    };
+    if (weakened.has(not)) drop(['not']);
+    if (weakened.has(condition)) drop(['if', 'then', 'else']);
+    if (weakened.has(contains)) drop(['maxContains']);
+    if (!(Array.isArray(oneOf) && oneOf.some((each) => weakened.has(each)))) continue;
+    delete schema['oneOf'];
+    if (schema['anyOf'] === undefined) schema['anyOf'] = oneOf;
+    else schema['allOf'] = [...((schema['allOf'] ?? []) as unknown[]), { anyOf: oneOf }];
+    changes.push(`${place}: oneOf made anyOf, a part of a schema was dropped`);
+  }
 }
 
 function isReferenceScope(schema: Readonly<Record<string, unknown>>): boolean {
   return isObject(schema['$defs']) || isObject(schema['definitions']) || addressOf(schema) !== undefined;
-}
-
-/** Renames keywords of the drafts before 2019-09. */
-function renameOlderKeywords(edit: SchemaEdit): void {
-  const { schema, note, drop, rename } = edit;
-  if (isObject(schema['definitions'])) {
-    schema['$defs'] = { ...schema['definitions'], ...(isObject(schema['$defs']) ? schema['$defs'] : {}) };
-    delete schema['definitions'];
-    note('definitions renamed $defs');
-  } else if (schema['definitions'] !== undefined) drop('definitions', 'it is no object');
-  if (Array.isArray(schema['items'])) {
-    schema['prefixItems'] = schema['items'];
-    delete schema['items'];
-    note('a list of items made prefixItems');
-  }
-  if (schema['additionalItems'] !== undefined) {
-    if (Array.isArray(schema['prefixItems']) && schema['items'] === undefined) rename('additionalItems', 'items');
-    else drop('additionalItems', 'there is no list of items beside it');
-  }
-  // Ajv refuses draft 4's `id`, and an address of two schemas. References by these names are rewritten to `$defs`.
-  for (const name of ['id', '$id', '$anchor', '$dynamicAnchor'])
-    if (schema[name] !== undefined) drop(name, 'references find their places without it');
-  repairEnum(edit);
 }
 
 /** Some providers refuse a value that is listed twice. */
@@ -263,38 +300,7 @@ function ensureStructure({ schema, note }: SchemaEdit): void {
   if (schema['type'] === 'array') add('items', 'prefixItems');
 }
 
-function acceptNull(schema: Record<string, unknown>): void {
-  const types = [schema['type'] ?? []].flat();
-  if (types.length > 0 && !types.includes('null')) schema['type'] = [...types, 'null'];
-  if (Array.isArray(schema['enum']) && !schema['enum'].includes(null)) schema['enum'] = [...schema['enum'], null];
-}
-
-/** Keywords next to which adding null to the type would not be enough. */
-const COMBINING_KEYWORDS = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const'];
-/** Keywords that check no values, or concern the whole document. */
-const ANNOTATION_KEYWORDS = [...ANNOTATIONS, '$schema', '$id', '$anchor', '$dynamicAnchor', '$defs', 'definitions'];
-
-function choiceWithNull(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  const entries = Object.entries(schema);
-  const annotations = Object.fromEntries(entries.filter(([keyword]) => ANNOTATION_KEYWORDS.includes(keyword)));
-  const { anyOf, ...rest } = Object.fromEntries(entries.filter(([keyword]) => !ANNOTATION_KEYWORDS.includes(keyword)));
-  const choices = Array.isArray(anyOf) && Object.keys(rest).length === 0 ? anyOf : [{ ...rest, ...defined({ anyOf }) }];
-  return { ...annotations, anyOf: [...choices, { type: 'null' }] };
-}
-
-/** Draft 4 and OpenAPI 3.0 mark an exclusive bound by a boolean beside it. */
-function repairBounds({ schema, drop, rename }: SchemaEdit): void {
-  for (const [exclusive, bound] of [
-    ['exclusiveMinimum', 'minimum'],
-    ['exclusiveMaximum', 'maximum'],
-  ] as const) {
-    if (typeof schema[exclusive] !== 'boolean') continue;
-    if (schema[exclusive] && typeof schema[bound] === 'number') rename(bound, exclusive);
-    else drop(exclusive, schema[exclusive] ? `there is no ${bound}` : 'it says nothing');
-  }
-}
-
-function repairPatterns({ schema, note, drop }: SchemaEdit): void {
+function repairPatterns({ schema, drop }: SchemaEdit): void {
   const { pattern } = schema;
   const fault = typeof pattern === 'string' ? patternFault(pattern) : 'it is no text';
   if (pattern !== undefined && fault !== undefined) drop('pattern', fault);
@@ -302,7 +308,7 @@ function repairPatterns({ schema, note, drop }: SchemaEdit): void {
   const linear = patternEntries.filter(([pattern]) => isLinear(pattern));
   if (linear.length === patternEntries.length) return;
   for (const [pattern] of patternEntries)
-    if (!isLinear(pattern)) note(`patternProperties.${pattern} dropped, ${patternFault(pattern)}`);
+    if (!isLinear(pattern)) drop(`patternProperties.${pattern}`, patternFault(pattern) ?? '');
   schema['patternProperties'] = Object.fromEntries(linear);
   // These check the properties that match no pattern, and dropping a pattern would make them check more.
   for (const keyword of ['additionalProperties', 'unevaluatedProperties'])
