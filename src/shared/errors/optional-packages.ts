@@ -30,7 +30,7 @@ export const OPTIONAL_FEATURES = {
     whenMissing: '/queues answers 404, with the command that installs them',
   },
   terminals: {
-    purpose: 'Commands in a terminal',
+    purpose: 'A command in a terminal',
     packages: ['@lydell/node-pty'],
     whenMissing: 'exec_command with tty: true fails',
   },
@@ -56,11 +56,17 @@ export async function loadOptional<Loaded>(name: OptionalFeatureName, load: () =
 export function missingPackages(name: OptionalFeatureName, cause: unknown, instead?: string): PawlError {
   const { purpose, packages } = OPTIONAL_FEATURES[name];
   const [reason = ''] = (cause instanceof Error ? cause.message : String(cause)).split('\n');
+  const shownReason = withoutFolders(reason);
   return new PawlError(
     'CONFIGURATION',
-    `${purpose} needs ${new Intl.ListFormat('en').format(packages)}, which cannot be loaded: ${installCommand(packages)}${instead === undefined ? '' : `; or ${instead}`}. (${reason})`,
+    `${purpose} needs ${new Intl.ListFormat('en').format(packages)}, which cannot be loaded: ${installCommand(packages)}${instead === undefined ? '' : `; or ${instead}`}. (${shownReason})`,
     { cause },
   );
+}
+
+/** Callers and models read the reason, and must not learn where Pawl is installed. */
+function withoutFolders(reason: string): string {
+  return reason.replace(/ imported from .*$/, '').replaceAll(/(?<=^|[\s'"(])(?:file:\/\/)?\/\S*\//g, '');
 }
 
 export function installCommand(packages: readonly string[]): string {

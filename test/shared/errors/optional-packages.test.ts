@@ -7,9 +7,19 @@ test('a feature whose packages are missing names them, with the command that ins
     code: 'CONFIGURATION',
     message:
       'Calling tools of MCP servers needs @modelcontextprotocol/client, which cannot be loaded: ' +
-      "npm install @modelcontextprotocol/client. (Cannot find package '@modelcontextprotocol/client' imported from /x.js)",
+      "npm install @modelcontextprotocol/client. (Cannot find package '@modelcontextprotocol/client')",
     cause: missing,
   });
   const { message } = missingPackages('terminals', missing, 'use tty: false');
   expect(message).toContain('npm install @lydell/node-pty; or use tty: false. (Cannot find');
+});
+
+test.each([
+  ["Cannot find package 'a' imported from /srv/ada b/dist/x.js", "Cannot find package 'a'"],
+  ["Cannot find module '@a/b/c.js'", "Cannot find module '@a/b/c.js'"],
+  ["Cannot find module '/srv/ada/node_modules/a/b.node'", "Cannot find module 'b.node'"],
+  ['/srv/ada/a.node: cannot open shared object file', 'a.node: cannot open shared object file'],
+  ['file:///srv/ada/a.js does not provide an export', 'a.js does not provide an export'],
+])('the reason why packages are missing names no folder: %s', (reason, shown) => {
+  expect(missingPackages('board', new Error(reason)).message).toMatch(`(${shown})`);
 });
