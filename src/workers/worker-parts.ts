@@ -61,10 +61,6 @@ export class LazyMcp {
     this.#connections ??= loadOptional('mcpServers', () => import('./connectors/mcp/tools.ts')).then(
       (mcp) => new mcp.McpConnections(this.#options),
     );
-    // After a failure the next call tries again: the packages may have been installed meanwhile.
-    this.#connections.catch(() => {
-      this.#connections = undefined;
-    });
     return this.#connections;
   }
 

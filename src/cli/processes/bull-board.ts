@@ -42,27 +42,18 @@ function boardLibraries() {
 
 /** Opens the board in the background. Without its packages, requests are answered with what to install. */
 export function openBoard(options: BoardOptions, load: typeof boardLibraries = boardLibraries): Board {
-  const open = async () => {
-    const libraries = await loadOptional('board', load).catch((error: Error) => {
+  const boardPromise = loadOptional('board', load).then(
+    (libraries) => boardWith(libraries, options),
+    (error: Error) => {
       throw new HttpError('NOT_FOUND', error.message);
-    });
-    return boardWith(libraries, options);
-  };
-  let boardPromise: Promise<OpenBoard> | undefined = open();
+    },
+  );
   boardPromise.catch(() => {});
   return {
     router: (request, response, next) => {
-      boardPromise ??= open();
-      boardPromise.then(
-        ({ router }) => router(request, response, next),
-        (error: unknown) => {
-          // Packages that are installed later are found by the next request.
-          boardPromise = undefined;
-          next(error);
-        },
-      );
+      boardPromise.then(({ router }) => router(request, response, next), next);
     },
-    close: async () => (await boardPromise?.catch(() => undefined))?.close(),
+    close: async () => (await boardPromise.catch(() => undefined))?.close(),
   };
 }
 

@@ -52,14 +52,17 @@ export async function loadOptional<Loaded>(name: OptionalFeatureName, load: () =
   }
 }
 
-/** The `CONFIGURATION` error of a feature whose packages are missing or cannot be loaded here. `instead` is what a caller can do without. */
+/**
+ * The `CONFIGURATION` error of a feature whose packages are missing or cannot be loaded here. `instead` is what a caller can do without.
+ * A process must be restarted after the installation: Node remembers which packages it did not find.
+ */
 export function missingPackages(name: OptionalFeatureName, cause: unknown, instead?: string): PawlError {
   const { purpose, packages } = OPTIONAL_FEATURES[name];
   const [reason = ''] = (cause instanceof Error ? cause.message : String(cause)).split('\n');
   const shownReason = withoutFolders(reason);
   return new PawlError(
     'CONFIGURATION',
-    `${purpose} needs ${new Intl.ListFormat('en').format(packages)}, which cannot be loaded: ${installCommand(packages)}${instead === undefined ? '' : `; or ${instead}`}. (${shownReason})`,
+    `${purpose} needs ${new Intl.ListFormat('en').format(packages)}, which cannot be loaded: ${installCommand(packages)}, and restart Pawl${instead === undefined ? '' : `; or ${instead}`}. (${shownReason})`,
     { cause },
   );
 }

@@ -7,11 +7,11 @@ test('a feature whose packages are missing names them, with the command that ins
     code: 'CONFIGURATION',
     message:
       'Calling tools of MCP servers needs @modelcontextprotocol/client, which cannot be loaded: ' +
-      "npm install @modelcontextprotocol/client. (Cannot find package '@modelcontextprotocol/client')",
+      "npm install @modelcontextprotocol/client, and restart Pawl. (Cannot find package '@modelcontextprotocol/client')",
     cause: missing,
   });
   const { message } = missingPackages('terminals', missing, 'use tty: false');
-  expect(message).toContain('npm install @lydell/node-pty; or use tty: false. (Cannot find');
+  expect(message).toContain('npm install @lydell/node-pty, and restart Pawl; or use tty: false. (Cannot find');
 });
 
 test.each([
