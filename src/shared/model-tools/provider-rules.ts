@@ -1,4 +1,5 @@
 /** The schema rules and limits of each provider. */
+import type { Provider } from './export-types.ts';
 import type { SubsetRules } from './provider-subset.ts';
 
 const COMBINING = ['oneOf', 'allOf', 'not', 'if', 'then', 'else', 'dependentRequired', 'dependentSchemas'];
@@ -89,4 +90,12 @@ export const GEMINI: SubsetRules = {
   nullForOptional: false,
   closed: false,
   constAsEnum: true,
+};
+
+/** The tools that one request may have. */
+export const MOST_TOOLS: Readonly<Record<Provider, number>> = {
+  openai: 128,
+  anthropic: Number.POSITIVE_INFINITY,
+  gemini: 512,
+  mcp: Number.POSITIVE_INFINITY,
 };

@@ -26,7 +26,7 @@ import { exportedNames } from './names.ts';
 import { flatRoot } from './object-root.ts';
 import { withPlainNames } from './parameter-names.ts';
 import { providerRefusal, withoutRefusal } from './provider-refusals.ts';
-import { GEMINI, PLAIN } from './provider-rules.ts';
+import { GEMINI, MOST_TOOLS, PLAIN } from './provider-rules.ts';
 import { keywordText, type RemovedKeyword, toSubset } from './provider-subset.ts';
 
 const MAX_DESCRIPTION_LENGTH = 2_048;
@@ -73,7 +73,9 @@ export function toolsFor(
   return {
     provider,
     tools: ordered.map(({ exported }) => exported),
-    reports: ordered.map(({ report }) => report),
+    reports: ordered.map(({ report }, index) =>
+      index < MOST_TOOLS[provider] ? report : withoutPlace(provider, report),
+    ),
     names: Object.fromEntries(ordered.map(({ name, tool }) => [name, { namespace: tool.namespace, name: tool.name }])),
     ...(provider === 'gemini' ? { request: 'toolConfig.functionCallingConfig.mode VALIDATED' } : {}),
   };
@@ -99,6 +101,12 @@ function withAcceptedParameters(
       `its parameters are exported as any object, because the provider refuses them: ${refusal}`,
     ],
   };
+}
+
+/** The report of a tool that the request has no place for. A provider refuses all of such a request. */
+function withoutPlace(provider: Provider, report: ToolReport): ToolReport {
+  const warning = `the provider takes ${MOST_TOOLS[provider]} tools in a request and refuses one with more`;
+  return { ...report, warnings: [...report.warnings, warning] };
 }
 
 function reportOf(

@@ -34,7 +34,8 @@ export const UNCHECKED_KEYWORDS = [
 ];
 
 const isText = (value: unknown) => typeof value === 'string';
-const isNumber = (value: unknown) => typeof value === 'number';
+/** JSON writes numbers that are not finite as null. */
+const isNumber = (value: unknown) => Number.isFinite(value);
 const isCount = (value: unknown) => Number.isInteger(value) && Number(value) >= 0;
 
 /** Keywords with the kind of value that they take. A value of another kind makes Ajv refuse the whole schema. */

@@ -163,6 +163,35 @@ describe('parameters that a provider refuses, and that no rule converts', () => 
   });
 });
 
+test.each([
+  ['openai', 128],
+  ['gemini', 512],
+] as const)('the tools beyond the number that %s takes are reported', (provider, most) => {
+  const names = Array.from({ length: most + 1 }, (_, index) => `t${index}`);
+  const warningsOf = (count: number) =>
+    toolsFor(
+      provider,
+      names.slice(0, count).map((name) => tool({ type: 'object' }, name)),
+    ).reports.map(({ warnings }) => warnings);
+  expect(warningsOf(most).flat()).toEqual([]);
+  expect(warningsOf(most + 1).flat()).toEqual([
+    `the provider takes ${most} tools in a request and refuses one with more`,
+  ]);
+  expect(warningsOf(most + 1).at(-1)).toHaveLength(1);
+});
+
+test('bounds that JSON has no number for are no bounds', () => {
+  const a = {
+    type: 'number',
+    minimum: Number.NEGATIVE_INFINITY,
+    exclusiveMaximum: Number.POSITIVE_INFINITY,
+    multipleOf: Number.NaN,
+  };
+  const { schema, changes } = sanitizeSchema({ type: 'object', properties: { a } });
+  expect(schema).toEqual({ type: 'object', properties: { a: { type: 'number' } } });
+  expect(changes).toHaveLength(3);
+});
+
 describe('patterns that OpenAI cannot read', () => {
   const unreadable = [
     '\\p{L}+',
