@@ -16,6 +16,7 @@ import {
   serverFaults,
   WAITAOF_PROMISE,
 } from '../../shared/config/durability.ts';
+import { type Environment, SECRET_VARIABLES, VARIABLES } from '../../shared/config/variables.ts';
 import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
 import { inspectServer } from '../../shared/store/inspect-server.ts';
@@ -25,6 +26,7 @@ import { type EmbeddedRedis, startEmbeddedRedis } from '../../shared/store/redis
 import { FleetKeys } from '../../shared/store/redis/keys.ts';
 import { NoRedisServerError } from '../../shared/store/redis/redis-binary.ts';
 import { checkRights, startError } from '../../shared/store/redis/start-check.ts';
+import { didYouMean } from '../../shared/util/text/nearest.ts';
 import { escapeLine, escapeLines } from '../../shared/util/text/visible-text.ts';
 import { sandboxFault } from '../../workers/context/processes.ts';
 import { baseTools } from '../../workers/tools/index.ts';
@@ -48,6 +50,7 @@ export async function runDoctor(context: CliContext): Promise<number> {
   };
   add(checkNode(process.versions.node));
   const settings = await checkConfiguration(add);
+  add(...checkVariables(context.environment));
   let outOfReach = false;
   if (settings !== undefined) {
     add(await checkDataDir(settings, context.cwd));
@@ -94,6 +97,17 @@ async function checkConfiguration(add: (finding: Finding) => void): Promise<Sett
     add(fail(check, reasonOf(error), 'correct the variable or the entry of pawl.config that is named above'));
     return undefined;
   }
+}
+
+/** A misspelt variable has no effect, and other programs' variables are not Pawl's to refuse. */
+function checkVariables(environment: Environment): readonly Finding[] {
+  const known = [...VARIABLES.map(({ name }) => name), ...SECRET_VARIABLES.map((name) => `${name}_FILE`)];
+  const isUnknown = (name: string) => /^(?:PAWL|TOOL_RELIAB)/i.test(name) && !known.includes(name);
+  return Object.keys(environment)
+    .filter(isUnknown)
+    .map((name) => ({ name, hint: didYouMean(name, known) }))
+    .filter(({ hint }) => hint !== '')
+    .map(({ name, hint }) => warn('configuration', `${name} is set, and Pawl reads no variable of this name`, hint));
 }
 
 async function checkDataDir({ dataDir, redisUrl }: Settings, cwd: string): Promise<Finding> {

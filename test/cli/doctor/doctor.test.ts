@@ -54,6 +54,24 @@ test('doctor finds everything usable, explains the durability, and reports that 
   expect(found.get('workers')).toMatchObject({ state: 'warn', fix: expect.stringContaining('pawl up') });
 });
 
+test.each([
+  ['PAWL_HTTP_PROT', 'did you mean PAWL_HTTP_PORT'],
+  ['pawl_prefix', 'did you mean PAWL_PREFIX?'],
+  ['PAWL_SIGNING_KEY_FILE', 'did you mean PAWL_SIGNING_KEYS_FILE'],
+  ['TOOL_RELIABILTY_ENABLED', 'did you mean TOOL_RELIABILITY_ENABLED'],
+])('doctor names the misspelt variable %s', async (name, hint) => {
+  const { code, stdout } = await place.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0', [name]: '1' } });
+  const found = (JSON.parse(stdout) as Report).checks.find(({ message }) => message.startsWith(name));
+  expect(code).toBe(0);
+  expect(found).toMatchObject({ state: 'warn', fix: expect.stringContaining(hint) });
+});
+
+test('doctor says nothing of variables that other programs read', async () => {
+  const env = { PAWL_HTTP_PORT: '0', PAWL_SECRET_SHOP: 's', PAWL_GRAFANA_PORT: '1', HTTP_PORT: '1' };
+  const { stdout } = await place.run(['doctor', '--json'], { env });
+  expect(stdout).not.toContain('reads no variable');
+});
+
 test('doctor says that programs run without a sandbox where the setting turns it off', async () => {
   const env = { PAWL_HTTP_PORT: '0', PAWL_SANDBOX: 'off' };
   const { stdout } = await place.run(['doctor', '--json'], { env });
