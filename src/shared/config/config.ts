@@ -1,4 +1,5 @@
 /** All settings with their defaults. Tools' own settings are in `tool-settings.ts`; `resolve-settings.ts` reads them. */
+import { normalize } from 'node:path';
 import { z } from 'zod';
 import { callbackSecretSchema } from '../callbacks/callback.ts';
 import { DEFAULT_TTLS } from '../calls/call-state.ts';
@@ -79,7 +80,12 @@ const signingKeySchema = z.strictObject({
 
 export const settingsSchema = z.strictObject({
   redisUrl: redisAddress.optional(),
-  dataDir: z.string().min(1).default('.pawl'),
+  dataDir: z
+    .string()
+    .min(1)
+    // Node tries for ever to make a folder there.
+    .refine((path) => !/^\/proc(?:\/|$)/.test(normalize(path)), 'must be a folder of files, not one of /proc')
+    .default('.pawl'),
   prefix: z
     .string()
     .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'must be 1 to 64 letters, digits, _, . or -')

@@ -143,6 +143,7 @@ describe('a wrong value is named with its variable, its path, what came and what
     ['PAWL_HTTP_PORT', 'httpPort', '70000', '70000', '65535'],
     ['PAWL_HTTP_PORT', 'httpPort', 'seven', '"seven"', 'number'],
     ['PAWL_PREFIX', 'prefix', 'a b', '"a b"', '1 to 64 letters'],
+    ['PAWL_DATA_DIR', 'dataDir', '/tmp/../proc/data', '"/tmp/../proc/data"', '/proc'],
     ['TOOL_RELIABILITY_ENABLED', 'reliability.enabled', 'maybe', '"maybe"', 'true or false'],
     ['TOOL_RELIABILITY_OPEN_MODE', 'reliability.openMode', 'half', '"half"', '"shadow"'],
     ['TOOL_RELIABLE_DERIVE_IDEMPOTENCY', 'reliability.deriveKeys', 'maybe', '"maybe"', '"off"'],
