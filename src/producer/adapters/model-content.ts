@@ -1,6 +1,7 @@
 /** The content that a model reads of a success: the output as text, and the tool's content blocks, as far as models accept them. */
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { ContentBlock } from '../../shared/tools/tool-result.ts';
+import { imageTypeOf } from '../../shared/util/image-type.ts';
 import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
 import { capOutput } from '../../shared/util/text/truncate-output.ts';
 
@@ -11,8 +12,6 @@ export type ModelContent =
 
 type Success = Extract<ToolResultEnvelope, { readonly status: 'success' }>;
 
-/** The types that all providers accept. Another type would fail the whole request, and each later one of the conversation. */
-const IMAGE_TYPES: readonly string[] = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 const MAX_IMAGE_CHARACTERS = 5_000_000;
 const MAX_ADDRESS_CHARACTERS = 2_048;
 /** The instruction for a model, which cannot read the whole output as a program can. */
@@ -90,13 +89,21 @@ function toModelContent(block: ContentBlock): readonly ModelContent[] {
   }
 }
 
+/**
+ * An image of a type that all providers accept, named by its content. Another image, a wrong name of its type and odd base64 would fail the
+ * whole request, and each later one of the conversation.
+ */
 function mediaContent(data: string, mimeType: string, name = ''): ModelContent {
-  const bytes = Buffer.byteLength(data, 'base64');
-  if (!IMAGE_TYPES.includes(mimeType))
-    return { type: 'text', text: `[${name}${mimeType}, ${bytes} bytes: cannot be shown to you]` };
-  if (data.length > MAX_IMAGE_CHARACTERS)
-    return { type: 'text', text: `[${name}${mimeType}, ${bytes} bytes: too large to be shown to you]` };
-  return { type: 'image', data, mimeType };
+  const isImage = /^image\//i.test(mimeType);
+  const described = (reason: string): ModelContent => {
+    const bytes = Buffer.byteLength(data, 'base64');
+    return { type: 'text', text: `[${name}${mimeType}, ${bytes} bytes: ${reason}]` };
+  };
+  if (isImage && data.length > MAX_IMAGE_CHARACTERS) return described('too large to be shown to you');
+  const bytes = isImage ? Buffer.from(data, 'base64') : Buffer.alloc(0);
+  const imageType = imageTypeOf(bytes);
+  if (imageType === undefined) return described('cannot be shown to you');
+  return { type: 'image', data: bytes.toString('base64'), mimeType: imageType };
 }
 
 /** The address, truncated if it is long, as `data:` addresses are. */

@@ -4,10 +4,11 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { WorkspaceEntry } from '../../shared/tools/capabilities.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
+import { imageTypeOf } from '../../shared/util/image-type.ts';
 import { utf16Of } from '../../shared/util/text/charset.ts';
 import { capitalized, didYouMean } from '../../shared/util/text/nearest.ts';
 import { counted } from './lib/phrases.ts';
-import { hashOf, imageTypeOf, isBinary } from './lib/text-file.ts';
+import { hashOf, isBinary } from './lib/text-file.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
 const DEFAULT_LINES = 2_000;

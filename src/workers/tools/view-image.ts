@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
-import { imageTypeOf } from './lib/text-file.ts';
+import { imageTypeOf } from '../../shared/util/image-type.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
 /** The limit of the providers: 5 MB for an image, in base64. */

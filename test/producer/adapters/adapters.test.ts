@@ -101,7 +101,7 @@ test('a tool whose parameters are a choice is called by its alternatives, beside
 });
 
 test('a soft failure is marked as an error, if the library supports that', async () => {
-  const png = { type: 'image', data: 'AAAA', mimeType: 'image/png' } as const;
+  const png = { type: 'image', data: 'iVBORw0KGgoA', mimeType: 'image/png' } as const;
   const check = defineTool({
     name: 'check',
     version: '1.0.0',

@@ -187,6 +187,28 @@ describe('what stands beside an output', () => {
     expect(await shown([data], 'a drawing')).toMatch(/^a drawing\n\[data:image\/svg\+xml,x{2029}…\]$/);
   });
 
+  test.each<[string, string, string]>([
+    ['of another type than it says', 'image/jpeg', PIXEL],
+    ['of a type by another name', 'image/x-png', PIXEL],
+    ['in lines', 'image/png', PIXEL.replaceAll(/.{20}/g, '$&\r\n')],
+    ['in the alphabet of addresses', 'image/png', PIXEL.replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')],
+  ])('that is an image %s is shown as what it is', async (_what, mimeType, data) => {
+    expect(await shown([{ type: 'image', data, mimeType }])).toContainEqual({
+      type: 'image',
+      source: { type: 'base64', media_type: 'image/png', data: PIXEL },
+    });
+  });
+
+  test.each([
+    ['nothing', ''],
+    ['what is no image', 'aGVsbG8gd29ybGQ='],
+    ['an address of data', `data:image/png;base64,${PIXEL}`],
+  ])('that says it is an image and holds %s is described', async (_what, data) => {
+    expect(JSON.stringify(await shown([{ type: 'image', data, mimeType: 'image/png' }]))).toContain(
+      'cannot be shown to you',
+    );
+  });
+
   test('is described where a model does not accept it, and does not fail the request', async () => {
     const svg = Buffer.from('<svg/>').toString('base64');
     const large = 'A'.repeat(5_000_004);

@@ -89,7 +89,7 @@ describe('pawl/openai', () => {
       description: 'Shows the screen.',
       tier: 'read-only',
       input: z.object({}),
-      run: () => ({ output: 'the screen', content: [{ type: 'image', data: 'AAAA', mimeType: 'image/png' }] }),
+      run: () => ({ output: 'the screen', content: [{ type: 'image', data: 'iVBORw0KGgoA', mimeType: 'image/png' }] }),
     });
     const { session } = await startFleet({ tools: [tool, shot] });
     const call = (id: string, name: string, args: unknown) => ({
@@ -133,7 +133,7 @@ describe('pawl/openai', () => {
     expect(asked.at(-1)?.messages.filter((message) => 'tool_call_id' in message)).toEqual([
       { role: 'tool', tool_call_id: '1', content: '{"city":"Paris","degrees":21,"units":"celsius"}' },
       { role: 'tool', tool_call_id: '2', content: '{"city":"Rome","degrees":21,"units":"celsius"}' },
-      { role: 'tool', tool_call_id: '3', content: 'the screen\n[image/png, 3 bytes: cannot be shown to you]' },
+      { role: 'tool', tool_call_id: '3', content: 'the screen\n[image/png, 9 bytes: cannot be shown to you]' },
       { role: 'tool', tool_call_id: '4', content: expect.stringContaining('UNKNOWN_TOOL: No tool "sun"') },
       { role: 'tool', tool_call_id: '1', content: '{"city":"Paris","degrees":21,"units":"celsius"}' },
       { role: 'tool', tool_call_id: '5', content: expect.stringContaining('are not JSON') },
