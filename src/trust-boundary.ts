@@ -3,7 +3,7 @@
  * runs. `workers/workspace/protected-paths.ts` enforces it.
  */
 import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
-import { getCompileCacheDir } from 'node:module';
+import nodeModule from 'node:module';
 import { basename, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Settings } from './shared/config/config.ts';
@@ -75,7 +75,7 @@ export function protectOwnCode(cwd: string, environment: Environment): void {
     process.execPath,
     realpathSync(process.execPath),
     join(userCacheFolder(), 'pawl'),
-    ...[getCompileCacheDir() ?? []].flat(),
+    ...[nodeModule.getCompileCacheDir?.() ?? []].flat(),
   ];
   for (const name of names) protectCode(name);
 }

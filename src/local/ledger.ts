@@ -17,6 +17,7 @@ import type { Claim, ClaimAnswer } from '../shared/store/calls/claim.ts';
 import type { Postpone } from '../shared/store/calls/ledger.ts';
 import type { CheckpointAnswer } from '../shared/store/calls/records/checkpoint.ts';
 import type { Settle, WriteAnswer } from '../shared/store/calls/settle.ts';
+import { formatCircuit } from '../shared/store/circuits/circuits.ts';
 import type { CallLedger, CallView } from '../shared/store/ports.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
@@ -137,7 +138,7 @@ export class LocalLedger implements CallLedger {
       }
       const circuit = this.#deps.circuits.now(homePartition(partitionFor(call.callId).tier), call.circuit);
       const { request, fence, attempts: earlierAttempts, leftNoRecord: recovered } = call;
-      const circuitRaw = JSON.stringify(circuit);
+      const circuitRaw = formatCircuit(circuit);
       if (circuit.state !== 'CLOSED' && circuit.epoch !== probeEpoch && !recovered)
         return { kind: 'circuit', nowMs, circuit: call.circuit, circuitRaw, request, fence, earlierAttempts };
       const attempts = recovered ? [...earlierAttempts, lostAttempt(earlierAttempts, nowMs)] : earlierAttempts;

@@ -3,7 +3,7 @@ import { getOrInsert } from '../util/get-or-insert.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
-import { ANNOTATIONS } from './schema-keywords.ts';
+import { ANNOTATIONS, mapSchemas } from './schema-keywords.ts';
 
 const DEFINITIONS = '#/$defs/';
 /** Keywords that name a schema. A copy of a definition must not keep them. */
@@ -116,4 +116,19 @@ function withoutNames(parts: JsonSchema): JsonSchema {
 
 function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
+}
+
+/** Adds to `found` each of the schemas that uses one of it, directly or through others. */
+export function addUsers(found: Set<unknown>, schemas: Iterable<JsonSchema>, root: JsonSchema): void {
+  const users = new Map<unknown, unknown[]>();
+  for (const schema of schemas) {
+    const use = (target: unknown) => {
+      getOrInsert(users, target, () => []).push(schema);
+      return target;
+    };
+    use(referenced(schema['$ref'], root));
+    mapSchemas(schema, use);
+  }
+  // A set also visits what is added meanwhile.
+  for (const target of found) for (const user of users.get(target) ?? []) found.add(user);
 }

@@ -19,15 +19,8 @@ import {
   translateOwnRequired,
 } from './older-drafts.ts';
 import { addressOf, ReferenceResolver } from './reference-places.ts';
-import {
-  KEYWORD_VALUES,
-  mapSchemas,
-  SCHEMA_LISTS,
-  SCHEMA_MAPS,
-  SCHEMA_SINGLES,
-  UNCHECKED_KEYWORDS,
-} from './schema-keywords.ts';
-import { referenced, withoutReference } from './schema-references.ts';
+import { KEYWORD_VALUES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, UNCHECKED_KEYWORDS } from './schema-keywords.ts';
+import { addUsers, withoutReference } from './schema-references.ts';
 
 export interface SanitizedSchema {
   readonly schema: JsonSchema;
@@ -183,33 +176,27 @@ function sanitize(value: unknown, path: string, walk: Walk, depth: number): unkn
  * more than one alternative may match.
  */
 function relaxNegations(root: Record<string, unknown>, { places, weakened, changes }: Walk): void {
-  const users = new Map<unknown, unknown[]>();
-  for (const schema of places.keys()) {
-    const use = (target: unknown) => {
-      getOrInsert(users, target, () => []).push(schema);
-      return target;
-    };
-    use(referenced(schema['$ref'], root));
-    mapSchemas(schema, use);
-  }
-  // A set also visits what is added meanwhile.
-  for (const target of weakened) for (const user of users.get(target) ?? []) weakened.add(user);
+  addUsers(weakened, places.keys(), root);
   for (const [schema, place] of places) {
     const { not, if: condition, oneOf, contains } = schema;
+    const note = (change: string) => void changes.push(`${place}: ${change}`);
     const drop = (keywords: readonly string[]) => {
       for (const keyword of keywords.filter((each) => schema[each] !== undefined)) {
         delete schema[keyword];
-        changes.push(`${place}: ${keyword} dropped, a part of a schema was dropped`);
+        note(`${keyword} dropped, a part of a schema was dropped`);
       }
     };
     if (weakened.has(not)) drop(['not']);
     if (weakened.has(condition)) drop(['if', 'then', 'else']);
     if (weakened.has(contains)) drop(['maxContains']);
-    if (!(Array.isArray(oneOf) && oneOf.some((each) => weakened.has(each)))) continue;
-    delete schema['oneOf'];
-    if (schema['anyOf'] === undefined) schema['anyOf'] = oneOf;
-    else schema['allOf'] = [...((schema['allOf'] ?? []) as unknown[]), { anyOf: oneOf }];
-    changes.push(`${place}: oneOf made anyOf, a part of a schema was dropped`);
+    if (Array.isArray(oneOf) && oneOf.some((each) => weakened.has(each))) {
+      delete schema['oneOf'];
+      if (schema['anyOf'] === undefined) schema['anyOf'] = oneOf;
+      else schema['allOf'] = [...((schema['allOf'] ?? []) as unknown[]), { anyOf: oneOf }];
+      note('oneOf made anyOf, a part of a schema was dropped');
+    }
+    inferType({ schema, note });
+    ensureStructure({ schema, note });
   }
 }
 
@@ -290,7 +277,7 @@ function repairNames(part: SchemaEdit, keyword: string): void {
   dropDuplicates(part, keyword);
 }
 
-function ensureStructure({ schema, note }: SchemaEdit): void {
+function ensureStructure({ schema, note }: Pick<SchemaEdit, 'schema' | 'note'>): void {
   const add = (keyword: string, alternative: string) => {
     if (schema[keyword] !== undefined || schema[alternative] !== undefined) return;
     schema[keyword] = {};
@@ -378,6 +365,10 @@ function repairType(part: SchemaEdit): void {
   if (type !== undefined && !(isKnownType(type) || (Array.isArray(type) && type.length > 0 && type.every(isKnownType))))
     drop('type', `${JSON.stringify(type)} is none of JSON Schema`);
   dropDuplicates(part, 'type');
+  inferType(part);
+}
+
+function inferType({ schema, note }: Pick<SchemaEdit, 'schema' | 'note'>): void {
   if (schema['type'] !== undefined || UNTYPED_KEYWORDS.some((keyword) => schema[keyword] !== undefined)) return;
   const inferred = TYPE_KEYWORDS.find(([keyword]) => schema[keyword] !== undefined)?.[1];
   if (inferred === undefined) return;

@@ -352,10 +352,13 @@ describe('C8: foreign schemas are repaired', () => {
         expect(schema).not.toHaveProperty('$ref');
         expect(sanitizeSchema(schema).changes).toEqual([]);
       }),
-      { numRuns: 300, examples: [[{ const: null }], [{ type: ['a'], const: null }]] },
+      { numRuns: 300, examples: [[{ const: null }], [{ type: ['a'], const: null }], [NARROWED]] },
     );
   });
 });
+
+/** It loses its `if`, and then says by `additionalProperties` alone that it is about objects. */
+const NARROWED = { $defs: { a: { if: { type: '' }, additionalProperties: {} } } };
 
 /** Keywords with valid values, with schemas, and with any value. */
 const { schema: foreignSchemas } = fc.letrec<{ value: unknown; schema: object }>((tie) => ({

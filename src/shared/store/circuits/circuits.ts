@@ -171,7 +171,7 @@ export class Breakers extends FleetRecords {
 }
 
 /** `epoch|STATE|json`: scripts compare the first two without parsing the rest. */
-function formatCircuit(circuit: Circuit): string {
+export function formatCircuit(circuit: Circuit): string {
   return `${circuit.epoch}|${circuit.state}|${JSON.stringify(circuit)}`;
 }
 
