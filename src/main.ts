@@ -56,10 +56,9 @@ async function readSettings(
 }
 
 /** The environment of the programs that this process starts for itself and for tools. */
-function programEnvironment({ workspaceRoot }: Settings): NodeJS.ProcessEnv {
+function environmentOfPrograms({ workspaceRoot }: Settings): NodeJS.ProcessEnv {
   const environment = { ...process.env };
   removeWorkspaceFolders(environment, process.cwd(), workspaceRoot);
-  setHelperEnvironment(environment);
   return environment;
 }
 
@@ -211,7 +210,7 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
     import('./producer/client.ts'),
     readSettings(options),
   ]);
-  programEnvironment(settings);
+  setHelperEnvironment(environmentOfPrograms(settings));
   const tracing = await openTracing(process.env, settings.otlpEndpoint, PAWL_VERSION, async (tracer) => {
     const { CallTraces } = await import('./producer/calls/traces.ts');
     return new CallTraces(tracer);
@@ -267,6 +266,8 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   ]);
   boundYoungGeneration(process.env);
   protectProcess(settings, process.cwd(), process.env);
+  const environment = environmentOfPrograms(settings);
+  setHelperEnvironment(environment);
   return ToolWorker.start({
     settings,
     ...(tracing !== undefined && { tracing }),
@@ -274,7 +275,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     tiers: served,
     concurrency: concurrency ?? DEFAULT_CONCURRENCY,
     log: log === undefined ? createLogger({ ...settings, logLevel: ownLogLevel }) : guardedLogger(log),
-    environment: programEnvironment(settings),
+    environment,
     memory: openMemory(settings),
     pawlVersion: PAWL_VERSION,
     ...defined({ hooks, onEvent, onDrainAsked }),

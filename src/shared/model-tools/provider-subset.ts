@@ -3,7 +3,7 @@
  * the tool does. Each removed keyword is reported, and written into the description.
  */
 import { canonicalJson } from '../schema/canonical-json.ts';
-import { hasPortablePatterns, isPortablePattern } from '../schema/ecma-pattern.ts';
+import { hasPortablePatterns } from '../schema/ecma-pattern.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { ANNOTATIONS } from '../schema/schema-keywords.ts';
 import { isOfType } from '../util/json/json-types.ts';
@@ -167,7 +167,6 @@ function removeUnsupported(conversion: Conversion): void {
   const { result, rules } = conversion;
   if (rules.itemsRequired && isType(result, 'array') && result['items'] === undefined) result['items'] = {};
   if (rules.describedRequired) requireDescribed(conversion);
-  if (typeof result['pattern'] === 'string' && !isPortablePattern(result['pattern'])) remove(conversion, 'pattern');
   removeUnreadable(conversion);
   if (rules.formats !== undefined && result['format'] !== undefined && !rules.formats.has(String(result['format'])))
     remove(conversion, 'format');
@@ -175,8 +174,9 @@ function removeUnsupported(conversion: Conversion): void {
     remove(conversion, 'minItems');
 }
 
-/** Keywords whose schemas are not converted, in groups. A group without its first keyword would accept less. */
+/** Keywords that are or hold patterns and are not converted, in groups. A group without its first keyword would accept less. */
 const UNCONVERTED: readonly (readonly string[])[] = [
+  ['pattern'],
   ['patternProperties', 'additionalProperties', 'unevaluatedProperties'],
   ['dependentSchemas', 'unevaluatedProperties'],
   ['if', 'then', 'else', 'unevaluatedProperties', 'unevaluatedItems'],

@@ -91,7 +91,7 @@ const PORTABLE = new RegExp(String.raw`^(?:${PORTABLE_ESCAPE}|\\[bB]|\((?!\?(?!:
  * Whether the engines of providers know the pattern, too. OpenAI reads patterns as Python's and as Rust's, and refuses the whole request for
  * one that either lacks: properties of characters, names of groups, look-around, back-references, classes of nothing or with brackets.
  */
-export function isPortablePattern(pattern: string): boolean {
+function isPortablePattern(pattern: string): boolean {
   return PORTABLE.test(pattern) && isEcmaPattern(pattern);
 }
 

@@ -66,8 +66,10 @@ export class Solitude {
     checkAlone();
     const stopWaiting = onAbort(running.signal, () => resolve(false));
     const isAlone = await withinMs(alone, this.#withinMs, this.#schedule);
+    const isTimeOver = isAlone === undefined;
     this.#isAlone = isAlone === true;
-    if (isAlone !== false) this.#withinMs = isAlone ? ALONE_WITHIN_MS : Math.min(2 * this.#withinMs, LONGEST_WAIT_MS);
+    if (this.#isAlone) this.#withinMs = ALONE_WITHIN_MS;
+    else if (isTimeOver) this.#withinMs = Math.min(2 * this.#withinMs, LONGEST_WAIT_MS);
     for (const stop of stopListening) stop();
     stopWaiting();
     if (!this.#isAlone) this.leave(running);

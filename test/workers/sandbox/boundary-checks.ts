@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect } from 'vitest';
@@ -7,6 +8,7 @@ import { edit } from '../../../src/workers/tools/edit.ts';
 import { write } from '../../../src/workers/tools/write.ts';
 import { attempts } from '../../helpers/attempts.ts';
 import { testContext } from '../../helpers/context.ts';
+
 /** Without bubblewrap, a program cannot be confined. */
 export const hasSandbox = (await detectIsolation()).includes('bubblewrap');
 
@@ -15,6 +17,12 @@ export function files(root: string, contents: Readonly<Record<string, string>>):
     mkdirSync(dirname(join(root, path)), { recursive: true });
     writeFileSync(join(root, path), content);
   }
+}
+
+/** Runs git in a folder, with an author, and with submodules from folders allowed. */
+export function git(folder: string, ...args: readonly string[]): Buffer {
+  const settings = ['protocol.file.allow=always', 'user.name=a', 'user.email=a@b'].flatMap((each) => ['-c', each]);
+  return execFileSync('git', [...settings, ...args], { cwd: folder, stdio: 'pipe' });
 }
 
 /** Every name below a folder with its content, as a later program could see them. */

@@ -1,5 +1,4 @@
 /** Calls cannot change the files that the workspace's owner runs later. */
-import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -8,17 +7,11 @@ import { makePlaceholders } from '../../../src/workers/sandbox/placeholders.ts';
 import { write } from '../../../src/workers/tools/write.ts';
 import { protectOwnerFiles } from '../../../src/workers/workspace/protected-paths.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
-import { expectUnchangeable, files, hasSandbox, run, stateOf } from './boundary-checks.ts';
+import { expectUnchangeable, files, git, hasSandbox, run, stateOf } from './boundary-checks.ts';
 
 const confined = test.skipIf(!hasSandbox);
 
 describe('what the owner of a workspace runs later', () => {
-  const git = (folder: string, ...args: string[]) =>
-    execFileSync('git', ['-c', 'protocol.file.allow=always', '-c', 'user.name=a', '-c', 'user.email=a@b', ...args], {
-      cwd: folder,
-      stdio: 'pipe',
-    });
-
   confined('is left as it is in a repository, its worktrees and its submodules', async () => {
     const other = temporaryFolder();
     git(other, 'init', '-q');
@@ -222,84 +215,6 @@ describe('what the owner of a workspace runs later', () => {
     git(root, 'init', '-q', '--bare', 'mine.git');
     await expectUnchangeable(root, ['mine.git/config', 'mine.git/hooks/pre-receive']);
     for (const path of ['config', 'head/hooks/config', 'src/head/refs']) await ctx.workspace.write(path, 'free');
-  });
-
-  confined(
-    'is not made of plain folders, nor beside what a repository has already, and new repositories are left',
-    async () => {
-      const root = temporaryFolder();
-      git(root, 'init', '-q');
-      git(root, 'commit', '-q', '--allow-empty', '-m', 'first');
-      git(root, 'worktree', 'add', '-q', 'tree');
-      git(root, 'init', '-q', '--bare', 'own.git');
-      files(root, { 'src/a.ts': '', 'src/config': 'mine', 'nested/a.ts': '', '.git/modules/sub/config': 'mine' });
-      git(join(root, 'nested'), 'init', '-q');
-      const plant = (folder: string, objects: string) =>
-        `(cd ${folder} && echo ref: refs/heads/x > HEAD && mkdir -p ${objects} refs hooks && echo "[core]fsmonitor=evil" > config)`;
-      const { stderr } = await run(
-        root,
-        [
-          'rm .git/HEAD nested/.git/HEAD',
-          ...['.', 'src', 'nested'].map((folder) => plant(folder, 'objects')),
-          'echo evil > .git/worktrees/tree/config.worktree',
-          'mkdir .git/modules/sub/hooks; echo evil > .git/modules/sub/hooks/post-checkout',
-          'mkdir clone clone.git; git init -q clone; git init -q --bare clone.git',
-        ].join('\n'),
-      );
-      expect(stderr).toContain('Pawl renamed');
-      for (const folder of ['.', 'src', 'nested'])
-        expect(readdirSync(join(root, folder)), folder).not.toContain('HEAD');
-      expect(readFileSync(join(root, 'src/config'), 'utf8')).toContain('evil');
-      expect(readdirSync(join(root, '.git/worktrees/tree'))).not.toContain('config.worktree');
-      expect(readdirSync(join(root, '.git/modules/sub'))).not.toContain('hooks');
-      for (const kept of ['clone/.git/config', 'clone/.git/HEAD', 'clone.git/HEAD', 'clone.git/config', 'own.git/HEAD'])
-        expect(existsSync(join(root, kept)), kept).toBe(true);
-    },
-  );
-
-  const GIT = {
-    program: 'git init -q X && git -C X config core.fsmonitor "touch $PWD/ran; false"',
-    'program in one line': 'git init -q X && echo "[user] [core] fsmonitor = touch $PWD/ran" >> X/.git/config',
-    'program in a joined line':
-      'git init -q X && printf \'[user]\\n\\tname = a\\\\\\n\\n[core]\\n\\tfsmonitor = "touch %s/ran"\\n\' $PWD >> X/.git/config',
-    include: 'git init -q X && git -C X config include.path ../evil',
-    hook: 'git init -q X && echo "touch $PWD/ran" > X/.git/hooks/post-checkout && chmod +x X/.git/hooks/post-checkout',
-    'settings of a worktree':
-      'git init -q X && git -C X config extensions.worktreeConfig true && git -C X config --worktree core.fsmonitor "touch $PWD/ran; false"',
-    link: 'git init -q .git/evil && mkdir -p X && ln -s ../.git/evil/.git X/.git',
-    'linked settings': 'git init -q X && cp X/.git/config X/own && ln -sf ../own X/.git/config',
-    'named folder': 'git init -q .git/evil && mkdir -p X && echo "gitdir: ../.git/evil/.git" > X/.git',
-    'folder of another':
-      'mkdir -p X && echo ref: refs/heads/x > X/HEAD && echo $PWD/.git > X/commondir && printf "[core]\\n\\tbare = false\\n\\tworktree = %s/X\\n\\tfsmonitor = touch %s/ran\\n" $PWD $PWD > X/config.worktree',
-    bare: 'git init -q --bare X && git -C X config core.pager "touch $PWD/ran"',
-  };
-
-  confined.each(Object.entries(GIT))('is nothing in a repository that a program made: %s', async (_what, script) => {
-    const root = temporaryFolder();
-    git(root, 'init', '-q');
-    git(root, 'config', 'extensions.worktreeConfig', 'true');
-    files(root, { 'plain/a.ts': '' });
-    const { exitCode, stderr } = await run(
-      root,
-      ['plain', 'new'].map((name) => script.replaceAll('X', name)).join('; '),
-    );
-    expect({ exitCode, stderr }).toMatchObject({ exitCode: 0 });
-    for (const folder of ['plain', 'new']) spawnSync('git', ['-C', join(root, folder), 'status', '--short']);
-    expect(readdirSync(root)).not.toContain('ran');
-    expect(stderr).toContain('Pawl renamed');
-  });
-
-  confined('lets programs make worktrees, submodules and clones', async () => {
-    const root = temporaryFolder();
-    git(root, 'init', '-q');
-    git(root, 'commit', '-q', '--allow-empty', '-m', 'first');
-    const { exitCode, stderr } = await run(
-      root,
-      'git clone -q . clone && git -C clone config user.email a@b && git clone -q --bare . clone.git && git -C clone worktree add -q ../tree && git -C clone checkout -q -b other && git init -q module && git -C module -c user.name=a -c user.email=a@b commit -q --allow-empty -m one && git -C clone -c protocol.file.allow=always submodule --quiet add ../module sub',
-    );
-    expect({ exitCode, stderr }).toMatchObject({ exitCode: 0, stderr: expect.not.stringContaining('renamed') });
-    for (const folder of ['clone', 'tree', 'clone/sub', 'module'])
-      expect(String(git(join(root, folder), 'status', '--short')), folder).not.toContain('fatal');
   });
 
   confined('is found beside any number of other folders', async () => {

@@ -2,7 +2,6 @@
  * The records of approvals. Each is in the partition of its call, so that one script writes the decision and its effect on the call:
  * approved and queued, or denied and ended.
  */
-
 import {
   type ApprovalEnd,
   type ApprovalRequest,

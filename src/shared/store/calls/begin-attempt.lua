@@ -24,9 +24,9 @@
 --              of the call was lost before, and the worker refuses a second such call: nothing was written
 --
 -- A call is blamed for each worker that was lost while it ran there, unless that worker was stopped, or lives and says that Redis did not
--- answer it (records/excuse-attempt.lua). Blamed for two, it runs alone. When a
--- worker that runs nothing else is lost in the tool's code, that is one proof; before that code, a tenth of one. Each worker that was lost
--- recently without the call raises the number of proofs by one, up to five. A checkpoint raises it by two: the call made progress before.
+-- answer it (records/excuse-attempt.lua). Blamed for two, it runs alone. When a worker that runs nothing else is lost in the tool's code,
+-- that is one proof; before that code, a tenth of one. Each worker that was lost recently without the call raises the number of proofs by
+-- one, up to five. A checkpoint raises it by two: the call made progress before.
 local MAX_BLAMED, IN_CODE, BEFORE_CODE, MAX_PROOFS, LOST_TTL_MS = 2, 10, 1, 5, 600000
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'circuit', 'notBeforeMs', 'cancelRequested',

@@ -2,7 +2,6 @@
  * The indices of dead letters: calls of mutating tools that failed for good. The step that fails a call writes them, so a success costs
  * nothing. An index only finds calls; what is true of a call stands in its record.
  */
-
 import { checkMembers, checkReason, invalidArgument } from '../../schema/known-members.ts';
 import { quoteValue } from '../../schema/schema-issues.ts';
 import { TIERS } from '../../tools/tool.ts';

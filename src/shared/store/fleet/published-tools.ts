@@ -1,5 +1,4 @@
 /** The schemas of published tools and workers. A stored value of another form was not written by a worker, and must not break the others. */
-
 import { z } from 'zod';
 import { EFFECTS } from '../../retries/effects.ts';
 import { hasKeywordValues } from '../../schema/schema-keywords.ts';

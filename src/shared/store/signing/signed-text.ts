@@ -1,5 +1,4 @@
 /** Records that are stored as one text: the signature, a space, and the JSON that was signed. */
-
 import type { RecordId, Signatures } from '../../signing/signatures.ts';
 import { parseJson } from '../../util/json/json-types.ts';
 

@@ -18,13 +18,7 @@ import {
 } from '../call-record.ts';
 import type { LedgerAccess, StoredOutcome } from '../ledger-context.ts';
 import { parseRequest } from './request-text.ts';
-import {
-  FORGED_OUTCOME,
-  isSignedRequest,
-  isVerifiedOutcome,
-  refuseMergedCall,
-  verifiedOutcome,
-} from './signed-records.ts';
+import { FORGED_OUTCOME, isSignedRequest, refuseMergedCall, signedOutcome, verifiedOutcome } from './signed-records.ts';
 
 const readScript = new Script(new URL('./read-call.lua', import.meta.url));
 
@@ -149,8 +143,7 @@ async function announcedOutcome(
   if (event?.textId === undefined) return undefined;
   const text = await access.redis.get(access.callKeys(callId).outcome(callId, event.textId));
   if (text === null) return undefined;
-  const signed = { callId, state: event.state, text, signature: event.signature ?? '' };
-  return isVerifiedOutcome(access.signatures, signed) ? verifiedOutcome(access.signatures, signed) : undefined;
+  return signedOutcome(access.signatures, { callId, state: event.state, text, signature: event.signature ?? '' });
 }
 
 /**

@@ -62,13 +62,18 @@ export interface SignedOutcome {
   readonly signature: string;
 }
 
-export function isVerifiedOutcome(signatures: Signatures, { callId, state, text, signature }: SignedOutcome): boolean {
+function isVerifiedOutcome(signatures: Signatures, { callId, state, text, signature }: SignedOutcome): boolean {
   return signatures.verify('outcome', [callId, state], text, signature);
 }
 
 /** The outcome, or `FORGED_OUTCOME` when its signature is wrong, or its text is no outcome. */
 export function verifiedOutcome(signatures: Signatures, signed: SignedOutcome): Outcome {
-  if (!isVerifiedOutcome(signatures, signed)) return FORGED_OUTCOME;
+  return signedOutcome(signatures, signed) ?? FORGED_OUTCOME;
+}
+
+/** Undefined when the signature is wrong. A signed text that is no outcome is `FORGED_OUTCOME`. */
+export function signedOutcome(signatures: Signatures, signed: SignedOutcome): Outcome | undefined {
+  if (!isVerifiedOutcome(signatures, signed)) return undefined;
   const stored = parseJson(signed.text);
   if (isOutcome(stored)) return decodeOutcome(stored);
   const { callId, text } = signed;
