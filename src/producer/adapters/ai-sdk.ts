@@ -1,6 +1,7 @@
 /** `pawl/ai-sdk`: a session's tools for the AI SDK (`generateText`, `streamText`, agents). Its peer is `ai`, version 7. */
 import '../../node-version.ts';
-import { dynamicTool, jsonSchema, type ModelMessage, type ToolSet } from 'ai';
+import type { dynamicTool, ModelMessage, ToolSet } from 'ai';
+import { loadPeer } from '../../shared/errors/optional-packages.ts';
 import { plainParameters } from '../../shared/model-tools/tools-for.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
@@ -39,6 +40,7 @@ export interface AiSdkOptions extends AdapterOptions {
  * by itself when they decide. The model reads the last result's text, and sees its images.
  */
 export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): Promise<ToolSet> {
+  const sdk = await loadPeer('pawl/ai-sdk', 'ai', () => import('ai'));
   // The SDK makes each provider's form itself, but leaves in what some of them refuse.
   const tools = await ModelTools.create(session, 'mcp', options);
   return Object.fromEntries(
@@ -51,10 +53,10 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
       };
       const executeSilently: Execute = async (input, options) =>
         outputOf(await tools.answer(toCall(input), sourceOf(options)));
-      const sdkTool = dynamicTool({
+      const sdkTool = sdk.dynamicTool({
         description: String(exported['description']),
-        inputSchema: jsonSchema(
-          plainParameters(exported['inputSchema'] as JsonSchema) as Parameters<typeof jsonSchema>[0],
+        inputSchema: sdk.jsonSchema(
+          plainParameters(exported['inputSchema'] as JsonSchema) as Parameters<typeof sdk.jsonSchema>[0],
         ),
         execute: options.preliminary === false ? executeSilently : executeWithNotices,
         toModelOutput: (toolOutput) => {

@@ -1,8 +1,8 @@
 /** `pawl/langchain`: a session's tools for LangChain and LangGraph agents. Its peer is `@langchain/core`, version 1. */
 import '../../node-version.ts';
 import type { CallbackManagerForToolRun } from '@langchain/core/callbacks/manager';
-import { ToolMessage } from '@langchain/core/messages';
-import { DynamicStructuredTool, ToolInputParsingException } from '@langchain/core/tools';
+import type { DynamicStructuredTool } from '@langchain/core/tools';
+import { loadPeer } from '../../shared/errors/optional-packages.ts';
 import { plainParameters } from '../../shared/model-tools/tools-for.ts';
 import { digest } from '../../shared/schema/canonical-json.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
@@ -43,6 +43,9 @@ function sourceOf(call: { readonly id?: string } | undefined, { signal, configur
  * `onEvent`. A failed call is a `ToolMessage` with the status `error`.
  */
 export async function langchainTools(session: Session, options: AdapterOptions = {}): Promise<DynamicStructuredTool[]> {
+  const [{ ToolMessage }, langchain] = await loadPeer('pawl/langchain', '@langchain/core', () =>
+    Promise.all([import('@langchain/core/messages'), import('@langchain/core/tools')]),
+  );
   const tools = await ModelTools.create(session, 'mcp', options);
   return tools.exported.tools.map((exported) => {
     const name = String(exported['name']);
@@ -51,7 +54,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
       if (toolCallId === undefined) return content;
       return new ToolMessage({ content, tool_call_id: toolCallId, name, status: isError ? 'error' : 'success' });
     };
-    const structuredTool = new DynamicStructuredTool({
+    const structuredTool = new langchain.DynamicStructuredTool({
       name,
       description: String(exported['description']),
       schema: plainParameters(exported['inputSchema'] as JsonSchema) as never,
@@ -73,7 +76,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
       try {
         return await invoke(input, config);
       } catch (error) {
-        if (!(error instanceof ToolInputParsingException)) throw error;
+        if (!(error instanceof langchain.ToolInputParsingException)) throw error;
         const call = isObject(input) && input['type'] === 'tool_call' ? (input as CallBlock) : { args: input };
         // Pawl may accept parameters that LangChain refuses, such as null for an optional one. The call then runs, once.
         return toToolMessage(

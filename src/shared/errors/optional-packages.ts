@@ -52,17 +52,30 @@ export async function loadOptional<Loaded>(name: OptionalFeatureName, load: () =
   }
 }
 
+/** Loads the peer of an adapter, which belongs to the program that uses it. Throws `CONFIGURATION`, with the command that installs it. */
+export async function loadPeer<Loaded>(adapter: string, name: string, load: () => Promise<Loaded>): Promise<Loaded> {
+  try {
+    return await load();
+  } catch (error) {
+    throw notLoaded(adapter, [name], error, 'restart the program');
+  }
+}
+
 /**
  * The `CONFIGURATION` error of a feature whose packages are missing or cannot be loaded here. `instead` is what a caller can do without.
  * A process must be restarted after the installation: Node remembers which packages it did not find.
  */
 export function missingPackages(name: OptionalFeatureName, cause: unknown, instead?: string): PawlError {
   const { purpose, packages } = OPTIONAL_FEATURES[name];
+  return notLoaded(purpose, packages, cause, `restart Pawl${instead === undefined ? '' : `; or ${instead}`}`);
+}
+
+function notLoaded(purpose: string, packages: readonly string[], cause: unknown, next: string): PawlError {
   const [reason = ''] = (cause instanceof Error ? cause.message : String(cause)).split('\n');
-  const shownReason = withoutFolders(reason);
+  const names = new Intl.ListFormat('en').format(packages);
   return new PawlError(
     'CONFIGURATION',
-    `${purpose} needs ${new Intl.ListFormat('en').format(packages)}, which cannot be loaded: ${installCommand(packages)}, and restart Pawl${instead === undefined ? '' : `; or ${instead}`}. (${shownReason})`,
+    `${purpose} needs ${names}, which cannot be loaded: ${installCommand(packages)}, and ${next}. (${withoutFolders(reason)})`,
     { cause },
   );
 }

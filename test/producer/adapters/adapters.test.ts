@@ -2,7 +2,8 @@ import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { basename, join } from 'node:path';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { pathToFileURL } from 'node:url';
+import { expect, inject, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { aiSdkTools } from '../../../src/producer/adapters/ai-sdk.ts';
 import { messagesTools } from '../../../src/producer/adapters/anthropic.ts';
@@ -15,6 +16,7 @@ import type { ToolResult } from '../../../src/shared/tools/tool-result.ts';
 import { read } from '../../../src/workers/tools/read.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { startFleet } from '../../helpers/fleet.ts';
+import { startScript } from '../../helpers/process.ts';
 import { weather } from './weather.ts';
 
 test('pawl/anthropic runs the tool_use blocks of a message, sent over HTTP by a scripted model', async () => {
@@ -355,4 +357,30 @@ test('many calls in one answer of a model are no leak of listeners', async () =>
   );
   expect(answers).toHaveLength(ids.length);
   expect(warn).not.toHaveBeenCalled();
+});
+
+test.each([
+  ['ai-sdk', 'aiSdkTools', 'ai'],
+  ['langchain', 'langchainTools', '@langchain/core'],
+])('pawl/%s without its peer names the package, and how to install it', async (entry, name, peer) => {
+  const adapter = pathToFileURL(join(inject('builtPackage'), `dist/producer/adapters/${entry}.js`)).href;
+  const file = join(temporaryFolder(), 'program.mjs');
+  writeFileSync(
+    file,
+    `import { registerHooks } from 'node:module';
+registerHooks({
+  resolve(name, context, next) {
+    if (!(name + '/').startsWith('${peer}/')) return next(name, context);
+    throw new Error("Cannot find package '${peer}' imported from " + context.parentURL);
+  },
+});
+const { ${name} } = await import('${adapter}');
+await ${name}({}).catch(({ code, message }) => console.log(code, message));
+`,
+  );
+  const program = startScript(file);
+  await program.ended;
+  expect(program.stdout() + program.stderr()).toBe(
+    `CONFIGURATION pawl/${entry} needs ${peer}, which cannot be loaded: npm install ${peer}, and restart the program. (Cannot find package '${peer}')\n`,
+  );
 });
