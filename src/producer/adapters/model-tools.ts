@@ -148,7 +148,7 @@ export class ModelTools {
 
   /** Runs a model's call and yields its events meanwhile. Rejects only when Redis is out of reach. */
   async *run(call: ProviderCall, source: CallSource = {}): AsyncGenerator<CallNotice, ModelAnswer> {
-    const turnId = source.turnId ?? this.#currentTurn();
+    const { turnId, isOwn } = this.#turnOf(source);
     const { signal } = source;
     const toolName = 'name' in call ? call.name : call.kind;
     const explainedCount = this.#invalidCounts.get(toolName) ?? 0;
@@ -159,7 +159,7 @@ export class ModelTools {
       const { namespace, name, params } = await this.#session.decode(this.exported, call);
       const options = defined({ namespace, turnId, signal });
       const run = (toolCallId?: string) => this.#runWithNotices(name, params, defined({ ...options, toolCallId }));
-      const origin = this.#origin(source);
+      const origin = this.#origin(source, isOwn);
       result = yield* origin === undefined
         ? run()
         : this.#calls.run({ namespace, name, params, turnId, ...origin }, run);
@@ -182,8 +182,7 @@ export class ModelTools {
   }
 
   /** Undefined for a call that nothing names, so that it is a new one. */
-  #origin({ toolCallId, turnId, responseName, callObject, response, index }: CallSource) {
-    const isTurnOwn = turnId !== undefined || typeof this.#options.turnId === 'function';
+  #origin({ toolCallId, responseName, callObject, response, index }: CallSource, isTurnOwn: boolean) {
     if (toolCallId === undefined || toolCallId === '') {
       if (isTurnOwn && index !== undefined) return { toolCallId: `call-${index}`, isNamed: true };
       if (callObject === undefined) return undefined;
@@ -194,9 +193,12 @@ export class ModelTools {
     return { toolCallId: id, isNamed, callObject, response };
   }
 
-  #currentTurn(): string | undefined {
-    const { turnId } = this.#options;
-    return typeof turnId === 'function' ? turnId() : turnId;
+  /** The turn of a call, and whether it covers this response alone. Some servers name each response by an empty text, which is no name. */
+  #turnOf({ turnId: given }: CallSource): { readonly turnId: string | undefined; readonly isOwn: boolean } {
+    const { turnId: option } = this.#options;
+    const ownTurn = given || (typeof option === 'function' ? option() : undefined);
+    if (ownTurn) return { turnId: ownTurn, isOwn: true };
+    return { turnId: typeof option === 'string' && option !== '' ? option : undefined, isOwn: false };
   }
 
   async *#runWithNotices(

@@ -170,6 +170,20 @@ describe.each(Object.entries(LOOPS))('pawl’s adapter for %s', (kind, open) => 
     expect(await fixed.run(loop.answer())).toBe('run 4');
     expect(runs()).toBe(4);
   });
+
+  test.each([undefined, null, ''])('a turn of %j names no response', async (noTurn) => {
+    const { tool } = counter();
+    const { session } = await startFleet({ tools: [tool] });
+    const empty = noTurn as string;
+    for (const turnId of [() => empty, empty]) {
+      const loop = await open(session, { turnId });
+      const before = await loop.run(loop.answer(), empty);
+      const answer = loop.answer();
+      const next = await loop.run(answer, empty);
+      expect(next).not.toBe(before);
+      expect(await loop.run(answer, empty)).toBe(next);
+    }
+  });
 });
 
 test('a new adapter’s second response is a later one, whatever another adapter ran before', async () => {
