@@ -87,9 +87,10 @@ export function identify(
           ? ownerId('key', payload.idempotencyKey, params)
           : ownerId('key', payload.idempotencyKey),
     };
-  if (!rules.derive) return { callId: ownerId('request', request), ...loop };
-  if (rules.derivedReplay === 'always') return { callId: ownerId('params', params) };
-  return { callId: ownerId('request', request, params), mergeId: ownerId('params', params), ...loop };
+  if (rules.derive && rules.derivedReplay === 'always') return { callId: ownerId('params', params) };
+  // A model's ID names a call within one response: with other parameters, it is another call.
+  const callId = ownerId('request', request, params);
+  return rules.derive ? { callId, mergeId: ownerId('params', params), ...loop } : { callId, ...loop };
 }
 
 export type RequestIdentity = Pick<ToolCallEnvelope, 'toolCallId' | 'requestId' | 'target' | 'control'>;

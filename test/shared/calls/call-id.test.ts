@@ -225,6 +225,14 @@ describe('derived keys', () => {
     expect(identify(asked({ requestId: 'request-2' }), 'params', off).callId).not.toBe(one.callId);
   });
 
+  test('with derivation on or off, a model’s ID with other parameters names another call', () => {
+    for (const derive of [true, false]) {
+      const idOf = (params: string) => identify(asked({ toolCallId: 'call_0' }), params, { ...RULES, derive }).callId;
+      expect(idOf('params')).toBe(idOf('params'));
+      expect(idOf('others')).not.toBe(idOf('params'));
+    }
+  });
+
   test('dedupeMode disabled: every request is a call of its own, whatever the key', () => {
     const disabled = { key: 'trip-1', dedupeMode: 'disabled' as const };
     const one = identify(asked({ ...disabled, requestId: 'request-1' }), 'params', RULES);
