@@ -1,4 +1,4 @@
-import type { SessionRecord } from '../../sessions/session.ts';
+import { mergeTaint, type SessionRecord } from '../../sessions/session.ts';
 import { type Clock, systemClock } from '../../util/time.ts';
 
 /** A broadcast may have been lost on its way here: a session that is used is read again after this time. */
@@ -54,12 +54,23 @@ export class SessionCache {
     const broadcast = this.#broadcast;
     let found: SessionRecord | undefined;
     try {
-      found = await record();
+      found = this.#withKnown(await record());
     } finally {
       if (found !== undefined && broadcast === this.#broadcast) this.remember(found);
       else this.#doubt(sessionKey);
     }
     return found;
+  }
+
+  /**
+   * The end and the taint of a session are final. A record without what this process knows of them is an earlier one: an intruder put it
+   * back, or Redis lost the later one in a failover.
+   */
+  #withKnown(record: SessionRecord | undefined): SessionRecord | undefined {
+    const known = record && this.last(record.sessionKey);
+    if (known === undefined || known.createdAtMs !== record?.createdAtMs) return record;
+    const tainted = mergeTaint(record, known);
+    return known.state === 'closed' && tainted.state !== 'closed' ? { ...tainted, state: 'closed' } : tainted;
   }
 
   /** As the last one to be dropped. */

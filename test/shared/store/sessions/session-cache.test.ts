@@ -58,3 +58,17 @@ test('the one that was not used for longest makes room', () => {
   cache.remember({ ...open, sessionKey: 'u' });
   expect(['s', 't', 'u'].map((key) => cache.last(key)?.sessionKey)).toEqual(['s', undefined, 'u']);
 });
+
+test.each<[what: string, known: object, then: object]>([
+  ['its end', { state: 'closed' }, { state: 'closed' }],
+  ['its taint', { taint: [{ source: 'web', atMs: 1 }] }, { state: 'open', taint: [{ source: 'web', atMs: 1 }] }],
+])('an earlier record of a session that was put back does not undo %s', async (_what, known, then) => {
+  const { cache } = cacheWith();
+  cache.remember({ ...open, ...known });
+  cache.forget('s');
+  expect(await cache.keep('s', async () => open)).toEqual({ ...open, ...then });
+  expect(cache.get('s')).toEqual({ ...open, ...then });
+  // Another session that took the key after the end of this one.
+  const later = { ...open, createdAtMs: 1 };
+  expect(await cache.keep('s', async () => later)).toBe(later);
+});
