@@ -1,4 +1,5 @@
 /** The client of the HTTP API. The token, if the server needs one, is kept as long as the tab is open. */
+import { shownText } from './dom.js';
 
 const TOKEN = 'pawl-token';
 const LONGEST_PAUSE_MS = 10_000;
@@ -9,7 +10,8 @@ export const LISTED = 100;
 
 export class ApiError extends Error {
   constructor(status, { code = 'UNREACHABLE', message = 'The server cannot be reached.' } = {}) {
-    super(message);
+    // A refusal quotes names that callers chose.
+    super(shownText(message));
     this.status = status;
     this.code = code;
   }

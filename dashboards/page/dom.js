@@ -1,6 +1,6 @@
 /** Makes elements of values, and formats values for people. Texts are only set as text, so that data of calls never becomes markup. */
 
-/** `element('p', { class: 'note' }, 'text', child)`; names that start with `on` are listeners. */
+/** `element('p', { class: 'note' }, 'text', child)`; names that start with `on` are listeners. Texts are shown as `shownText` writes them. */
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -8,7 +8,8 @@ export function element(name, attributes = {}, ...children) {
     if (key.startsWith('on')) made.addEventListener(key.slice(2), value);
     else made.setAttribute(key, value === true ? '' : String(value));
   }
-  made.append(...children.filter((child) => child !== undefined && child !== false && child !== ''));
+  const shown = children.filter((child) => child !== undefined && child !== false && child !== '');
+  made.append(...shown.map((child) => (typeof child === 'string' ? shownText(child) : child)));
   return made;
 }
 
