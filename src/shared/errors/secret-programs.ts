@@ -162,6 +162,22 @@ const RULES: readonly ProgramRule[] = [
     /((?:sqlplus|expdp|impdp|sqlldr|rman)\s{1,4}(?:-\w\s{1,4}){0,4}[\w$#]{1,60}\/(?:\\{0,3}")?)[^\s"'\\@[]{1,256}(?=(?:\\{0,3}")?@)/g,
     `$1${REDACTED}`,
   ],
+  // A Kubernetes secret as kubectl prints it: its members are in the order of the alphabet.
+  [
+    'Secret',
+    /((?:^|[\s"]|\\{1,4}n)(?:data|stringData):)(?:(?:\r?\n|\\{1,4}n)[ \t]{1,20}[\w.-]{1,100}:[ \t]{1,20}[^\n"\\]{1,8192}(?=[\n\\])){1,100}(?=[\s\S]{0,200}?kind: Secret\b)/g,
+    `$1 ${REDACTED}`,
+  ],
+  [
+    'Secret',
+    /(?<head>(?<quote>\\{0,31}")(?:data|stringData)\k<quote>\s{0,4}:\s{0,4}\{)[^{}]{1,16384}(?=\}[\s\S]{0,200}?"kind\\{0,31}"\s{0,4}:\s{0,4}\\{0,31}"Secret\\{0,31}")/g,
+    `$<head>$<quote>${REDACTED}$<quote>:0`,
+  ],
+  [
+    'Secret',
+    /(?<head>(?<quote>\\{0,31}")kind\k<quote>\s{0,4}:\s{0,4}\k<quote>Secret\k<quote>[\s\S]{0,1024}?\k<quote>(?:data|stringData)\k<quote>\s{0,4}:\s{0,4}\{)[^{}]{1,16384}(?=\})/g,
+    `$<head>$<quote>${REDACTED}$<quote>:0`,
+  ],
 ];
 
 /** Most texts name none of these programs. */

@@ -8,19 +8,20 @@ const words = (text: string): readonly string[] => text.split(/\s+/);
 
 /** Behind each of these, sixteen letters and digits or more make a token. */
 export const PLAIN_PREFIXES =
-  words(`AKCp cmVmd ABSK LTAI EZAK EZTK EAAC EAAM EAAA AGE-SECRET-KEY-1 AGE-PLUGIN- CLOJARS_ AKIA ASIA ABIA ACCA p8e-
+  words(`AKCp cmVmd ABSK LTAI EZAK EZTK EAAC EAAM AGE-SECRET-KEY-1 AGE-PLUGIN- CLOJARS_ AKIA ASIA ABIA ACCA p8e-
   ico- pul- pnu_ rdme_ rubygems_ pplx- PMAK- PMAT- doo_v1_ dop_v1_ dor_v1_ dp.pt. dp.ct. dp.sa. dp.scim.
   dp.audit. dt0c01. dt0s01. ghp_ gho_ ghu_ ghs_ ghr_ npm_ hf_ api_org_ glc_ glsa_ glptt- lin_api_ lin_oauth_
-  ntn_ shpat_ shpca_ shppa_ shpss_ sm_aat_ sm_pat_ sm_sat_ shippo_live_ shippo_test_ sntryu_ sntrys_ ATATT3
-  ATCTT3 ATBB ATOA CCIPAT_ CCIPRJ_ bkua_ cflt dckr_pat_ dckr_oat_ figd_ figo_ figu_ gsk_ xai- r8_ csk- nvapi-
-  tgp_v1_ fw_ llx- jina_ e2b_ fc- phc_ phx_ phs_ sbp_ nfp_ nfc_ napi_ rnd_ whsec_ NRAK- NRII- NRBR-
-  cio sq0csp- wandb_v1_ vck_ vcp_ vca_ vci_ lsv2_pt_ lsv2_sk_ lsv2_ kagi_ rk_live_ rk_test_ pk_live_ HRKU-AA
-  mlsn. rpa_ crsr_ bb_live_ bb_test_ dtn_ ddp_ ddw_ squ_ sqp_ sqa_ AQVN AKLT CFPAT- AVNS_ tfp_ sgp_ sgd_
-  slk_ n8n_api_ retool_01 retool_wk_ shptka_ alcht_ IQoJb3JpZ2lu FwoGZXIvYXdz STS.N IGQV IGAA hcaik_ hcamk_
-  hcalk_ unkey_ cal_live_ polar_oat_ polar_pat_ os_v2_app_ os_v2_org_ xau_ CCDB1_ essu_ dbtc_ dbtu_
-  dbts_ packagist_ora_ packagist_uut_ xprv nsec1 suiprivkey1 hf_oauth_ pnb_ bkaa_ bkct_ lin_wh_ ddo_ vtwn_ gb_api_ rca_
-  sktsec_ eyJrIjoi nyk_v0_ xnd_production_ xnd_development_ mka_ dG9rO apk_user_ opk_ aio_ chpt_ zpka_ esecret_ hxtp_
-  depot_org_ depot_project_ tpuf_ dls_ endr+ NRJS- cfsk_ma_prod_ cfsk_ma_test_ testsk_ dub_ lip_ z_1dWlkIjoi s-s4t2ud- s-s4t2af-`);
+  ntn_ shpat_ shpca_ shppa_ shpss_ sm_aat_ sm_pat_ sm_sat_ shippo_live_ shippo_test_ sntryu_ sntrys_
+  ATBB ATOA CCIPAT_ CCIPRJ_ bkua_ cflt gsk_ xai- r8_ csk-
+  fw_ llx- jina_ e2b_ fc- phc_ phx_ phs_ sbp_ nfp_ nfc_ napi_ rnd_ NRAK- NRBR-
+  cio wandb_v1_ vck_ vcp_ vca_ vci_ lsv2_pt_ lsv2_sk_ lsv2_ kagi_ rk_live_ rk_test_ pk_live_ HRKU-AA
+  mlsn. rpa_ crsr_ dtn_ ddp_ ddw_ squ_ sqp_ sqa_ AKLT tfp_ sgp_ sgd_
+  slk_ n8n_api_ retool_01 retool_wk_ shptka_ alcht_ STS.N hcaik_ hcamk_
+  hcalk_ unkey_ cal_live_ polar_oat_ polar_pat_ os_v2_app_ os_v2_org_ xau_ CCDB1_
+  packagist_ora_ packagist_uut_ xprv nsec1 suiprivkey1 hf_oauth_ pnb_ bkaa_ bkct_ lin_wh_ ddo_ vtwn_ gb_api_ rca_
+  eyJrIjoi nyk_v0_ xnd_production_ xnd_development_ mka_ dG9rO apk_user_ opk_ aio_ chpt_ zpka_ esecret_ hxtp_
+  depot_org_ depot_project_ tpuf_ dls_ endr+ NRJS- cfsk_ma_prod_ cfsk_ma_test_ testsk_ dub_ lip_ z_1dWlkIjoi s-s4t2ud- s-s4t2af-
+  sgp_local_ bb_test_ pylf_v1_us_ pylf_v1_eu_ nbp_`);
 
 /** Behind each of these, a token may have other characters between its letters as well. */
 export const MIXED_PREFIXES: readonly string[] = [
@@ -28,10 +29,12 @@ export const MIXED_PREFIXES: readonly string[] = [
   ...words(`sk- sk_ pk- pk_ rk- rk_ github_pat_ pawlc_ ops_eyJ bedrock-api-key- duffel_live_ duffel_test_ fio-u- FLWSECK-
   FLWSECK_TEST- glcbt- gldt- glffct- glft- glimt- glagent- gloas- glpat- glrt- glrtr- glsoat- GR1348941
   pscale_tkn_ pscale_oauth_ pscale_pw_ pypi-AgE tk-us- tk-eu- xkeysib- xsmtpsib- tskey- fo1_ fm1a_ fm1r_ fm2_
-  hvs. hvb. hvr. sha256~ sq0atp- EAAAl SG. sb_secret_ sb_publishable_ GOCSPX- ya29. AIza AQ.Ab 1//0 xoxb- xoxa-
+  hvs. hvb. hvr. sha256~ sq0atp- SG. sb_secret_ sb_publishable_ GOCSPX- ya29. AIza AQ.Ab 1//0 xoxb- xoxa-
   xoxp- xoxe- xoxe. xoxo- xoxr- xoxs- xoxc- xoxd- xapp- HRKU- pat-na1- pat-na2- pat-eu1- pat-ap1- APP_USR- vercel_blob_rw_ ory_st_ ory_pat_
   ory_at_ mdb_sa_sk_ cfut_ cfat_ cfk_ apify_api_ dd_pat_ ddapp_ ddpat_ ukey_
   glwt- xaat- xapt- pdl_live_ pdl_sdbx_ pdl_ntfset_ xwfp- wk-1. WPL_AP1. dp.st. secret-live- secret-test- Mid-server-
+  figd_ figo_ figu_ sq0csp- AQVN dckr_pat_ dckr_oat_ ATATT3 ATCTT3 NRII- nvapi- tgp_v1_ CFPAT- IQoJb3JpZ2lu FwoGZXIvYXdz
+  AVNS_ whsec_ EAAA dbtc_ dbtu_ dbts_ IGQV IGAA bb_live_ sktsec_ essu_
   pcsk_ tvly- ctx7sk- dnkey- tr_pat_ snyk_uat. signkey- t1.9euelZ bce-v3/ALTAK- tr_prod_ tr_dev_ tr_stg_`),
 ];
 
@@ -56,15 +59,25 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   ['s.', atStart(/s\.(?=[A-Za-z]{0,24}\d)[A-Za-z0-9]{24}\b/)],
   ['Q~', /[\w.~]{3}\dQ~[\w.~-]{31,34}/g],
   ['_mmk', atStart(/[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk\b/)],
-  ['key_', atStart(/key_[a-f0-9]{64}\b/)],
+  ['key_', atStart(/key_(?:[a-f0-9]{28}|(?:[a-f0-9]{64}){1,2})\b/)],
   ['re_', atStart(/re_(?=\w{0,40}\d)[A-Za-z0-9]{6,10}_[A-Za-z0-9]{20,30}\b/)],
-  ['BSA', atStart(/BSA(?=[A-Z-_]{0,28}[a-z\d])[\w-]{28}\b/)],
+  ['BSA', atStart(/BSA(?=[A-Z-_]{0,28}[a-z\d])[\w-]{28}(?![\w-])/)],
   ['ak_', atStart(/ak_(?=[A-Za-z]{0,20}\d)[A-Za-z0-9]{20,40}\b/)],
   ['ak-', atStart(/ak-(?=[A-Za-z]{0,22}\d)[A-Za-z0-9]{22}\b/)],
   ['as-', atStart(/as-(?=[A-Za-z]{0,22}\d)[A-Za-z0-9]{22}\b/)],
   ['oy2', atStart(/oy2[a-z0-9]{43}\b/)],
   ['AKID', atStart(/AKID[A-Za-z0-9]{28,36}\b/)],
   ['SSWS', atStart(/SSWS [\w-]{20,}/)],
+  ['YC', atStart(/YC(?=[A-Za-z_-]{0,38}\d)[\w-]{38}(?![\w-])/)],
+  // A Facebook app's token, also in an address.
+  ['|', atStart(/\d{15,16}\|[\w-]{27,40}(?![\w-])/)],
+  ['%7C', atStart(/\d{15,16}%7C[\w-]{27,40}(?![\w-])/)],
+  // The cookie of a session by itself, and the credentials of a package source in Bundler's variables.
+  ['_session=', /\b_\w{1,40}_session=[^\s"'\\;,]{16,}/g],
+  [
+    'BUNDLE_',
+    /BUNDLE_\w{1,60}__\w{1,60}\\{0,31}["']?\s{0,4}[:=]\s{0,4}\\{0,31}["']?[^\s"'\\:]{1,256}:[^\s"'\\]{4,256}/g,
+  ],
   ['LLM|', atStart(/LLM\|\d{6,20}\|[\w-]{16,}/)],
   ['/', atStart(/\d\/\d{10,20}(?:\/\d{10,20})?:[a-f0-9]{32}\b/)],
   [':', atStart(/[a-f0-9]{8}(?:-[a-f0-9]{4}){3}-[a-f0-9]{12}:[a-f0-9]{32}\b/)],

@@ -11,6 +11,10 @@ const hex = (length: number) => '0a1b2c3d4e5f67890918273645546372'.repeat(20).sl
 const upper = (length: number) => 'A2B3C4D5E6F7G2H3J4K5L6M7'.repeat(10).slice(0, length);
 const join = (...parts: readonly string[]) => parts.join('');
 
+/** As `letters`, with the other characters of Base64 from the beginning on. */
+const mixed = (length: number, others = '-_') =>
+  letters(length).replaceAll(/.../g, (three, at: number) => `${three.slice(0, 2)}${others[at % others.length]}`);
+
 const UUID = '1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed';
 
 const TOKENS: Readonly<Record<string, string>> = {
@@ -185,6 +189,36 @@ const TOKENS: Readonly<Record<string, string>> = {
   'Statsig key': join('secret', '-', letters(43)),
   'Lambda key': join('secret', '_work_', hex(32), '.', letters(32)),
   'Lob key': join('live', '_', hex(35)),
+  'Figma token with signs': join('figd', '_', mixed(40)),
+  'Square secret': join('sq0csp', '-', mixed(43)),
+  'Square sandbox token': join('EAAA', 'E', mixed(59)),
+  'Yandex key': join('AQVN', mixed(36)),
+  'Yandex storage secret': join('YC', mixed(37), '7'),
+  'Docker token with signs': join('dckr', '_pat_', mixed(27)),
+  'Docker organization token': join('dckr', '_oat_', mixed(32)),
+  'Atlassian token with signs': join('ATATT3', mixed(186)),
+  'New Relic insert key': join('NRII', '-', mixed(32)),
+  'NVIDIA key with signs': join('nvapi', '-', mixed(64)),
+  'Together key': join('tgp', '_v1_', mixed(43)),
+  'Contentful token': join('CFPAT', '-', mixed(43)),
+  'AWS session token with signs': join(
+    'IQoJb3JpZ2lu',
+    'X2VjEPv',
+    '/'.repeat(10),
+    'wEaCXVzLWVhc3QtMSJH',
+    mixed(200, '+/'),
+  ),
+  'AWS session token of before 2020': join('FwoGZXIvYXdz', 'EN', '/'.repeat(10), mixed(200, '+/')),
+  'Aiven password': join('AVNS', '_', mixed(19)),
+  'Svix secret': join('whsec', '_', mixed(32, '+/')),
+  'dbt token': join('dbtc', '_', mixed(43)),
+  'Sourcegraph local token': join('sgp', '_local_', hex(40)),
+  'Logfire token': join('pylf', '_v1_us_', letters(43)),
+  'NetBird token': join('nbp', '_', letters(36)),
+  'Runway key': join('key', '_', hex(128)),
+  'Retell key': join('key', '_', hex(28)),
+  'Facebook app token': join('1234567890123456', '|', mixed(27)),
+  'Facebook app token in an address': join('1234567890123456', '%7C', mixed(27)),
 };
 
 const contexts: Readonly<Record<string, (token: string) => string>> = {
@@ -237,6 +271,14 @@ test.each([
   `AccountName=x;AccountKey=${HIDDEN};EndpointSuffix=y`,
   `client_secret: ${HIDDEN}`,
   `smtp_pwd=${HIDDEN}`,
+  `_gitlab_session=${HIDDEN}; path=/`,
+  `BUNDLE_ENTERPRISE__CONTRIBSYS__COM=${HIDDEN}:deadbeef`,
+  `{"BUNDLE_GEMS__EXAMPLE__COM": "cafe:${HIDDEN}"}`,
+  `apiVersion: v1\ndata:\n  a: YWJj\n  b: ${HIDDEN}\nkind: Secret\nmetadata:\n  name: x\n`,
+  JSON.stringify({ body: `apiVersion: v1\ndata:\n  b: ${HIDDEN}\nkind: Secret\n` }),
+  JSON.stringify({ apiVersion: 'v1', data: { a: 'YWJj', b: HIDDEN }, kind: 'Secret' }),
+  JSON.stringify({ kind: 'Secret', metadata: { name: 'x' }, stringData: { b: HIDDEN } }, null, 4),
+  JSON.stringify({ log: JSON.stringify({ data: { b: HIDDEN }, kind: 'Secret' }) }),
   `Proxy-Authorization: Basic ${Buffer.from(HIDDEN).toString('base64')}`,
 ])('a secret under its name, or in a URL, is redacted: %s', (text) => {
   const clean = redact(text);
