@@ -36,6 +36,7 @@ type Services = Pick<
 
 const text = z.string();
 const by = text.optional();
+const tenant = text.nullish();
 const texts = z.array(text);
 const must = <Value>(what: string, isOne: (value: unknown) => boolean) =>
   z.custom<Value>(isOne, { error: ({ input }) => `must be ${what}; got ${quoteValue(input)}` });
@@ -46,7 +47,7 @@ const object = z.looseObject({});
 const results = must<object>('a map', (value) => value instanceof Map).optional();
 const access = z.looseObject({
   by,
-  tenantId: by,
+  tenantId: tenant,
   submittedBy: by,
   requestId: by,
   limit: count.optional(),
@@ -111,7 +112,7 @@ const SERVICES = {
     draft: { request: object },
     find: { sessionKey: text },
     findOrOpen: { request: z.looseObject({ sessionKey: text }) },
-    list: { limit: count.optional(), tenantId: by },
+    list: { limit: count.optional(), tenantId: tenant },
     setState: { sessionKey: text, state: text, by },
     close: { sessionKey: text, by },
   },

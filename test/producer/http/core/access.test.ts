@@ -146,6 +146,73 @@ describe('tenants', () => {
     expect((await ask('/v1/calls', { token: 'admin-token' })).body.calls).toHaveLength(2);
   });
 
+  test('an agent without a tenant sees and uses what belongs to no tenant alone', async () => {
+    const { ask, call, pawl } = await start();
+    const [acme, token] = ['agent-of-acme', 'agent-token'];
+    const json = { tool: 'echo', params: { text: 'x' } };
+    const post = (path: string, body: object, by = token) => ask(path, { method: 'POST', token: by, json: body });
+    const plan = { nodes: { a: json } };
+    await post('/v1/sessions', { sessionKey: 'theirs' }, acme);
+    const made = async (by: string, session: string) => ({
+      callId: (await call({ ...json, session }, { token: by })).body.callId as string,
+      batchId: (await post('/v1/batches', { calls: [{ ...json, session }] }, by)).body.batchId as string,
+      planId: (await post('/v1/plans', { ...plan, session }, by)).body.planId as string,
+    });
+    const own = await made(token, 'own');
+    const theirs = await made(acme, 'theirs');
+    const schedule = { ...json, session: 'theirs', every: '5m' };
+    expect((await ask('/v1/schedules/theirs', { method: 'PUT', token: acme, json: schedule })).status).toBe(201);
+    const refused = [
+      await post('/v1/sessions', { tenantId: 'acme' }),
+      await post('/v1/sessions', { kind: 'branch', parent: 'theirs' }),
+      await ask('/v1/sessions/theirs', { token }),
+      await ask('/v1/sessions/theirs', { method: 'PATCH', token, json: { state: 'working' } }),
+      await ask('/v1/sessions/theirs', { method: 'DELETE', token }),
+      await ask('/v1/sessions/theirs/messages', { token }),
+      await ask('/v1/tools?session=theirs', { token }),
+      await ask('/v1/calls?session=theirs', { token }),
+      await call({ ...json, session: 'theirs' }, { token }),
+      await call(envelope('theirs'), { token }),
+      await call(envelope('theirs', 'acme'), { token }),
+      await call(envelope('new', 'acme'), { token }),
+      await post('/v1/plans', { ...plan, session: 'theirs' }),
+      await post('/v1/sessions/theirs/agents/next?wait=0', {}),
+    ];
+    for (const [index, answer] of refused.entries())
+      expect(answer, String(index)).toMatchObject({ status: 403, body: { error: { code: 'PERMISSION_DENIED' } } });
+    const absent = [
+      ['GET', `/v1/calls/${theirs.callId}`],
+      ['GET', `/v1/calls/${theirs.callId}/output`],
+      ['GET', `/v1/calls/${theirs.callId}/events`],
+      ['DELETE', `/v1/calls/${theirs.callId}`],
+      ['POST', `/v1/calls/${theirs.callId}/compensation`],
+      ['GET', `/v1/batches/${theirs.batchId}`],
+      ['DELETE', `/v1/batches/${theirs.batchId}`],
+      ['GET', `/v1/plans/${theirs.planId}`],
+      ['DELETE', `/v1/plans/${theirs.planId}`],
+      ['GET', '/v1/schedules/theirs'],
+      ['DELETE', '/v1/schedules/theirs'],
+    ] as const;
+    for (const [method, path] of absent) expect((await ask(path, { method, token })).status, path).toBe(404);
+    expect((await call(envelope('own-too'), { token })).status).toBe(200);
+    expect((await pawl.session('own-too')).record.tenantId).toBeUndefined();
+    for (const [path, by] of [
+      [`/v1/calls/${own.callId}`, token],
+      [`/v1/batches/${own.batchId}`, token],
+      [`/v1/plans/${own.planId}`, token],
+      ['/v1/sessions/theirs', 'operator-token'],
+      [`/v1/plans/${theirs.planId}`, 'operator-token'],
+    ] as const)
+      expect((await ask(path, { token: by })).status, path).toBe(200);
+    const list = async (kind: string, field: string, limit: number) =>
+      (await ask(`/v1/${kind}?limit=${limit}`, { token })).body[kind].map(
+        (each: Record<string, string>) => each[field],
+      );
+    expect(await list('sessions', 'sessionKey', 2)).toEqual(['own-too', 'own']);
+    expect(await list('plans', 'planId', 1)).toEqual([own.planId]);
+    expect(new Set(await list('calls', 'session', 100))).toEqual(new Set(['own', 'own-too']));
+  });
+
   test('a route for the whole fleet needs a token without a tenant', async () => {
     const { ask, server } = await start();
     for (const path of ['/debug/tool-reliability', '/metrics', '/queues/'])
