@@ -226,6 +226,8 @@ export const PATTERNS: readonly SecretPattern[] = [
   ],
   [/((?<![\w.])PASSWORD\(\\{0,3}["'])(?!\[redacted\])[^"'\n\\]{1,256}(?=\\{0,3}["']\))/g, `$1${REDACTED}`],
   [/(machine\s\S{1,256}\s{1,8}login\s\S{1,256}\s{1,8}password\s{1,4})\S{1,256}/gi, `$1${REDACTED}`],
+  // The user and password of a registry, in npm's settings.
+  [/(:_auth\s{0,4}=\s{0,4}["']?)(?!\[redacted\])[^\s"'\\]{8,}/g, `$1${REDACTED}`, ':_auth'],
   // Lines of PostgreSQL's file of passwords.
   [
     /((?:^|(?<=["\s]|\\n))[\w.*-]{1,256}:(?:\d{4,5}|\*):[^\s:"]{1,100}:[^\s:"]{1,100}:)[^\s":\\[]{1,256}(?=$|["\s\\])/g,

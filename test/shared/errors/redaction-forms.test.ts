@@ -272,6 +272,7 @@ test.each([
   `client_secret: ${HIDDEN}`,
   `smtp_pwd=${HIDDEN}`,
   `_gitlab_session=${HIDDEN}; path=/`,
+  `//registry.example/:_auth=${HIDDEN.replaceAll(/\d/g, 'x')}`,
   `BUNDLE_ENTERPRISE__CONTRIBSYS__COM=${HIDDEN}:deadbeef`,
   `{"BUNDLE_GEMS__EXAMPLE__COM": "cafe:${HIDDEN}"}`,
   `apiVersion: v1\ndata:\n  a: YWJj\n  b: ${HIDDEN}\nkind: Secret\nmetadata:\n  name: x\n`,
