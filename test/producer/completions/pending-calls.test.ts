@@ -181,7 +181,7 @@ describe('a pending call', () => {
     const { tool, tokens } = payment();
     const fleet = await startFleet({ tools: [tool] });
     const cancel = vi.spyOn(fleet.pawl.backend.ledger, 'cancel');
-    const call = pending(await fleet.session.submit(tool, { amount: 3 }, { timeoutMs: 300 }));
+    const call = pending(await fleet.session.submit(tool, { amount: 3 }, { timeoutMs: 1_500 }));
     await eventually(async () => (await fleet.pawl.read(call.callId))?.phase === 'pending');
     await eventually(() => cancel.mock.results.length === 1, { what: 'the deadline' });
     expect(await cancel.mock.results[0]?.value).toEqual({ kind: 'pending' });

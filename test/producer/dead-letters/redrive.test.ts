@@ -95,7 +95,7 @@ describe('a redrive', () => {
   test('skips a call in doubt until it is resolved, and then leaves no doubt of the earlier round', async () => {
     const gate = gated('pay', { effects: 'once' });
     const fleet = await startFleet({ tools: [gate.tool], settings: NO_CIRCUIT });
-    const { callId = '' } = await fleet.session.call('pay', {}, { idempotencyKey: 'k', timeoutMs: 300 });
+    const { callId = '' } = await fleet.session.call('pay', {}, { idempotencyKey: 'k', timeoutMs: 3_000 });
     expect(gate.contexts).toHaveLength(1);
     gate.open();
     const { deadLetters } = fleet.pawl;
@@ -148,6 +148,7 @@ describe('a redrive', () => {
   });
 
   test('a call in doubt is resolved with an output that its tool accepts, and no other word or output changes it', async () => {
+    let begun = 0;
     const pay = defineTool({
       name: 'pay',
       version: '1.0.0',
@@ -156,15 +157,19 @@ describe('a redrive', () => {
       effects: 'once',
       input: z.object({}),
       output: z.object({ receipt: z.string(), note: z.string().optional() }),
-      run: (_, { signal }) =>
-        new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+      run: (_, { signal }) => {
+        begun += 1;
+        return new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+      },
     });
     const { pawl, session } = await startFleet({ tools: [pay], settings: NO_CIRCUIT });
-    const ids = await Promise.all(
-      ['a', 'b', 'c', 'd'].map(
-        async (key) => (await session.call(pay, {}, { idempotencyKey: key, timeoutMs: 300 })).callId ?? '',
-      ),
+    const submitted = await Promise.all(
+      ['a', 'b', 'c', 'd'].map(async (key) => pending(await session.submit('pay', {}, { idempotencyKey: key }))),
     );
+    await eventually(() => begun === 4);
+    await Promise.all(submitted.map(({ callId }) => session.cancel(callId)));
+    await Promise.all(submitted.map(({ result }) => result));
+    const ids = submitted.map(({ callId }) => callId);
     const [first = '', second = '', third = '', last = ''] = ids;
     const loop: Record<string, unknown> = {};
     loop['receipt'] = loop;

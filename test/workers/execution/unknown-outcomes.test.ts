@@ -190,7 +190,7 @@ describe('a call that may have had its effect is in doubt everywhere', () => {
   const endings: Readonly<Record<string, (fleet: Fleet, tool: ReturnType<typeof gated>) => Promise<string>>> = {
     async 'ran out of time'({ session }, { tool }) {
       // Long enough for the attempt to begin on a busy machine.
-      return (await session.call(tool, {}, { timeoutMs: 300 })).callId ?? '';
+      return (await session.call(tool, {}, { timeoutMs: 1_500 })).callId ?? '';
     },
     async 'was cancelled while it ran'({ session }, { tool, arrived }) {
       const { callId, result } = pending(await session.submit(tool, {}));
@@ -208,7 +208,7 @@ describe('a call that may have had its effect is in doubt everywhere', () => {
       return callId;
     },
     async 'ran past its deadline'({ session, pawl }, { tool }) {
-      const deadlineAtMs = (await pawl.backend.ledger.now()) + 300;
+      const deadlineAtMs = (await pawl.backend.ledger.now()) + 1_500;
       return (await session.call(tool, {}, { deadlineAtMs })).callId ?? '';
     },
   };

@@ -77,7 +77,10 @@ export class AuditTrail {
     return blocks.flatMap(recordsOfBlock).filter(({ seq }) => seq >= from);
   }
 
-  /** Lists records, the newest first and those that are not chained yet included, if `matches` returns true; reads at most `maxRead`. */
+  /**
+   * Lists records, the newest first and those that are not chained yet included, if `matches` returns true; reads at most `maxRead`. Their
+   * order is the trail's: the clocks of processes differ by milliseconds, and an attempt must not stand before its call.
+   */
   async newest(
     matches: (record: AuditRecord) => boolean,
     { limit, sinceMs = 0, maxRead }: { readonly limit: number; readonly sinceMs?: number; readonly maxRead: number },
@@ -113,7 +116,7 @@ export class AuditTrail {
       readCount += page.length;
       to = `(${blocks.at(-1)?.[0]}`;
     }
-    return entries.sort((a, b) => b.record.atMs - a.record.atMs).slice(0, limit);
+    return entries.slice(0, limit);
   }
 
   /** The positions of the sinks: `trail seq` under the name of each. */

@@ -117,7 +117,7 @@ test('calls in doubt are resolved together, with a reason', async () => {
   const rig = await startRig({ tools: [pay] });
   const { ask, call } = rig;
   const answers = await Promise.all(
-    [1, 2].map((number) => call({ tool: 'pay', session: 's', idempotencyKey: `k${number}`, timeoutMs: 400 })),
+    [1, 2].map((number) => call({ tool: 'pay', session: 's', idempotencyKey: `k${number}`, timeoutMs: 2_000 })),
   );
   const ids = answers.map(({ body }) => body.callId as string);
   const unresolved = () => ask('/v1/calls?state=unresolved');
