@@ -23,10 +23,12 @@ export function refusalsText(result: RefusalsResult): string {
 
 export function fixedRatesText({ resultBytes, rounds, roundMs, rates }: FixedRatesResult): string {
   return [
-    `Calls start at fixed times, whatever is in flight, and latency counts from when a call should have started; ${resultBytes} B results, ${rounds} rounds of ${roundMs / 1_000} s for each row. "Own" is a share of what the side did with 64 calls in flight in this run; "slower side's" is the same rate for both.`,
+    `Calls start at fixed times, whatever is in flight, and latency counts from when a call should have started; ${resultBytes} B results, ${rounds} rounds of ${roundMs / 1_000} s for each row. "Own" is a share of what the side did with a call in flight for each slot in this run; "slower side's" is the same rate for both. A worker has 64 slots; latencies include the tool's time.`,
     table([
       [
         'producers',
+        'workers',
+        'tool, ms',
         'rate',
         'calls/s, BullMQ → Pawl',
         'p50 ms, BullMQ → Pawl',
@@ -34,8 +36,10 @@ export function fixedRatesText({ resultBytes, rounds, roundMs, rates }: FixedRat
         'p50 ratio',
         'p99 ratio',
       ],
-      ...rates.map(({ producers, share, of, bullmq, pawl, p50Ratio, p99Ratio }) => [
+      ...rates.map(({ producers, workers, toolMs, share, of, bullmq, pawl, p50Ratio, p99Ratio }) => [
         String(producers),
+        String(workers),
+        String(toolMs),
         `${Math.round(100 * share)} % of ${of === 'own' ? 'its own' : "the slower side's"}`,
         `${whole(bullmq.perSecond)} → ${whole(pawl.perSecond)}`,
         `${milliseconds(bullmq.p50Ms)} → ${milliseconds(pawl.p50Ms)}`,

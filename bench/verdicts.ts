@@ -29,12 +29,15 @@ type Measurements = Pick<BenchResult, 'compared' | 'steady' | 'scenarios' | 'pee
 /** Full against empty, either way. */
 const BACKLOG_TOLERANCE = 0.1;
 const QUIET_CALLS = 20;
+/** What Pawl adds to the tool's own time, when calls come at a share of what the fleet can do. */
+const MOST_ADDED_MS = 20;
 const MOST_MEMORY_BYTES = 700;
 const MOST_FILE_BYTES = 4_000;
 
 /** Every target of which there is a figure. */
 export function verdicts({ compared, steady, scenarios, peers }: Measurements): readonly Verdict[] {
   const { refusals, backlog, installed, memory, bytes, plans } = scenarios;
+  const rates = scenarios['fixed-rates']?.rates ?? [];
   return [
     ...compared.flatMap((row) => targetsOf(row.name, false).flatMap((target) => ofWorkload(row, target))),
     ...(steady?.compared ?? []).flatMap((row) =>
@@ -58,6 +61,14 @@ export function verdicts({ compared, steady, scenarios, peers }: Measurements): 
             met: refusals.bulkPerSecond > REFUSALS_PER_SECOND_TARGET,
           },
         ]),
+    ...rates
+      .filter(({ toolMs, of }) => toolMs > 0 && of === 'own')
+      .map(({ producers, workers, toolMs, share, pawl }) => ({
+        what: `A tool of ${toolMs} ms, ${producers} producers, ${workers} workers, at ${whole(100 * share)} % of the most: added latency, 99th percentile`,
+        measured: `${milliseconds(pawl.p99Ms - toolMs)} ms`,
+        target: `at most ${MOST_ADDED_MS} ms`,
+        met: pawl.p99Ms - toolMs <= MOST_ADDED_MS,
+      })),
     ...(backlog?.sides ?? [])
       .filter(({ side }) => side === 'pawl')
       .flatMap(({ enqueue, run }) =>

@@ -19,7 +19,11 @@ export interface FixedRatesResult {
 
 export interface RateResult {
   readonly producers: number;
-  /** Of the side's own throughput with 64 calls in flight, 0 to 1; in the rows of the lower throughput for both sides. */
+  /** Of each side, each with 64 slots. */
+  readonly workers: number;
+  /** How long the tool takes; the latency includes it. */
+  readonly toolMs: number;
+  /** Of the side's own throughput with a call in flight for each slot, 0 to 1; in the rows of the lower throughput for both sides. */
   readonly share: number;
   readonly of: 'own' | 'lower';
   readonly bullmq: RateFigures;
@@ -35,23 +39,26 @@ export interface RateFigures {
 }
 
 const RESULT_BYTES = 200;
-const LOADS = [
-  { producers: 1, shares: [0.2, 0.5, 0.8] },
-  { producers: MANY_PRODUCERS, shares: [0.5] },
+const LOADS: readonly RateLoad[] = [
+  { producers: 1, workers: 1, toolMs: 0, shares: [0.2, 0.5, 0.8] },
+  { producers: MANY_PRODUCERS, workers: 1, toolMs: 0, shares: [0.5] },
+  { producers: 4, workers: 4, toolMs: 50, shares: [0.8] },
 ];
 const SAME_SHARE = 0.5;
 const BASE_ROUNDS = 3;
 const SIDES = ['bullmq', 'pawl'] as const;
+type RateLoad = Pick<RateResult, 'producers' | 'workers' | 'toolMs'> & { readonly shares: readonly number[] };
 type Rates = Readonly<Record<(typeof SIDES)[number], number>>;
 
 export async function measureFixedRates(effort: Effort, say: (line: string) => void): Promise<FixedRatesResult> {
   const rounds = Math.ceil(effort.rounds / 3);
   const roundMs = 3 * effort.roundMs;
   const rates: RateResult[] = [];
-  for (const { producers, shares } of LOADS)
-    await withStore(startServer(), (server) =>
-      Fleet.with({ sides: new Map(SIDES.map((side) => [side, server])), producers }, async (fleet) => {
-        const most = await throughput(fleet, producers, effort.warmUpMs, roundMs);
+  for (const load of LOADS)
+    await withStore(startServer(), (server) => {
+      const { producers, workers, toolMs, shares } = load;
+      return Fleet.with({ sides: new Map(SIDES.map((side) => [side, server])), producers, workers }, async (fleet) => {
+        const most = await throughput(fleet, load, effort.warmUpMs, roundMs);
         const lower = Math.min(most.bullmq, most.pawl);
         const wanted = [
           ...shares.map((share) => ({ share, of: 'own' as const, most })),
@@ -60,20 +67,22 @@ export async function measureFixedRates(effort: Effort, say: (line: string) => v
         for (const { share, of, most } of wanted) {
           say(`${producers === 1 ? '1 producer' : `${producers} producers`}, ${100 * share} %`);
           const perSecond = { bullmq: share * most.bullmq, pawl: share * most.pawl };
-          rates.push({ producers, share, of, ...(await atRates(fleet, producers, perSecond, rounds, roundMs)) });
+          const figures = await atRates(fleet, load, perSecond, rounds, roundMs);
+          rates.push({ producers, workers, toolMs, share, of, ...figures });
         }
-      }),
-    );
+      });
+    });
   return { resultBytes: RESULT_BYTES, rounds, roundMs, rates };
 }
 
 /** What each side can do at most, in calls per second. */
-async function throughput(fleet: Fleet, producers: number, warmUpMs: number, roundMs: number): Promise<Rates> {
+async function throughput(fleet: Fleet, load: RateLoad, warmUpMs: number, roundMs: number): Promise<Rates> {
   const run = (side: keyof Rates, durationMs: number) =>
-    fleet.run(side, producers, {
-      pace: { inFlight: IN_FLIGHT, until: { durationMs } },
+    fleet.run(side, load.producers, {
+      pace: { inFlight: load.workers * IN_FLIGHT, until: { durationMs } },
       resultBytes: RESULT_BYTES,
       keys: 'fresh',
+      toolMs: load.toolMs,
     });
   const found = { bullmq: [] as number[], pawl: [] as number[] };
   for (const side of SIDES) await run(side, warmUpMs);
@@ -84,7 +93,7 @@ async function throughput(fleet: Fleet, producers: number, warmUpMs: number, rou
 
 async function atRates(
   fleet: Fleet,
-  producers: number,
+  { producers, toolMs }: RateLoad,
   rates: Rates,
   rounds: number,
   durationMs: number,
@@ -97,6 +106,7 @@ async function atRates(
           pace: { perSecond: rates[side], durationMs },
           resultBytes: RESULT_BYTES,
           keys: 'fresh',
+          toolMs,
         }),
       );
   const figures = (side: keyof Rates): RateFigures => ({
