@@ -82,12 +82,15 @@ test('a repeatable call is identified as the one that blocks its workers, and st
   await second.ended;
 });
 
-test('a waiting call that blocks each worker before it is ready keeps no fleet from starting', async () => {
+test.each([
+  'block_before',
+  'block_parsing',
+])('a waiting call that blocks each worker before it is ready (%s) keeps no fleet from starting', async (tool) => {
   const env = { ...SHORT, PAWL_DRAIN_MS: '500' };
   const up = () => place.start(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'blocking.ts'], env);
   const first = up();
   await first.line('"event":"ready"');
-  const blocking = callOf('block_before', {}, 'before');
+  const blocking = callOf(tool, {}, 'before');
   await first.line('has been silent');
   first.signal('SIGINT');
   await first.ended;

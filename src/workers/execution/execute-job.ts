@@ -97,10 +97,11 @@ export class Executor {
     if (leftToVoters !== undefined) return leftToVoters;
     const limited = await this.#limit(attempt);
     if (limited !== undefined) return limited;
+    // The preparation parses the parameters, for which the schema of a tool may run code.
+    await this.#reachCode(attempt);
     const prepared = await preparation.prepare(attempt);
     if ('failure' in prepared) return ender.fail(attempt, prepared.failure, { status: prepared.status, ran: false });
     const { options } = prepared;
-    await this.#reachCode(attempt);
     const ready = await this.#ready(attempt, options);
     if ('end' in ready) return ready.end;
     const locked = await this.#lock(attempt, options.params, true);

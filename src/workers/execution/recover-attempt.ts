@@ -59,13 +59,13 @@ export class Recovery {
   /** Asks the tool what became of the lost attempt. The call goes on when that attempt had no effect. */
   async #probe(attempt: Attempt): Promise<Step<void>> {
     const { preparation, hooks, ender } = this.#deps;
+    await this.#deps.reachCode(attempt);
     const prepared = await preparation.prepare(attempt);
     if ('failure' in prepared) {
       // Without a probe the outcome stays unknown.
       const isUnreadable = prepared.failure === attempt.unreadable;
       return { end: await ender.giveUp(attempt, isUnreadable ? prepared.failure : failureOf('OUTCOME_UNKNOWN')) };
     }
-    await this.#deps.reachCode(attempt);
     const options = await hooks.before(attempt, prepared.options).catch(() => undefined);
     if (options === undefined) return { end: await ender.giveUp(attempt, failureOf('OUTCOME_UNKNOWN')) };
     const answer = await runProbe(options);
