@@ -12,7 +12,7 @@ export const CLOSED = 'Connection is closed.';
 export function backendError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) return error;
   const transient =
-    /OOM|UNKEPT|BUSY Redis|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|NOAUTH|WRONGPASS|NOPERM|user executing the script can't|EXECABORT|TRYAGAIN|ClusterAllFailedError|Cluster redirections|Cluster is ended|startup nodes|max number of clients|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
+    /OOM|UNKEPT|BUSY Redis|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|NOAUTH|WRONGPASS|NOPERM|user executing the script can't|EXECABORT|TRYAGAIN|ClusterAllFailedError|Cluster redirections|Cluster is ended|startup nodes|max number of clients|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|Unknown RESP type|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
   return transient.test(`${error.name} ${error.message}`) ? unavailable(error) : error;
 }
 

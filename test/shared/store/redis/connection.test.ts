@@ -167,6 +167,7 @@ describe('Redis out of reach is one typed error', () => {
     'BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.',
     'Connection is closed.',
     'Command timed out',
+    'Unknown RESP type 60 "<". Please report this.',
     'connect ECONNREFUSED 127.0.0.1:1',
   ])('%s', (message) => {
     expect(backendError(new Error(message))).toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
