@@ -45,8 +45,8 @@ export function jsonOption(target: Command, description = 'print JSON'): Command
   return target.option('--json', description);
 }
 
-export function limitOption(target: Command): Command {
-  return target.option('--limit <n>', 'limit of the list', positiveInteger, 50);
+export function limitOption(target: Command, defaultLimit = 50): Command {
+  return target.option('--limit <n>', 'limit of the list', positiveInteger, defaultLimit);
 }
 
 export function portOption(): Option {

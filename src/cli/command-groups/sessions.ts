@@ -31,7 +31,8 @@ export function sessionCommands(program: Command, runs: Action): void {
     .argument('<key>')
     .option('--name <name>', 'name of the skill (default: derived from the key)')
     .option('--out <folder>', 'parent of the skill’s folder (default: this folder)');
-  jsonOption(limitOption(capture)).action(runs(captureModule, 'captureSession'));
+  // A plan has at most so many nodes.
+  jsonOption(limitOption(capture, 1_000)).action(runs(captureModule, 'captureSession'));
   const close = command(sessions, 'close', 'close a session and its descendants, and cancel their calls', [
     'pawl sessions close trip',
   ]);

@@ -2,7 +2,9 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import type { Pawl } from '../../producer/client.ts';
+import { PLAN_TOOL } from '../../shared/approvals/plan-approval.ts';
 import { partitionFor } from '../../shared/calls/call-id.ts';
+import { compensatedCallId } from '../../shared/calls/compensation.ts';
 import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import { type CapturedCall, captureCalls } from '../../shared/sessions/capture.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -24,7 +26,7 @@ export async function captureSession(context: CliContext, key: string, options: 
   if (!NAME.test(name)) throw usageError(`--name must be letters, digits, _, . and -; got ${jsonLine(name)}.`);
   return withPawl(context, async (pawl) => {
     const { record } = await pawl.session(key);
-    const calls = await callsOf(pawl, key, limit);
+    const { calls, isComplete } = await callsOf(pawl, key, limit);
     const taint = (record.taint ?? []).map(({ source }) => source);
     const capturedAt = new Date(await pawl.backend.ledger.now()).toISOString();
     const { skill, plan, leftOut } = captureCalls(calls, { name, sessionKey: key, taint, capturedAt });
@@ -34,22 +36,35 @@ export async function captureSession(context: CliContext, key: string, options: 
     const files = { skill: join(folder, 'SKILL.md'), plan: join(folder, 'plan.json') };
     await writeNew(files.plan, `${prettyJson(plan)}\n`);
     await writeNew(files.skill, skill);
-    printResult(context, { ...files, steps, leftOut }, `${files.skill}\n${files.plan}`);
+    printResult(context, { ...files, steps, leftOut, isComplete }, `${files.skill}\n${files.plan}`);
     if (context.json) return;
     say(context, `${plural(steps, 'step')} for you to review: the skill is off until you set enabled: true in it`);
     if (leftOut > 0) say(context, `${plural(leftOut, 'call')} that did not succeed left out`);
+    if (!isComplete) say(context, `the calls before the newest ${limit} left out: --limit names another number`);
   });
 }
 
-/** The calls of a session with their parameters, the oldest first. */
-async function callsOf(pawl: Pawl, sessionKey: string, limit: number): Promise<readonly CapturedCall[]> {
-  const listed = await pawl.calls.list({ sessionKey, limit });
+/** The newest calls of a session with their parameters, the oldest of them first. What was undone, and what undid it, is no step. */
+async function callsOf(pawl: Pawl, sessionKey: string, limit: number) {
+  const found = await pawl.calls.list({ sessionKey, limit: limit + 1 });
+  const listed = found.slice(0, limit);
   // The parameters must be those that ran, because an approver may have edited them. Without them a call cannot be captured.
   const read = await Promise.all(listed.map(({ callId }) => pawl.calls.readAsItRan(callId).catch(ignoreExpired)));
-  return read
-    .filter((record) => record !== undefined)
+  const records = read.filter((record) => record !== undefined);
+  const undone = new Set(records.filter(({ outcome }) => outcome?.status === 'success').map(compensatedId));
+  const calls = records
+    .filter((record) => compensatedId(record) === undefined && !undone.has(record.callId) && !isPlanApproval(record))
     .sort((one, other) => one.createdAtMs - other.createdAtMs)
     .map(toCapturedCall);
+  return { calls, isComplete: found.length <= limit };
+}
+
+function compensatedId({ request }: CallRecord): string | undefined {
+  return compensatedCallId(request.envelope);
+}
+
+function isPlanApproval({ request: { envelope } }: CallRecord): boolean {
+  return envelope.toolNamespace === PLAN_TOOL.namespace && envelope.toolName === PLAN_TOOL.name;
 }
 
 function ignoreExpired(error: unknown): undefined {

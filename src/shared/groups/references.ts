@@ -32,6 +32,11 @@ function isLiteral(value: object): value is { readonly $literal: unknown } {
   return Object.hasOwn(value, '$literal') && Object.keys(value).length === 1;
 }
 
+/** Whether an object is, or looks like, a reference or a literal. */
+export function isMarked(value: object): boolean {
+  return MARKS.some((mark) => Object.hasOwn(value, mark));
+}
+
 /** Every reference, and each malformed one. */
 export function referencesIn(params: unknown): {
   readonly references: readonly FoundReference[];
@@ -42,7 +47,7 @@ export function referencesIn(params: unknown): {
   const visit = (value: unknown, location: readonly string[]): void => {
     if (typeof value !== 'object' || value === null || isLiteral(value)) return;
     if (isReference(value)) return void references.push({ location, ...parseReference(value) });
-    if (MARKS.some((mark) => Object.hasOwn(value, mark))) return void malformed.push(location);
+    if (isMarked(value)) return void malformed.push(location);
     for (const [name, member] of Object.entries(value)) visit(member, [...location, name]);
   };
   visit(params, []);

@@ -2,6 +2,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { connect } from '../../../src/index.ts';
 import { captureCalls } from '../../../src/shared/sessions/capture.ts';
 import { skillFileParts, skillFromFile } from '../../../src/shared/sessions/skill.ts';
 import type { TestProcess } from '../../helpers/process.ts';
@@ -69,6 +70,39 @@ test('pawl sessions capture writes a skill that is off, and a plan of the calls 
       code: 2,
       stderr: expect.stringMatching(/^pawl: \S+plan\.json cannot be written: [^\n]+\n$/),
     });
+});
+
+const BOOKING = `
+import { defineTool } from 'pawl';
+import { z } from 'zod';
+export const book = defineTool({
+  name: 'book', version: '1.0.0', description: 'Books.', tier: 'workspace', input: z.looseObject({}),
+  run: () => ({ output: 'booked' }), compensate: () => undefined,
+});
+`;
+
+test('what was undone is no step, what looks like a reference stays what it is, and calls that are left out are named', async () => {
+  writeFileSync(join(place.folder, 'booking.ts'), BOOKING);
+  await using booking = place.start(['worker', '--tools', 'booking.ts', '--json']);
+  await booking.line('"event":"ready"');
+  const { redisUrl, prefix } = place.world;
+  await using pawl = await connect({ redisUrl, prefix, logLevel: 'silent' });
+  const session = await pawl.openSession({ sessionKey: 'tour', workspaceRoot: place.folder });
+  await session.call('greet', { name: 'Ada' });
+  const { callId } = await session.call('book', {});
+  await session.compensate(callId ?? '');
+  const like = { $from: 'step1.text', more: [{ $literal: 1 }] };
+  await session.call('book', { like });
+  const capture = (name: string, ...more: string[]) =>
+    place.run(['sessions', 'capture', 'tour', '--name', name, '--out', 'skills', ...more]);
+  expect(await capture('all')).toMatchObject({ code: 0, stderr: expect.not.stringContaining('--limit') });
+  const file = join(place.folder, 'skills/all/plan.json');
+  const plan = JSON.parse(readFileSync(file, 'utf8')) as { nodes: Record<string, { tool: string; params: object }> };
+  expect(Object.values(plan.nodes).map(({ tool }) => tool)).toEqual(['greet', 'book']);
+  expect(plan.nodes['step2']?.params).toEqual({ like: { $literal: like } });
+  const dryRun = await place.run(['plans', 'run', file, '--session', 'tour', '--dry-run']);
+  expect(dryRun.code).toBe(0);
+  expect(await capture('last', '--limit', '1')).toMatchObject({ code: 0, stderr: expect.stringContaining('--limit') });
 });
 
 test('a session without a call that succeeded, or that is not there, is not captured', async () => {
