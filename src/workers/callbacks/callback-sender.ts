@@ -164,11 +164,15 @@ export class CallbackSender {
   }
 
   /** The body of the request; undefined for an outcome that no worker of this fleet signed. */
-  #bodyOf({ target, callId, callState, outcome: text, signature, settledAtMs }: LeasedCallback): string | undefined {
+  #bodyOf(callback: LeasedCallback): string | undefined {
+    const { target, callId, callState, outcome: text, parts, signature, settledAtMs } = callback;
     if (target === undefined) return undefined;
+    const isTooLarge = text === '';
+    const kind = isTooLarge ? 'outcome-parts' : 'outcome';
+    const isSigned = this.#deps.signatures.verify(kind, [callId, callState], isTooLarge ? parts : text, signature);
+    if (!isSigned) return undefined;
     const status = callState === 'done' ? 'success' : 'error';
-    if (text === '') return callbackBody(target, { callId, settledAtMs, status, result: undefined });
-    if (!this.#deps.signatures.verify('outcome', [callId, callState], text, signature)) return undefined;
+    if (isTooLarge) return callbackBody(target, { callId, settledAtMs, status, result: undefined });
     const { requestId, tool } = target;
     const result = envelopeOf(decodeOutcome(JSON.parse(text)), { requestId, callId, toolName: tool });
     return callbackBody(target, { callId, settledAtMs, status: result.status, result });

@@ -203,6 +203,23 @@ describe('a receiver that fails', () => {
     expect(receiver.received).toEqual([]);
   });
 
+  test.each([
+    ['a result that is too large to be posted', { outcome: '', parts: '' }],
+    ['another state', {}],
+    ['another outcome', { outcome: '{"status":"success","output":{"content":"paid"}}' }],
+  ])('never gets %s of a call that failed, which a writer of Redis has put in its place', async (_title, forged) => {
+    const signingKeys = [{ kid: 'k', key: 'a-key-of-sixteen-characters' }];
+    const { session, pawl, world } = await fleet({ settings: { ...settings, signingKeys } });
+    const receiver = await openReceiver((response) => void response.writeHead(410).end());
+    await session.call(answer, { fails: true }, { callbackUrl: receiver.url });
+    const failed = await eventually(async () => (await pawl.callbacks.list({ state: 'failed' })).callbacks[0]);
+    const [key = ''] = (await world.keys()).filter((name) => name.includes(':callback:msg_'));
+    await pawl.backend.redis.hset(key, { callState: 'done', ...forged });
+    await pawl.callbacks.replay(failed.id);
+    await eventually(async () => (await pawl.callbacks.list({ state: 'failed' })).callbacks[0]?.lastError);
+    expect(receiver.received.map(({ body }) => JSON.parse(body).data.status)).toEqual(['error']);
+  });
+
   test('does not follow a redirect', async () => {
     const { session, pawl } = await fleet();
     const other = await openReceiver();

@@ -45,6 +45,8 @@ export interface CallbackRecord {
   readonly callState: string;
   /** JSON; '' for an outcome that is too large. */
   readonly outcome: string;
+  /** The reference to the parts of an outcome that is too large; '' for any other. */
+  readonly parts: string;
   readonly signature: string;
   readonly settledAtMs: number;
   /** The start of the day during which it is retried. */
@@ -165,7 +167,7 @@ export class CallbackRecords extends FleetRecords {
   }
 
   #record(id: string, fields: Readonly<Record<string, string>>): CallbackRecord {
-    const { callId = '', target: stored = '', callState = '', outcome = '', signature = '' } = fields;
+    const { callId = '', target: stored = '', callState = '', outcome = '', parts = '', signature = '' } = fields;
     const { state, settledAtMs, sinceMs, attempts = 0, dueAtMs, last, lastAtMs } = fields;
     const end = stored.indexOf('\n');
     const text = stored.slice(end + 1);
@@ -178,6 +180,7 @@ export class CallbackRecords extends FleetRecords {
       state: state as CallbackState,
       callState,
       outcome,
+      parts,
       signature,
       settledAtMs: Number(settledAtMs),
       sinceMs: Number(sinceMs),

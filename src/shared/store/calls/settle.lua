@@ -53,7 +53,8 @@ deferWrite('ZREM', base .. INFLIGHT, callId)
 if isUnresolved(terms.state, ARGV[3]) then redis.call('ZADD', base .. IN_DOUBT, expiresAt, callId) end
 if terms.letterMs then add_dead_letter({base}, {callId, text(now), text(terms.letterMs)}) end
 if fields[14] then
-  add_callback({base}, {callId, terms.state, ARGV[3], ARGV[4], location and not location.reference and location.key})
+  add_callback({base}, {callId, terms.state, ARGV[3], ARGV[4], location and not location.reference and location.key,
+    location and location.reference})
 end
 local sample = terms.sample
 if sample then addSample(KEYS[2] .. CIRCUITS, KEYS[2] .. WINDOWS .. sample.circuit, sample, '1', now) end
