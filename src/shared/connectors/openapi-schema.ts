@@ -1,5 +1,6 @@
 /** Converts schemas of an OpenAPI document (3.0 and 3.1) to JSON Schema 2020-12, and follows the document's references. */
 import { invalidPart, type PawlError } from '../errors/failure.ts';
+import { digest } from '../schema/canonical-json.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { atPointer } from '../schema/reference-places.ts';
@@ -347,10 +348,15 @@ export function referencesOf(document: Json): ReadonlyMap<string, string> {
   return found;
 }
 
-/** A component keeps its own name; any other target is named after its place. */
+/**
+ * A component keeps its own name; any other target is named after its place. A name that loses characters ends in a digest of them all,
+ * because another one may differ from it only in these, as names in Chinese do.
+ */
 function definitionName(reference: string): string {
   const place = reference.startsWith(REFERENCE) ? reference.slice(REFERENCE.length) : reference.slice('#/'.length);
-  return decodeStep(place).replaceAll(/[^A-Za-z0-9_.-]/g, '_');
+  const original = decodeStep(place);
+  const name = original.replaceAll(/[^A-Za-z0-9_.-]/g, '_');
+  return name === original ? name : `${name}_${digest(original).slice(0, 8)}`;
 }
 
 export function withDescription(schema: JsonSchema, description: unknown): JsonSchema {

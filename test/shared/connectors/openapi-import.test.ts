@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
+import { compileSchema } from '../../../src/shared/schema/schema.ts';
+import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';
 
 const document = (paths: object, more: object = {}) => ({
   openapi: '3.0.3',
@@ -161,6 +163,23 @@ describe('an OpenAPI document as connectors (I8)', () => {
       },
     });
     expect(spec).toMatchObject({ routing: { body: 'json', bodyFrom: 'body' } });
+  });
+
+  test.each([
+    ['用户', '订单'],
+    ['Page<Pet>', 'Page«Pet»'],
+    ['an item', 'an_item'],
+  ])('schemas whose names differ only in characters that are replaced stay two: %s, %s', async (one, other) => {
+    const at = (name: string) => ({ $ref: `#/components/schemas/${encodeURIComponent(name)}` });
+    const schema = { type: 'object', properties: { one: at(one), other: at(other) } };
+    const { spec } = await only(
+      { '/items': { post: { requestBody: { required: true, content: { 'application/json': { schema } } } } } },
+      { components: { schemas: { [one]: { type: 'string' }, [other]: { type: 'integer' } } } },
+    );
+    const validate = compileSchema(sanitizeSchema(spec?.inputSchema).schema);
+    expect(validate({ body: { one: 'a', other: 1 } })).toEqual([]);
+    expect(validate({ body: { one: 1, other: 1 } })).not.toEqual([]);
+    expect(validate({ body: { one: 'a', other: 'a' } })).not.toEqual([]);
   });
 
   test('what only answers hold is not asked for in a body that is described in place, at any depth', async () => {
