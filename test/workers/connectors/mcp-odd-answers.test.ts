@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { readableResponse } from '../../../src/workers/connectors/mcp/http-response.ts';
 import { contentOf } from '../../helpers/fleet.ts';
 import { type McpFleet, startMcpFleet } from './mcp-rig.ts';
 
@@ -281,6 +282,20 @@ describe('the answer of a tool that has run', () => {
     expect(contentOf(await responds(body))).toBe('said');
     expect(calls()).toBe(1);
   });
+
+  test.each(['\n\n', '\r\r', '\r\n\r\n', '\r\n\n', '\n\r\n'])(
+    'is delivered when its event ends with %j, although the stream goes on',
+    async (end) => {
+      const { readable, writable } = new TransformStream<string, string>();
+      const response = new Response(readable.pipeThrough(new TextEncoderStream()), {
+        headers: { 'content-type': 'text/event-stream' },
+      });
+      const { body } = readableResponse(response, { server: 'odd', request: 1, onBroken: () => {} });
+      void writable.getWriter().write(`data: ${answer}${end}`);
+      const { value } = (await body?.getReader().read()) ?? {};
+      expect(new TextDecoder().decode(value)).toContain('said');
+    },
+  );
 
   test('that is cut is none, whatever its type', async () => {
     for (const type of [undefined, 'text/event-stream']) {

@@ -80,7 +80,7 @@ function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): Trans
       // chunks.
       const scanned = `${tail}${chunk}`;
       chunks.push(chunk);
-      const ends = [...scanned.matchAll(/\r\n\r\n|\n\n|\r\r/g)].map(({ 0: mark, index }) => index + mark.length);
+      const ends = [...scanned.matchAll(/\n\r?\n|\r\r/g)].map(({ 0: mark, index }) => index + mark.length);
       tail = scanned.slice(-3);
       if (ends.length === 0) return;
       const text = chunks.join('');
