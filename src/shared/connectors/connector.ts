@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { startOf } from '../util/text/text-cut.ts';
+import { hostInUrl } from '../util/wildcard.ts';
 import { expressionFault } from './jmespath.ts';
 import { parameterStyleSchema } from './parameter-style.ts';
 
@@ -218,12 +219,12 @@ function originOf(url: string): string {
 
 /** `host`, `host:port`, or `*.domain` for all names below a domain. */
 export function hostMatches(pattern: string, url: URL): boolean {
-  const lowerPattern = pattern.toLowerCase();
-  if (lowerPattern.startsWith('*.'))
-    return url.hostname.endsWith(lowerPattern.slice(1)) && url.hostname.length > lowerPattern.length - 1;
+  const allowed = hostInUrl(pattern);
+  if (allowed.startsWith('*.'))
+    return url.hostname.endsWith(allowed.slice(1)) && url.hostname.length > allowed.length - 1;
   return (
-    lowerPattern === url.hostname ||
-    lowerPattern === url.host ||
-    lowerPattern === `${url.hostname}:${url.port || (url.protocol === 'https:' ? '443' : '80')}`
+    allowed === url.hostname ||
+    allowed === url.host ||
+    allowed === `${url.hostname}:${url.port || (url.protocol === 'https:' ? '443' : '80')}`
   );
 }

@@ -1,7 +1,7 @@
 /** The operator's layers: the rules of the policy file and of the registry. */
 import type { ToolLimits } from '../limits/budget.ts';
 import { defaultsOf } from '../schema/schema.ts';
-import { matches } from '../util/wildcard.ts';
+import { hostInUrl, matches } from '../util/wildcard.ts';
 import { isOutOfState, wrongStateReason } from './built-in-rules.ts';
 import { commandRulesFor, startedCommands } from './command-rules.ts';
 import { hostsIn, pathsIn } from './parameter-facts.ts';
@@ -106,8 +106,8 @@ function toolRulings({ tool, session, params: callParams }: PolicyRequest, path:
   if (params === undefined) return rulings;
   if (hosts !== undefined)
     for (const { name, host } of hostsIn(params))
-      if (!hosts.some((pattern) => matches(pattern, host)))
-        deny('hosts', `${name} names the host ${host}, which is not on the list`);
+      if (!hosts.some((pattern) => matches(hostInUrl(pattern) || pattern, host)))
+        deny('hosts', `${name} names ${host === '' ? 'no host' : `the host ${host}`}, which is not on the list`);
   if (paths !== undefined)
     for (const { name, path: value } of pathsIn(params))
       if (!paths.some((pattern) => matches(pattern, value)))

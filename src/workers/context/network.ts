@@ -8,14 +8,14 @@
  */
 import { type LookupAddress, lookup as systemLookup } from 'node:dns';
 import type { ClientRequest, IncomingMessage } from 'node:http';
-import { isIP, isIPv6, type LookupFunction } from 'node:net';
+import { isIP, type LookupFunction } from 'node:net';
 import { pipeline, Readable, Transform } from 'node:stream';
-import { domainToASCII } from 'node:url';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { noteRedirected } from '../../shared/circuits/circuit-key.ts';
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
 import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import { onAbort } from '../../shared/util/wait.ts';
+import { hostInUrl } from '../../shared/util/wildcard.ts';
 import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
 import { nonPublicReason } from './public-addresses.ts';
 
@@ -194,13 +194,6 @@ function isAllowed(url: URL, allowedHosts: readonly string[]): boolean {
   const port = url.port || (url.protocol === 'https:' ? '443' : '80');
   const names = [url.hostname, `${url.hostname}:${port}`];
   return allowedHosts.some((allowed) => names.includes(hostInUrl(allowed)));
-}
-
-/** Normalises a host as URLs do: an IPv6 address in brackets, in its shortest form. The port is optional. */
-function hostInUrl(allowed: string): string {
-  const [, host = '', port = ''] = /^(\[.*\]|[^:]*)(:\d+)?$/.exec(isIPv6(allowed) ? `[${allowed}]` : allowed) ?? [];
-  const isAddress = host.startsWith('[') && isIPv6(host.slice(1, -1));
-  return `${isAddress ? new URL(`http://${host}`).hostname : domainToASCII(host)}${port}`;
 }
 
 /** One private address refuses the whole name, because any of the addresses could be the one that is connected. */

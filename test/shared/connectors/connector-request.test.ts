@@ -114,3 +114,18 @@ describe('the request of a connector (I14)', () => {
     expect(requestOf(routing, {}).headers).not.toHaveProperty('content-type');
   });
 });
+
+test.each([
+  ['::1', 'http://[::1]:8080'],
+  ['[::1]:8080', 'http://[::1]:8080'],
+  ['[0:0:0:0:0:0:0:1]', 'http://[::1]:8080'],
+  ['2001:DB8::1', 'https://[2001:db8::1]'],
+  ['bücher.example', 'https://bücher.example'],
+  ['*.bücher.example', 'https://www.xn--bcher-kva.example'],
+])('the host %s may be requested at %s', (host, address) => {
+  const routing = { method: 'GET', url: `${address}/things`, allow: { hosts: [host] } };
+  expect(connectorSchema.safeParse(routing).error?.issues).toBeUndefined();
+  expect(() => connectorRequest(connectorSchema.parse(routing), {})).not.toThrow();
+  const { success } = connectorSchema.safeParse({ ...routing, url: 'https://example.net/things' });
+  expect(success).toBe(false);
+});

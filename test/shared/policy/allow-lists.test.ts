@@ -97,3 +97,28 @@ describe('I16: a list of hosts parses a URL as fetch does', () => {
     'evil.net',
   ])('%j names no other host', (value) => expect(onHosts(value).decision).toBe('allow'));
 });
+
+test.each<readonly [listed: string, named: string, decision: string]>([
+  ['*.example.com', 'api.EXAMPLE.com', 'allow'],
+  ['*.example.com', 'api.example.com:8443', 'allow'],
+  ['*.EXAMPLE.com', 'api.example.com', 'allow'],
+  ['*.example.com', 'https://api.example.com/x', 'allow'],
+  ['*.example.com', 'evil.net/?.example.com', 'deny'],
+  ['*.example.com', 'evil.net#.example.com', 'deny'],
+  ['*.example.com', 'evil.net:80/.example.com', 'deny'],
+  ['*.example.com', 'ada@evil.net/.example.com', 'deny'],
+  ['*.example.com', 'https://evil.net/.example.com', 'deny'],
+  ['*.example.com', 'evil.net\\.example.com', 'deny'],
+  ['not a host', 'not a host', 'deny'],
+  ['bücher.example', 'xn--bcher-kva.example', 'allow'],
+  ['bücher.example', 'https://bücher.example/', 'allow'],
+  ['::1', 'http://[::1]:6379/', 'allow'],
+  ['[2001:DB8:0::1]', '2001:db8::1', 'allow'],
+  ['2001:db8::1', '[2001:DB8::1]:443', 'allow'],
+  ['2001:db8::1', '2001:db8::2', 'deny'],
+  ['10.0.0.*', '10.0.0.7', 'allow'],
+  ['api.example.com:443', 'api.example.com:80', 'deny'],
+])('I16: where %s is listed, the host %s is judged as the network knows it: %s', (listed, host, decision) => {
+  const policy = { global: { tools: { shell: { hosts: [listed] } } } };
+  expect(resultOf(policy, { params: { host } }).decision).toBe(decision);
+});
