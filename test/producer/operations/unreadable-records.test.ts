@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { homePartition } from '../../../src/shared/store/redis/keys.ts';
 import { pending, startFleet } from '../../helpers/fleet.ts';
 import { echo, httpError, scripted } from '../../helpers/tools.ts';
 
@@ -49,4 +50,23 @@ test.each([
   await redis.hset(ledger.access.callKeys(callId).record(callId), field, garbage);
   await startWorker();
   for (const whole of [first, last]) expect(await whole?.result).toMatchObject({ status: 'success', attempts: 1 });
+});
+
+test.each([
+  '1|OPEN|{"broken',
+  '1|OPEN|{}',
+  '1|OPEN|{"state":"OPEN","epoch":1}',
+  '2|OPEN|{"state":"OPEN","epoch":1,"openedAtMs":1,"cooldownMs":1,"failures":1}',
+  '1|BOGUS|{"state":"BOGUS","epoch":1}',
+  '01|OPEN|{}',
+  '99999999999999999999|OPEN|{}',
+])('a circuit that is %j counts as closed, and an operator can open it', async (garbage) => {
+  const { session, pawl } = await startFleet({ tools: [echo] });
+  const { ledger, redis } = pawl.backend;
+  const { circuits } = ledger.access.keys(homePartition('read-only'));
+  await redis.hset(circuits, 'tool:tools.echo', garbage);
+  expect(await session.call(echo, { text: 'a' })).toMatchObject({ status: 'success', attempts: 1 });
+  expect(await pawl.circuits.list()).toMatchObject([{ key: 'tool:tools.echo', circuit: { state: 'CLOSED' } }]);
+  await pawl.circuits.set('force_open', { tool: 'echo' }, 'a test');
+  expect(await session.call(echo, { text: 'b' })).toMatchObject({ status: 'circuit_open' });
 });

@@ -17,7 +17,14 @@ const failureScript = new Script(new URL('./circuit-failure.lua', import.meta.ur
 const changeScript = new Script(new URL('./circuit-change.lua', import.meta.url));
 const successScript = new Script(new URL('./circuit-success.lua', import.meta.url));
 const copyScript = new Script(new URL('./circuit-copy.lua', import.meta.url));
-const STORED_CIRCUIT = /^\d+\|[A-Z_]+\|\{/;
+const STORED_CIRCUIT = /^([1-9]\d{0,14})\|([A-Z_]+)\|\{/;
+/** The numbers of each state, beside the epoch. */
+const NUMBERS: ReadonlyMap<string, readonly string[]> = new Map([
+  ['CLOSED', []],
+  ['OPEN', ['openedAtMs', 'cooldownMs', 'failures']],
+  ['HALF_OPEN', ['openedAtMs', 'cooldownMs', 'successes']],
+  ['FORCED_OPEN', []],
+]);
 /** The limit of one partition. */
 const MAX_CHANGES = 500;
 const CHANGES_TTL_MS = 7 * 24 * 3_600_000;
@@ -175,10 +182,21 @@ export function formatCircuit(circuit: Circuit): string {
   return `${circuit.epoch}|${circuit.state}|${JSON.stringify(circuit)}`;
 }
 
-/** A text that is no circuit counts as a closed one, as in the scripts (`circuitOf`). */
+/**
+ * A text that is no circuit counts as a closed one, as in the scripts (`circuitOf`). They read its head alone: where the rest does not fit,
+ * the circuit is closed in the epoch of the head, so that an attempt may start and the circuit can be changed.
+ */
 export function parseCircuit(raw: string): Circuit {
-  const circuit = STORED_CIRCUIT.test(raw) ? parseJson(raw.slice(raw.indexOf('{'))) : undefined;
-  return isObject(circuit) ? (circuit as unknown as Circuit) : CLOSED_CIRCUIT;
+  const [, epochText, state = ''] = STORED_CIRCUIT.exec(raw) ?? [];
+  if (epochText === undefined) return CLOSED_CIRCUIT;
+  const epoch = Number(epochText);
+  const circuit = parseJson(raw.slice(raw.indexOf('{')));
+  const isCircuit =
+    isObject(circuit) &&
+    circuit['epoch'] === epoch &&
+    circuit['state'] === state &&
+    NUMBERS.get(state)?.every((name) => Number.isFinite(circuit[name])) === true;
+  return isCircuit ? (circuit as unknown as Circuit) : { state: 'CLOSED', epoch };
 }
 
 function parseSample(text: string): Sample {

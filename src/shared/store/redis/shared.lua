@@ -297,8 +297,8 @@ local function circuitOf(circuitsKey, name)
     raw = redis.call('HGET', circuitsKey, name)
     circuits[name] = raw
   end
-  local epoch, state = string.match(raw or '', '^(%d+)|([A-Z_]+)|{')
-  if not epoch then return '0', 'CLOSED', '' end
+  local epoch, state = string.match(raw or '', '^([1-9]%d*)|([A-Z_]+)|{')
+  if not epoch or #epoch > 15 then return '0', 'CLOSED', '' end
   return epoch, state, raw
 end
 
