@@ -14,10 +14,14 @@ interface ShownRow {
   readonly title: string;
   readonly against: string;
   readonly compared: Compared;
+  readonly steady?: Compared;
 }
 
-function bullmqRows(compared: readonly Compared[]): readonly ShownRow[] {
-  return compared.map((row) => ({ title: row.title, against: 'BullMQ', compared: row }));
+function bullmqRows({ compared, steady }: BenchResult): readonly ShownRow[] {
+  return compared.map((row) => {
+    const inSteadyState = steady?.compared.find(({ name }) => name === row.name);
+    return { title: row.title, against: 'BullMQ', compared: row, ...(inSteadyState && { steady: inSteadyState }) };
+  });
 }
 
 function peerRows(peers: readonly PeerResult[]): readonly ShownRow[] {
@@ -34,12 +38,13 @@ function peerRows(peers: readonly PeerResult[]): readonly ShownRow[] {
 
 function figures(rows: readonly ShownRow[]): string {
   return table([
-    ['workload', 'against', 'Pawl calls/s', 'throughput', 'median latency', 'CPU time'],
-    ...rows.map(({ title, against, compared: { pawl, throughputRatio, latencyRatio, cpuRatio } }) => [
+    ['workload', 'against', 'Pawl calls/s', 'throughput', 'in steady state', 'median latency', 'CPU time'],
+    ...rows.map(({ title, against, steady, compared: { pawl, throughputRatio, latencyRatio, cpuRatio } }) => [
       title,
       against,
       whole(pawl.callsPerSecond),
       times(throughputRatio.median),
+      steady === undefined ? '' : times(steady.throughputRatio.median),
       times(latencyRatio.median),
       times(cpuRatio.median),
     ]),
@@ -83,20 +88,17 @@ function scenarioLines({ refusals, installed, bytes, floor }: BenchResult['scena
   ];
 }
 
-/** The ratios of fleets that had run for a while. */
-function steadyLines({ steady }: BenchResult): readonly string[] {
-  if (steady === undefined) return [];
-  const { dates, effort, compared } = steady;
-  const ratios = compared.map(({ name, throughputRatio }) => `${name} ${times(throughputRatio.median)}`).join(', ');
-  return [
-    `- Throughput in rounds of ${effort.roundMs / 1_000} s, after ${effort.warmUpMs / 1_000} s of load, against BullMQ (${days(dates)}): ${ratios}.`,
-  ];
+/** How the figures of fleets that had run for a while were measured: a line, or nothing without such figures. */
+function steadyLine({ steady }: BenchResult): string {
+  if (steady === undefined) return '';
+  const { dates, effort } = steady;
+  return `- In steady state, rounds take ${effort.roundMs / 1_000} s, after ${effort.warmUpMs / 1_000} s of load (${days(dates)}).\n`;
 }
 
 export function performancePage(result: BenchResult): string {
   const { machine, effort, compared, scenarios, peers } = result;
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
-  const shown = bullmqRows(compared);
+  const shown = bullmqRows(result);
   return `# Performance
 
 \`npm run bench\` measures Pawl beside hand-written BullMQ and other systems. It writes this page from \`bench/record.json\`.
@@ -111,7 +113,7 @@ Each figure below is Pawl's divided by the other side's. Throughput should be ab
 
 ${figures([...shown, ...peerRows(peers)])}
 ${missing.length === 0 ? '' : `\nNot measured: ${missing.map(({ title }) => title).join('; ')}.\n`}
-${[...steadyLines(result), ...scenarioLines(scenarios)].join('\n')}
+${scenarioLines(scenarios).join('\n')}
 
 ## How it is measured
 
@@ -119,7 +121,7 @@ ${[...steadyLines(result), ...scenarioLines(scenarios)].join('\n')}
 - The tool answers at once, so that only the system itself is measured. 64 calls are in flight unless the row says otherwise.
 - The hand-written side adds a job with an ID and waits for it. It has one ready \`QueueEvents\` for each producer.
 - Both sides run in each of ${effort.rounds} rounds of ${effort.roundMs / 1_000} s. A ratio is the median of the ratios within the rounds.
-- Each other system is written as its own documentation recommends. Durability is equal in pairs.
+${steadyLine(result)}- Each other system is written as its own documentation recommends. Durability is equal in pairs.
 - Redis and each worker have a scheduling group of the kernel of their own, as containers have.
 
 ## What limits it
