@@ -82,25 +82,25 @@ test('a repeatable call is identified as the one that blocks its workers, and st
   await second.ended;
 });
 
-test.each([
-  'block_before',
-  'block_parsing',
-])('a waiting call that blocks each worker before it is ready (%s) keeps no fleet from starting', async (tool) => {
-  const env = { ...SHORT, PAWL_DRAIN_MS: '500' };
-  const up = () => place.start(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'blocking.ts'], env);
-  const first = up();
-  await first.line('"event":"ready"');
-  const blocking = callOf(tool, {}, 'before');
-  await first.line('has been silent');
-  first.signal('SIGINT');
-  await first.ended;
-  const second = up();
-  await second.line('has been silent');
-  expect(await blocking.ended).toEqual({ code: 6, signal: null });
-  expect(JSON.parse(blocking.stdout())).toMatchObject({ error: { code: 'POISONED' } });
-  await second.line('"event":"ready"');
-  const greeted = callOf('greet', {}, 'greet after');
-  expect(await greeted.ended).toEqual({ code: 0, signal: null });
-  second.signal('SIGINT');
-  expect(await second.ended).toEqual({ code: 0, signal: null });
-});
+test.each(['block_before', 'block_parsing'])(
+  'a waiting call that blocks each worker before it is ready (%s) keeps no fleet from starting',
+  async (tool) => {
+    const env = { ...SHORT, PAWL_DRAIN_MS: '500' };
+    const up = () => place.start(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'blocking.ts'], env);
+    const first = up();
+    await first.line('"event":"ready"');
+    const blocking = callOf(tool, {}, 'before');
+    await first.line('has been silent');
+    first.signal('SIGINT');
+    await first.ended;
+    const second = up();
+    await second.line('has been silent');
+    expect(await blocking.ended).toEqual({ code: 6, signal: null });
+    expect(JSON.parse(blocking.stdout())).toMatchObject({ error: { code: 'POISONED' } });
+    await second.line('"event":"ready"');
+    const greeted = callOf('greet', {}, 'greet after');
+    expect(await greeted.ended).toEqual({ code: 0, signal: null });
+    second.signal('SIGINT');
+    expect(await second.ended).toEqual({ code: 0, signal: null });
+  },
+);
