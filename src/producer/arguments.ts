@@ -36,7 +36,6 @@ type Services = Pick<
 
 const text = z.string();
 const by = text.optional();
-const tenant = text.nullish();
 const texts = z.array(text);
 const must = <Value>(what: string, isOne: (value: unknown) => boolean) =>
   z.custom<Value>(isOne, { error: ({ input }) => `must be ${what}; got ${quoteValue(input)}` });
@@ -47,7 +46,7 @@ const object = z.looseObject({});
 const results = must<object>('a map', (value) => value instanceof Map).optional();
 const access = z.looseObject({
   by,
-  tenantId: tenant,
+  tenantId: by,
   submittedBy: by,
   requestId: by,
   limit: count.optional(),
@@ -112,7 +111,7 @@ const SERVICES = {
     draft: { request: object },
     find: { sessionKey: text },
     findOrOpen: { request: z.looseObject({ sessionKey: text }) },
-    list: { limit: count.optional(), tenantId: tenant },
+    list: { limit: count.optional(), tenantId: by },
     setState: { sessionKey: text, state: text, by },
     close: { sessionKey: text, by },
   },

@@ -30,8 +30,7 @@ export interface CallbackView {
 
 export interface CallbackFilter {
   readonly state?: CallbackState | undefined;
-  /** Null stands for the callbacks of no tenant. Default: all. */
-  readonly tenantId?: string | null | undefined;
+  readonly tenantId?: string | undefined;
   /** Default 50. */
   readonly limit?: number;
 }
@@ -94,14 +93,13 @@ export class CallbackService {
 
 async function firstPage(
   records: AsyncGenerator<CallbackRecord>,
-  { tenantId, limit }: { readonly tenantId: string | null | undefined; readonly limit: number },
+  { tenantId, limit }: { readonly tenantId: string | undefined; readonly limit: number },
 ): Promise<{ readonly views: readonly CallbackView[]; readonly isTruncated: boolean }> {
   const views: CallbackView[] = [];
   let scanned = 0;
   for await (const record of records) {
     scanned += 1;
-    if (record.target === undefined || (tenantId !== undefined && (record.target.tenantId ?? null) !== tenantId))
-      continue;
+    if (record.target === undefined || (tenantId !== undefined && record.target.tenantId !== tenantId)) continue;
     if (views.length === limit || scanned > MAX_SCANNED) return { views, isTruncated: true };
     views.push(viewOf(record));
   }

@@ -9,8 +9,8 @@ import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups
 import type { GroupRunner } from './group-runner.ts';
 
 export interface GroupAccess {
-  /** Only groups of this tenant; null stands for those of no tenant. Default: all. */
-  readonly tenantId?: string | null | undefined;
+  /** Only groups of this tenant. Default: all. */
+  readonly tenantId?: string | undefined;
 }
 
 /** The record of a group. Throws `NOT_FOUND`, also for a group of another kind, and of another tenant than the one that is given. */
@@ -23,7 +23,7 @@ export async function groupOf(
   checkMembers('access', access, ['tenantId']);
   const { tenantId } = access;
   const record = await records.read(id);
-  const isVisible = tenantId === undefined || (record?.head.tenantId ?? null) === tenantId;
+  const isVisible = tenantId === undefined || record?.head.tenantId === tenantId;
   if (record?.head.kind !== kind || !isVisible) throw noGroup(kind, id);
   return record;
 }

@@ -269,15 +269,9 @@ export class PlanService {
     checkMembers('filter', filter, ['limit', 'tenantId']);
     const { limit = 50, tenantId } = filter;
     checkLimit(limit);
-    const found: PlanSummary[] = [];
-    for (let offset = 0; found.length < limit; offset += limit) {
-      const ids = await this.#deps.records.list('plan', { offset, limit, tenantId: tenantId ?? undefined });
-      if (ids.length === 0) break;
-      for (const record of await Promise.all(ids.map((id) => this.#deps.records.read(id))))
-        if (record !== undefined && (tenantId !== null || record.head.tenantId === undefined))
-          found.push(planSummary(planFrom(record)));
-    }
-    return found.slice(0, limit);
+    const ids = await this.#deps.records.list('plan', limit, tenantId);
+    const records = await Promise.all(ids.map((id) => this.#deps.records.read(id)));
+    return records.filter((record) => record !== undefined).map((record) => planSummary(planFrom(record)));
   }
 
   /** Resolves with the plan when it has ended. */

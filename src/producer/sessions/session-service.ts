@@ -130,8 +130,8 @@ export class SessionService {
     });
   }
 
-  /** The records of all sessions, or of one tenant's, the newest first; null stands for those of no tenant. */
-  list(limit = 100, tenantId?: string | null): Promise<SessionRecord[]> {
+  /** The records of all sessions, or of one tenant's, the newest first. */
+  list(limit = 100, tenantId?: string): Promise<SessionRecord[]> {
     return this.#deps.backend.sessions.list(limit, tenantId);
   }
 

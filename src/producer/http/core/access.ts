@@ -13,7 +13,7 @@ export interface Caller {
   /** Stable for one token; the token cannot be computed from it. */
   readonly id: string;
   readonly role: ApiRole;
-  /** A caller with a tenant sees nothing of other tenants. An agent without one sees nothing of any. */
+  /** A caller with a tenant sees nothing of other tenants. */
   readonly tenantId?: string;
 }
 
@@ -54,22 +54,11 @@ function permissionRefusal({ role, tenantId }: Caller, permission: Permission): 
 /** Throws `PERMISSION_DENIED` when something belongs to another tenant than the caller's, or to none. */
 export function checkTenant(caller: Caller, tenantId: string | undefined, subject: string): void {
   if (!seesTenant(caller, tenantId))
-    throw new PawlError(
-      'PERMISSION_DENIED',
-      caller.tenantId === undefined
-        ? `${subject} belongs to a tenant, and this token of an agent to none.`
-        : `${subject} does not belong to this token's tenant.`,
-    );
+    throw new PawlError('PERMISSION_DENIED', `${subject} does not belong to this token's tenant.`);
 }
 
 export function seesTenant(caller: Caller, tenantId: string | undefined): boolean {
-  const visible = visibleTenant(caller);
-  return visible === undefined || visible === (tenantId ?? null);
-}
-
-/** The tenant whose records a caller sees; null stands for those of no tenant, undefined for all. */
-export function visibleTenant({ role, tenantId }: Caller): string | null | undefined {
-  return tenantId ?? (role === 'agent' ? null : undefined);
+  return caller.tenantId === undefined || caller.tenantId === tenantId;
 }
 
 /** Finds the caller of a request, or refuses it with `UNAUTHENTICATED` or `PERMISSION_DENIED`. */

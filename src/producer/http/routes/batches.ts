@@ -5,7 +5,7 @@ import { PawlError } from '../../../shared/errors/failure.ts';
 import { MAX_MEMBERS } from '../../../shared/groups/group.ts';
 import type { Pawl } from '../../client.ts';
 import type { BatchEntry } from '../../groups/batches.ts';
-import { type Caller, visibleTenant } from '../core/access.ts';
+import type { Caller } from '../core/access.ts';
 import { type Route, route } from '../core/route.ts';
 import { callerName, submitterOf } from './approvals.ts';
 import { batchEntry, documentedCallSchema, keyHeader, withIdempotencyKey } from './create-call.ts';
@@ -60,7 +60,7 @@ export const batchRoutes: readonly Route[] = [
     permission: 'use',
     summary: 'A batch, with the current states of its calls. `GET /v1/calls/{callId}` has the result of each.',
     responses: { 200: ['The batch', 'Batch'] },
-    answer: ({ pawl, path, caller }) => pawl.batches.read(path.id, { tenantId: visibleTenant(caller) }),
+    answer: ({ pawl, path, caller: { tenantId } }) => pawl.batches.read(path.id, { tenantId }),
   }),
   route('delete /v1/batches/{id}', {
     operationId: 'cancelBatch',
@@ -68,7 +68,7 @@ export const batchRoutes: readonly Route[] = [
     summary: 'Starts no further call of a batch, and cancels the unfinished ones.',
     responses: { 200: ['The current batch', 'Batch'] },
     async answer({ pawl, path, caller }) {
-      const { batchId } = await pawl.batches.read(path.id, { tenantId: visibleTenant(caller) });
+      const { batchId } = await pawl.batches.read(path.id, { tenantId: caller.tenantId });
       await pawl.batches.cancel(batchId, callerName(caller));
       return pawl.batches.read(batchId);
     },

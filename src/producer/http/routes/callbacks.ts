@@ -1,7 +1,6 @@
 /** `/v1/callbacks`: lists the callbacks of finished calls, and sends one again. */
 import { z } from 'zod';
 import { CALLBACK_STATES } from '../../../shared/callbacks/callback-state.ts';
-import { visibleTenant } from '../core/access.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { callerName } from './approvals.ts';
 
@@ -15,7 +14,7 @@ export const callbackRoutes: readonly Route[] = [
       limit: queryNumber({ max: 1_000, fallback: 50, unit: 'callbacks' }),
     }),
     responses: { 200: ['Callbacks', 'CallbackList'] },
-    answer: ({ pawl, query, caller }) => pawl.callbacks.list({ ...query, tenantId: visibleTenant(caller) }),
+    answer: ({ pawl, query, caller }) => pawl.callbacks.list({ ...query, tenantId: caller.tenantId }),
   }),
   route('post /v1/callbacks/{id}', {
     operationId: 'replayCallback',

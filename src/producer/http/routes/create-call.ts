@@ -29,7 +29,7 @@ import { MAX_DELAY_MS } from '../../../shared/util/time.ts';
 import type { Submission, SubmitOptions } from '../../calls/submission.ts';
 import type { Pawl } from '../../client.ts';
 import type { BatchSubmission } from '../../groups/batches.ts';
-import { type Caller, checkTenant, visibleTenant } from '../core/access.ts';
+import { type Caller, checkTenant } from '../core/access.ts';
 import { invalidBody } from '../core/errors.ts';
 import { optionalQueryNumber, route } from '../core/route.ts';
 import { submitterOf } from './approvals.ts';
@@ -208,8 +208,8 @@ async function submit(
   options: SubmitOptions & { readonly start: StartTime | undefined },
 ): Promise<Submission> {
   if (isShort(body)) return pawl.submit(await shortEnvelope(pawl, caller, body, options.start), options);
-  // A caller that sees all tenants may submit for any; the producer checks the rest.
-  if (visibleTenant(caller) === undefined) return pawl.submit(body, options);
+  // A caller without a tenant may submit for any tenant; the producer checks the rest.
+  if (caller.tenantId === undefined) return pawl.submit(body, options);
   const parsed = toolCallEnvelopeSchema.safeParse(body);
   if (!parsed.success) return pawl.submit(body);
   const { target, payload } = parsed.data;
@@ -220,7 +220,7 @@ async function submit(
     {
       ...parsed.data,
       payload: { ...payload, params: restoreProtoMember(payload.params, params) },
-      target: { ...target, ...defined({ tenantId: caller.tenantId }) },
+      target: { ...target, tenantId: caller.tenantId },
     },
     options,
   );

@@ -2,7 +2,6 @@
 import { z } from 'zod';
 import { planSchema } from '../../../shared/groups/plan.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
-import { visibleTenant } from '../core/access.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { callerName, submitterOf } from './approvals.ts';
 import { keyHeader, withIdempotencyKey } from './create-call.ts';
@@ -48,8 +47,8 @@ export const planRoutes: readonly Route[] = [
     summary: 'Plans, the newest first, without their nodes.',
     query: z.strictObject({ limit: queryNumber({ max: 200, fallback: 50, unit: 'plans' }) }),
     responses: { 200: ['The plans', 'PlanList'] },
-    answer: async ({ pawl, query: { limit }, caller }) => ({
-      plans: await pawl.plans.list({ limit, tenantId: visibleTenant(caller) }),
+    answer: async ({ pawl, query: { limit }, caller: { tenantId } }) => ({
+      plans: await pawl.plans.list({ limit, tenantId }),
     }),
   }),
   route('get /v1/plans/{id}', {
@@ -57,7 +56,7 @@ export const planRoutes: readonly Route[] = [
     permission: 'use',
     summary: 'A plan, with the current states of its nodes. `GET /v1/calls/{callId}` has the result of each call.',
     responses: { 200: ['The plan', 'Plan'] },
-    answer: ({ pawl, path, caller }) => pawl.plans.show(path.id, { tenantId: visibleTenant(caller) }),
+    answer: ({ pawl, path, caller: { tenantId } }) => pawl.plans.show(path.id, { tenantId }),
   }),
   route('delete /v1/plans/{id}', {
     operationId: 'cancelPlan',
@@ -65,7 +64,7 @@ export const planRoutes: readonly Route[] = [
     summary: 'Starts no further call of a plan, and cancels the unfinished ones. Finished calls are not undone.',
     responses: { 200: ['The current plan', 'Plan'] },
     async answer({ pawl, path, caller }) {
-      const { planId } = await pawl.plans.read(path.id, { tenantId: visibleTenant(caller) });
+      const { planId } = await pawl.plans.read(path.id, { tenantId: caller.tenantId });
       await pawl.plans.cancel(planId, callerName(caller));
       return pawl.plans.read(planId);
     },

@@ -129,15 +129,8 @@ export class GroupRecords {
   }
 
   /** Groups of a kind, of one tenant or of all, the newest first. */
-  list(
-    kind: GroupKind,
-    {
-      offset,
-      limit,
-      tenantId,
-    }: { readonly offset: number; readonly limit: number; readonly tenantId?: string | undefined },
-  ): Promise<string[]> {
-    return this.#redis.zrevrange(this.#keys.all(kind, tenantId), offset, offset + limit - 1);
+  list(kind: GroupKind, limit: number, tenantId?: string): Promise<string[]> {
+    return this.#redis.zrevrange(this.#keys.all(kind, tenantId), 0, limit - 1);
   }
 
   #record(id: string, stored: Readonly<Record<string, string>>): GroupRecord | undefined {

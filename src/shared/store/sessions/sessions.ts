@@ -233,9 +233,9 @@ export class Sessions extends FleetRecords {
     return replaced === 1;
   }
 
-  /** The newest first, of all, of one tenant, or of none (null). Expired ones are dropped from the index on the way: older ones take their places. */
-  async list(limit: number, tenantId?: string | null): Promise<SessionRecord[]> {
-    const index = tenantId === undefined || tenantId === null ? this.keys.sessions : this.keys.sessionsOf(tenantId);
+  /** The newest first, of all or of one tenant. Expired ones are dropped from the index on the way: older ones take their places. */
+  async list(limit: number, tenantId?: string): Promise<SessionRecord[]> {
+    const index = tenantId === undefined ? this.keys.sessions : this.keys.sessionsOf(tenantId);
     const page = Math.max(limit, MIN_PAGE);
     const found: SessionRecord[] = [];
     for (let offset = 0; found.length < limit; ) {
@@ -248,7 +248,7 @@ export class Sessions extends FleetRecords {
       for (const [index, key] of keys.entries()) {
         const text = stored[index];
         const record = typeof text === 'string' ? this.#opened(key, text) : undefined;
-        if (record !== undefined && (tenantId !== null || record.tenantId === undefined)) found.push(record);
+        if (record !== undefined) found.push(record);
       }
     }
     return found.slice(0, limit);
