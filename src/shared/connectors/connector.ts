@@ -217,14 +217,12 @@ function originOf(url: string): string {
   return /^[a-z]+:\/\/[^/?#]*/i.exec(url)?.[0] ?? url;
 }
 
-/** `host`, `host:port`, or `*.domain` for all names below a domain. */
+/** `host`, or `*.domain` for all names below a domain; either with `:port`, too. */
 export function hostMatches(pattern: string, url: URL): boolean {
   const allowed = hostInUrl(pattern);
-  if (allowed.startsWith('*.'))
-    return url.hostname.endsWith(allowed.slice(1)) && url.hostname.length > allowed.length - 1;
-  return (
-    allowed === url.hostname ||
-    allowed === url.host ||
-    allowed === `${url.hostname}:${url.port || (url.protocol === 'https:' ? '443' : '80')}`
-  );
+  const port = url.port || (url.protocol === 'https:' ? '443' : '80');
+  const names = [url.hostname, `${url.hostname}:${port}`];
+  if (!allowed.startsWith('*.')) return names.includes(allowed);
+  const domain = allowed.slice(1);
+  return names.some((name) => name.endsWith(domain) && name.length > domain.length);
 }

@@ -33,7 +33,7 @@ function isLiteral(value: object): value is { readonly $literal: unknown } {
 }
 
 /** Whether an object is, or looks like, a reference or a literal. */
-export function isMarked(value: object): boolean {
+export function looksLikeReference(value: object): boolean {
   return MARKS.some((mark) => Object.hasOwn(value, mark));
 }
 
@@ -47,7 +47,7 @@ export function referencesIn(params: unknown): {
   const visit = (value: unknown, location: readonly string[]): void => {
     if (typeof value !== 'object' || value === null || isLiteral(value)) return;
     if (isReference(value)) return void references.push({ location, ...parseReference(value) });
-    if (isMarked(value)) return void malformed.push(location);
+    if (looksLikeReference(value)) return void malformed.push(location);
     for (const [name, member] of Object.entries(value)) visit(member, [...location, name]);
   };
   visit(params, []);

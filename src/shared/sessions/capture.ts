@@ -2,7 +2,7 @@
 import type { Outcome } from '../calls/outcome.ts';
 import { redact, secretsIn } from '../errors/redaction.ts';
 import { REDACTED } from '../errors/secret-patterns.ts';
-import { isMarked } from '../groups/references.ts';
+import { looksLikeReference } from '../groups/references.ts';
 import { shortName, type Tier } from '../tools/tool.ts';
 import { truncateJson } from '../util/text/truncate-json.ts';
 import { escapeJson, escapeLine, formatForDisplay } from '../util/text/visible-text.ts';
@@ -82,7 +82,7 @@ function withReferences(value: unknown, references: ReadonlyMap<string, string>)
   }
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map((item) => withReferences(item, references));
-  if (isMarked(value)) return { $literal: value };
+  if (looksLikeReference(value)) return { $literal: value };
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, withReferences(member, references)]));
 }
 

@@ -122,10 +122,22 @@ test.each([
   ['2001:DB8::1', 'https://[2001:db8::1]'],
   ['bücher.example', 'https://bücher.example'],
   ['*.bücher.example', 'https://www.xn--bcher-kva.example'],
+  ['*.example.org:443', 'https://www.example.org'],
+  ['*.example.org:8443', 'https://www.example.org:8443'],
 ])('the host %s may be requested at %s', (host, address) => {
   const routing = { method: 'GET', url: `${address}/things`, allow: { hosts: [host] } };
   expect(connectorSchema.safeParse(routing).error?.issues).toBeUndefined();
   expect(() => connectorRequest(connectorSchema.parse(routing), {})).not.toThrow();
   const { success } = connectorSchema.safeParse({ ...routing, url: 'https://example.net/things' });
   expect(success).toBe(false);
+});
+
+test.each([
+  ['*.example.org:443', 'https://www.example.org:8443'],
+  ['*.example.org:443', 'https://example.org'],
+  ['*.example.org', 'https://notexample.org'],
+  ['example.org:443', 'http://example.org'],
+])('the host %s is not that of %s', (host, address) => {
+  const routing = { method: 'GET', url: `${address}/things`, allow: { hosts: [host] } };
+  expect(connectorSchema.safeParse(routing).success).toBe(false);
 });
