@@ -2,8 +2,9 @@ import { createHmac } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import { startFleet } from '../../helpers/fleet.ts';
+import { pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
+import { gated } from '../../helpers/tools.ts';
 import { openReceiver } from './receiver.ts';
 
 const SECRET = 'a-secret-of-sixteen';
@@ -18,11 +19,8 @@ const answer = defineTool({
   input: z.object({
     length: z.number().default(5),
     fails: z.boolean().default(false),
-    waits: z.boolean().default(false),
   }),
-  run: async ({ length, fails, waits }, ctx) => {
-    if (waits)
-      await new Promise((_resolve, reject) => ctx.signal.addEventListener('abort', () => reject(ctx.signal.reason)));
+  run: async ({ length, fails }) => {
     if (fails) throw new Error('it broke');
     return { output: 'x'.repeat(length) };
   },
@@ -133,13 +131,13 @@ describe('the end of a call', () => {
   });
 
   test('a resolved call in doubt is posted twice, under two IDs', async () => {
-    const { session, pawl } = await fleet();
+    const gate = gated('pay', { effects: 'once' });
+    const { session, pawl } = await fleet({ tools: [gate.tool] });
     const receiver = await openReceiver();
-    const submitted = await session.submit(answer, { waits: true }, { callbackUrl: receiver.url });
-    const callId = submitted.callId ?? '';
-    await eventually(async () => (await pawl.read(callId))?.phase === 'running');
+    const { callId, result } = pending(await session.submit('pay', {}, { callbackUrl: receiver.url }));
+    await gate.arrived();
     await pawl.cancel(callId);
-    await submitted.result;
+    await result;
     await pawl.resolve(callId, { as: 'succeeded', output: 'done' });
     await eventually(() => receiver.received.length === 2);
     const statuses = receiver.received.map(({ body }) => JSON.parse(body).data.status);
