@@ -46,7 +46,7 @@ export async function run(root: string, script: string, options: Partial<Process
     sandbox: 'bubblewrap',
     ...options,
   });
-  return processes.run({ argv: ['sh', '-c', script], timeoutMs: 20_000 });
+  return processes.run({ argv: ['sh', '-c', script], timeoutMs: 100_000 });
 }
 
 export async function expectUnchangeable(root: string, paths: readonly string[]): Promise<void> {
