@@ -3,8 +3,8 @@
  * else. Host, method and path belong to the operator.
  */
 import { z } from 'zod';
+import { hostInUrl, hostNamesOf } from '../util/hosts.ts';
 import { startOf } from '../util/text/text-cut.ts';
-import { hostInUrl } from '../util/wildcard.ts';
 import { expressionFault } from './jmespath.ts';
 import { parameterStyleSchema } from './parameter-style.ts';
 
@@ -220,8 +220,7 @@ function originOf(url: string): string {
 /** `host`, or `*.domain` for all names below a domain; either with `:port`, too. */
 export function hostMatches(pattern: string, url: URL): boolean {
   const allowed = hostInUrl(pattern);
-  const port = url.port || (url.protocol === 'https:' ? '443' : '80');
-  const names = [url.hostname, `${url.hostname}:${port}`];
+  const names = hostNamesOf(url);
   if (!allowed.startsWith('*.')) return names.includes(allowed);
   const domain = allowed.slice(1);
   return names.some((name) => name.endsWith(domain) && name.length > domain.length);

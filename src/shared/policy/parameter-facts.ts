@@ -1,13 +1,13 @@
 /** The hosts and paths that a call's parameters name. */
 import { posix } from 'node:path';
 import { parsePatch } from '../patches/patch.ts';
-import { hostInUrl } from '../util/wildcard.ts';
+import { hostInUrl } from '../util/hosts.ts';
 
 export function hostsIn(params: Readonly<Record<string, unknown>>): { readonly name: string; readonly host: string }[] {
   return textsIn(params).flatMap(([name, value]) => {
     // Parsed as `fetch` would: `https:/host` names a host, too, with a tab in its scheme or a control character before it.
     const { protocol = '', hostname = '', href = '' } = URL.canParse(value) ? new URL(value) : {};
-    if (protocol !== '' && href.startsWith(`${protocol}//`)) return [{ name, host: hostname }];
+    if (href.startsWith(`${protocol}//`)) return [{ name, host: hostname }];
     // A text that is more than a host, such as `evil.net/?.example.com`, is no host.
     return /^(?:host|hostname|domain)s?$/i.test(name) ? [{ name, host: hostInUrl(value).replace(/:\d+$/, '') }] : [];
   });

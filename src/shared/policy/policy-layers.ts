@@ -1,7 +1,8 @@
 /** The operator's layers: the rules of the policy file and of the registry. */
 import type { ToolLimits } from '../limits/budget.ts';
 import { defaultsOf } from '../schema/schema.ts';
-import { hostInUrl, matches } from '../util/wildcard.ts';
+import { hostInUrl } from '../util/hosts.ts';
+import { matches } from '../util/wildcard.ts';
 import { isOutOfState, wrongStateReason } from './built-in-rules.ts';
 import { commandRulesFor, startedCommands } from './command-rules.ts';
 import { hostsIn, pathsIn } from './parameter-facts.ts';

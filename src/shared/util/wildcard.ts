@@ -12,14 +12,3 @@ export function matches(pattern: string, text: string): boolean {
   }
   return true;
 }
-
-/**
- * Normalises a host, or a pattern of hosts, as URLs do: a name in ASCII, an IPv6 address in brackets and in its shortest form. The port is
- * optional. Empty for a text that is no host.
- */
-export function hostInUrl(text: string): string {
-  const isAddress = /^[\da-f:.]*:[\da-f:.]*$/i.test(text) && URL.canParse(`http://[${text}]`);
-  const [, host = '', port = ''] = /^(\[[^\]]*\]|[^:]*)(:\d+)?$/.exec(isAddress ? `[${text}]` : text) ?? [];
-  const url = `http://${host}`;
-  return !/[\s/?#@\\]/.test(host) && URL.canParse(url) ? `${new URL(url).hostname}${port}` : '';
-}

@@ -168,9 +168,8 @@ export class CallbackSender {
     const { target, callId, callState, outcome: text, parts, signature, settledAtMs } = callback;
     if (target === undefined) return undefined;
     const isTooLarge = text === '';
-    const kind = isTooLarge ? 'outcome-parts' : 'outcome';
-    const isSigned = this.#deps.signatures.verify(kind, [callId, callState], isTooLarge ? parts : text, signature);
-    if (!isSigned) return undefined;
+    const [kind, signedText] = isTooLarge ? (['outcome-parts', parts] as const) : (['outcome', text] as const);
+    if (!this.#deps.signatures.verify(kind, [callId, callState], signedText, signature)) return undefined;
     const status = callState === 'done' ? 'success' : 'error';
     if (isTooLarge) return callbackBody(target, { callId, settledAtMs, status, result: undefined });
     const { requestId, tool } = target;

@@ -14,8 +14,8 @@ import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { noteRedirected } from '../../shared/circuits/circuit-key.ts';
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
 import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
+import { hostInUrl, hostNamesOf } from '../../shared/util/hosts.ts';
 import { onAbort } from '../../shared/util/wait.ts';
-import { hostInUrl } from '../../shared/util/wildcard.ts';
 import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
 import { nonPublicReason } from './public-addresses.ts';
 
@@ -191,8 +191,7 @@ function limitTimeouts(outgoing: ClientRequest, url: URL, idleTimeoutMs: number)
 }
 
 function isAllowed(url: URL, allowedHosts: readonly string[]): boolean {
-  const port = url.port || (url.protocol === 'https:' ? '443' : '80');
-  const names = [url.hostname, `${url.hostname}:${port}`];
+  const names = hostNamesOf(url);
   return allowedHosts.some((allowed) => names.includes(hostInUrl(allowed)));
 }
 

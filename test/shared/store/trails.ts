@@ -10,7 +10,7 @@ import { AuditWriter } from '../../../src/shared/store/audit/audit-writer.ts';
 import { ChainSignatures } from '../../../src/shared/store/audit/chain-signatures.ts';
 import { awaitReady, openConnection, type Redis } from '../../../src/shared/store/redis/connection.ts';
 import { AuditKeys } from '../../../src/shared/store/redis/keys.ts';
-import { systemClock } from '../../../src/shared/util/time.ts';
+import { type Clock, systemClock } from '../../../src/shared/util/time.ts';
 import { createWorld } from '../../helpers/world.ts';
 
 export const sealing = new ChainSignatures(
@@ -27,11 +27,11 @@ export async function openTrail() {
   await awaitReady(redis, 3_000);
   onTestFinished(async () => void (await redis.quit()));
   const lost: number[] = [];
-  const writer = () => {
+  const writer = (clock: Pick<Clock, 'now'> = systemClock) => {
     const parts = {
       redis,
       prefix,
-      clock: systemClock,
+      clock,
       reads: 'on' as const,
       secrets: [],
       onLost: (records: number) => void lost.push(records),

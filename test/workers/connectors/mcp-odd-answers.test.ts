@@ -1,16 +1,11 @@
+/** Odd answers of MCP servers: what a tool did is kept, what is odd is named, and the tool is not run again. */
 import { writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { json } from 'node:stream/consumers';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { readableResponse } from '../../../src/workers/connectors/mcp/http-response.ts';
 import { contentOf } from '../../helpers/fleet.ts';
-import { type McpFleet, startMcpFleet } from './mcp-rig.ts';
-
-type Call = (result: unknown) => ReturnType<McpFleet['session']['call']>;
-
-const said = { type: 'text', text: 'said' };
+import { answer, type Call, overHttp, overStdio, said } from './mcp-odd-server.ts';
+import { startMcpFleet } from './mcp-rig.ts';
 
 /** A result with every optional member of the protocol. */
 const full = {
@@ -77,7 +72,6 @@ const ODD_BLOCKS: readonly unknown[] = [
   { type: 'chart', points: [1] },
 ];
 
-const answer = '{"jsonrpc":"2.0","id":"ID","result":{"content":[{"type":"text","text":"said"}]}}';
 /** Lines of output; the last one holds the answer. */
 const ODD_LINES: readonly (readonly string[])[] = [
   ['[]', answer],
@@ -140,71 +134,6 @@ const MIXED_LINES: readonly (readonly string[])[] = [
   [`\u001b[0m{"jsonrpc":"2.0","method":"notifications/message","params":{}}${answer}`],
 ];
 const messages = [...ODD_LINES, ...MIXED_LINES].map((lines) => lines.map((line) => line.slice(0, 60)).join(' '));
-
-/** The tool `echo` of a server that is read-only here, so that any retriable failure would run it again. */
-async function overStdio() {
-  const fleet = await startMcpFleet();
-  await fleet.bring('odd', fleet.odd(), { readOnly: ['says', 'writes', 'echo'] });
-  const call = (name: string, params: object) => fleet.session.call(name, { ...params }, { namespace: 'mcp.odd' });
-  return {
-    says: (result: unknown) => call('says', { result }),
-    writes: (lines: readonly string[]) => call('writes', { lines }),
-  };
-}
-
-/** The same over HTTP: each body is the present content of `body`, with `"ID"` replaced by the request's id. */
-async function overHttp(type: string | undefined, status = 200) {
-  let calls = 0;
-  let lines: readonly string[] = [];
-  let whole: string | undefined;
-  const server = createServer(async (asked, response) => {
-    if (asked.method !== 'POST') return response.writeHead(405).end();
-    const { id, method } = (await json(asked)) as { id?: number; method: string };
-    const reply = (result: object) =>
-      response
-        .writeHead(200, { 'content-type': 'application/json' })
-        .end(JSON.stringify({ jsonrpc: '2.0', id, result }));
-    if (id === undefined) return response.writeHead(202).end();
-    if (method === 'initialize')
-      return reply({
-        protocolVersion: '2025-11-25',
-        capabilities: { tools: {} },
-        serverInfo: { name: 'odd', version: '1' },
-      });
-    if (method === 'tools/list') return reply({ tools: [null, { name: 'says', inputSchema: { type: 'object' } }] });
-    if (method !== 'tools/call') return response.writeHead(400).end();
-    calls += 1;
-    const sent = lines.map((line) => line.replaceAll('"ID"', String(id)));
-    response.writeHead(status, type === undefined ? {} : { 'content-type': type });
-    if (whole !== undefined) return response.end(whole.replaceAll('"ID"', String(id)));
-    return response.end(
-      type === 'application/json'
-        ? sent.length === 1
-          ? sent[0]
-          : `[${sent.join(',')}]`
-        : sent.map((line, index) => `event: message\r\nid: ${index}\r\ndata: ${line}\r\n\r\n`).join(''),
-    );
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const fleet = await startMcpFleet({ settings: { allowedHosts: [host] } });
-  await fleet.bring('odd', { transport: 'http', url: `http://${host}/mcp`, headers: {} }, { readOnly: ['says'] });
-  const writes = (given: readonly string[]) => {
-    lines = given;
-    calls = 0;
-    return fleet.session.call('says', { nonce: Math.random() }, { namespace: 'mcp.odd' });
-  };
-  const responds = (body: string) => {
-    whole = body;
-    return writes([]);
-  };
-  const says: Call = (result) => writes([`{"jsonrpc":"2.0","id":"ID","result":${JSON.stringify(result)}}`]);
-  return { says, writes, responds, calls: () => calls };
-}
 
 describe('the answer of a tool that has run', () => {
   test('is kept, and the tool is not run again, whichever optional member is null', async () => {
@@ -402,71 +331,3 @@ test.each(['stdio', 'application/json', 'text/event-stream'] as const)(
     expect(contentOf(await writes([answer]))).toBe('said');
   },
 );
-
-const structured = { reason: 'quota', left: 0 };
-/** A failed tool's result, and what its message holds. */
-const FAILED: readonly (readonly [result: object, words: readonly string[]])[] = [
-  [{ structuredContent: structured }, ['{"reason":"quota","left":0}']],
-  [{ structuredContent: 'quota' }, ['quota']],
-  [{ content: [said], structuredContent: structured }, ['said', '"reason":"quota"']],
-  [{ content: [{ type: 'resource', resource: { uri: 'log:///1', text: 'disk full' } }] }, ['disk full', 'log:///1']],
-  [{ content: [{ type: 'resource', resource: { uri: 'log:///1', blob: 'aGk=' } }] }, ['log:///1']],
-  [{ content: [{ type: 'resource_link', uri: 'log:///1', name: 'the log' }] }, ['log:///1', 'the log']],
-  [{ content: [{ type: 'image', data: 'aGk=', mimeType: 'image/png' }] }, ['image/png']],
-  [{ content: [{ type: 'chart' }] }, ['chart']],
-  [{ content: [{ type: 'error', message: 'quota' }] }, ['error', 'quota']],
-  [{ content: [{ type: 'text', content: 'quota' }] }, ['quota']],
-  [{ content: [{ text: 'quota' }] }, ['quota']],
-  [
-    { content: [{ type: 'resource', resource: { uri: 'log:///1', mimeType: 'text/plain', blob: 'ZGlzayBmdWxs' } }] },
-    ['disk full'],
-  ],
-  [{ error: { message: 'quota' } }, ['quota']],
-  [{ _meta: { reason: 'quota' } }, ['quota']],
-  [{ structuredContent: '' }, ['without a reason']],
-  [{ structuredContent: {}, content: 'quota' }, ['quota']],
-  [{ content: 7 }, ['7']],
-  [{ content: [{ type: 'resource', resource: { text: 'quota' } }] }, ['quota']],
-  [{ content: [{ type: 'resource_link', description: 'quota' }] }, ['quota']],
-  [{ content: [{ type: 'resource', resource: { uri: 'log:///1', blob: 'cXVvdGE=' } }] }, ['quota']],
-  [{ content: [{ type: 'image', url: 'https://quota' }] }, ['quota']],
-  [{ content: [{ type: 'image', data: 'no base64!', mimeType: 'image/png', alt: 'quota' }] }, ['quota']],
-  [{ content: [{ type: 'resource_link', uri: 'log:///1', name: 'quota', description: 'left' }] }, ['quota', 'left']],
-  [
-    { content: [{ type: 'resource', resource: { uri: 'a:b', mimeType: 'application/x-ndjson', blob: 'cXVvdGE=' } }] },
-    ['quota'],
-  ],
-  [{ content: [said], structuredContent: structured, error: { message: 'disk' } }, ['said', '"quota"', 'disk']],
-  [{ content: [said], isError: 'true' }, ['said']],
-  [{ content: [{ type: 'text', text: ' ' }, said] }, ['said']],
-];
-
-test('a failed tool is reported with its whole message, whatever its form', async () => {
-  const { says } = await overStdio();
-  for (const [result, words] of FAILED) {
-    const { error } = await says({ content: [], isError: true, ...result });
-    expect(error?.code, JSON.stringify(result)).toBe('MCP_TOOL_ERROR');
-    for (const word of words) expect(error?.message, JSON.stringify(result)).toContain(word);
-  }
-  for (const isError of [true, 'true', 'True', 1])
-    expect((await says({ content: [said], isError })).error).toMatchObject({ code: 'MCP_TOOL_ERROR', message: 'said' });
-  // Structure that the tool also writes as text is reported once.
-  const content = [{ type: 'text', text: '{ "left": 0, "reason": "quota" }' }];
-  const { error } = await says({ content, structuredContent: structured, isError: true });
-  expect(error?.message).toBe(content[0]?.text);
-});
-
-test('an error is reported completely, and ends only its call', async () => {
-  const { writes } = await overStdio();
-  for (const [written, code, word] of [
-    ['{"code":-32000,"message":"no","data":{"reason":"quota"}}', 'MCP_ERROR', 'quota'],
-    ['{"code":-32602,"message":"no","data":"city is missing"}', 'INVALID_PARAMS', 'city is missing'],
-    ['{"code":null,"message":"no"}', 'MCP_ERROR', 'no'],
-    ['{"message":"quota","data":null}', 'MCP_ERROR', 'quota'],
-    ['"quota"', 'MCP_ERROR', 'quota'],
-  ]) {
-    const { error } = await writes([`{"jsonrpc":"2.0","id":"ID","error":${written}}`]);
-    expect(error, written).toMatchObject({ code, message: expect.stringContaining(word ?? '') });
-    expect(contentOf(await writes([answer]))).toBe('said');
-  }
-});

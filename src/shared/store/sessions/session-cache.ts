@@ -67,10 +67,11 @@ export class SessionCache {
    * back, or Redis lost the later one in a failover.
    */
   #withKnown(record: SessionRecord | undefined): SessionRecord | undefined {
-    const known = record && this.last(record.sessionKey);
-    if (known === undefined || known.createdAtMs !== record?.createdAtMs) return record;
+    if (record === undefined) return undefined;
+    const known = this.last(record.sessionKey);
+    if (known?.createdAtMs !== record.createdAtMs) return record;
     const tainted = mergeTaint(record, known);
-    return known.state === 'closed' && tainted.state !== 'closed' ? { ...tainted, state: 'closed' } : tainted;
+    return known.state === 'closed' ? { ...tainted, state: 'closed' } : tainted;
   }
 
   /** As the last one to be dropped. */

@@ -81,6 +81,18 @@ test('the newest are listed first, with those that are not chained yet, each onc
   expect(await trail.newest(() => true, { limit: 10, maxRead: 1_000, sinceMs: atMs + 1 })).toEqual([]);
 });
 
+test('records are listed in the order of the trail, whatever the clocks of their processes say', async () => {
+  const { writer, sealer, trail } = await openTrail();
+  for (let number = 0; number < 4; number += 1) {
+    const from = writer({ now: () => 1_000 - number });
+    void from.record(override(number));
+    await from.written();
+    if (number === 1) await toTheEnd(sealer());
+  }
+  const all = await trail.newest(() => true, { limit: 10, maxRead: 1_000 });
+  expect(all.map(({ record }) => record['action'])).toEqual(['number 3', 'number 2', 'number 1', 'number 0']);
+});
+
 test('records whose trail begins while they are listed are listed all the same', async () => {
   const { redis, prefix, writer, sealer } = await openTrail();
   const from = writer();

@@ -1,0 +1,18 @@
+/** Hosts as URLs write them, so that two spellings of one host are equal. */
+
+/**
+ * Normalises a host, or a pattern of hosts: a name in ASCII, an IPv6 address in brackets and in its shortest form. The port is optional.
+ * Empty for a text that is no host.
+ */
+export function hostInUrl(text: string): string {
+  const isAddress = /^[\da-f:.]*:[\da-f:.]*$/i.test(text) && URL.canParse(`http://[${text}]`);
+  const [, host = '', port = ''] = /^(\[[^\]]*\]|[^:]*)(:\d+)?$/.exec(isAddress ? `[${text}]` : text) ?? [];
+  const url = `http://${host}`;
+  return !/[\s/?#@\\]/.test(host) && URL.canParse(url) ? `${new URL(url).hostname}${port}` : '';
+}
+
+/** The names that match a URL in a list of hosts: its host, without and with the port. */
+export function hostNamesOf(url: URL): readonly string[] {
+  const port = url.port || (url.protocol === 'https:' ? '443' : '80');
+  return [url.hostname, `${url.hostname}:${port}`];
+}
