@@ -1,15 +1,20 @@
 /** The hosts and paths that a call's parameters name. */
 import { posix } from 'node:path';
 import { parsePatch } from '../patches/patch.ts';
-import { hostInUrl } from '../util/hosts.ts';
+import { hostInUrl, hostNamesOf } from '../util/hosts.ts';
 
-export function hostsIn(params: Readonly<Record<string, unknown>>): { readonly name: string; readonly host: string }[] {
+/** Each host in the forms that a list may name: without its port, and with the port where that is known. */
+export function hostsIn(
+  params: Readonly<Record<string, unknown>>,
+): { readonly name: string; readonly forms: readonly string[] }[] {
   return textsIn(params).flatMap(([name, value]) => {
     // Parsed as `fetch` would: `https:/host` names a host, too, with a tab in its scheme or a control character before it.
-    const { protocol = '', hostname = '', href = '' } = URL.canParse(value) ? new URL(value) : {};
-    if (href.startsWith(`${protocol}//`)) return [{ name, host: hostname }];
+    const url = URL.canParse(value) ? new URL(value) : undefined;
+    if (url?.href.startsWith(`${url.protocol}//`)) return [{ name, forms: hostNamesOf(url) }];
+    if (!/^(?:host|hostname|domain)s?$/i.test(name)) return [];
     // A text that is more than a host, such as `evil.net/?.example.com`, is no host.
-    return /^(?:host|hostname|domain)s?$/i.test(name) ? [{ name, host: hostInUrl(value).replace(/:\d+$/, '') }] : [];
+    const host = hostInUrl(value);
+    return [{ name, forms: [...new Set([host.replace(/:\d+$/, ''), host])] }];
   });
 }
 

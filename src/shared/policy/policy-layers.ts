@@ -106,9 +106,9 @@ function toolRulings({ tool, session, params: callParams }: PolicyRequest, path:
   if (isOutOfState(rule.states, session)) deny('states', wrongStateReason(tool, session, rule.states));
   if (params === undefined) return rulings;
   if (hosts !== undefined)
-    for (const { name, host } of hostsIn(params))
-      if (!hosts.some((pattern) => matches(hostInUrl(pattern) || pattern, host)))
-        deny('hosts', `${name} names ${host === '' ? 'no host' : `the host ${host}`}, which is not on the list`);
+    for (const { name, forms } of hostsIn(params))
+      if (!forms.some((form) => hosts.some((pattern) => matches(hostInUrl(pattern) || pattern, form))))
+        deny('hosts', `${name} names ${forms[0] ? `the host ${forms.at(-1)}` : 'no host'}, which is not on the list`);
   if (paths !== undefined)
     for (const { name, path: value } of pathsIn(params))
       if (!paths.some((pattern) => matches(pattern, value)))

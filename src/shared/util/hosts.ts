@@ -11,8 +11,10 @@ export function hostInUrl(text: string): string {
   return !/[\s/?#@\\]/.test(host) && URL.canParse(url) ? `${new URL(url).hostname}${port}` : '';
 }
 
+const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'https:': '443', 'wss:': '443', 'http:': '80', 'ws:': '80' };
+
 /** The names that match a URL in a list of hosts: its host, without and with the port. */
 export function hostNamesOf(url: URL): readonly string[] {
-  const port = url.port || (url.protocol === 'https:' ? '443' : '80');
-  return [url.hostname, `${url.hostname}:${port}`];
+  const port = url.port || DEFAULT_PORTS[url.protocol];
+  return [url.hostname, ...(port === undefined ? [] : [`${url.hostname}:${port}`])];
 }

@@ -118,6 +118,16 @@ test.each<readonly [listed: string, named: string, decision: string]>([
   ['2001:db8::1', '2001:db8::2', 'deny'],
   ['10.0.0.*', '10.0.0.7', 'allow'],
   ['api.example.com:443', 'api.example.com:80', 'deny'],
+  ['api.example.com:443', 'api.example.com:443', 'allow'],
+  ['api.example.com:443', 'api.example.com', 'deny'],
+  ['api.example.com:443', 'https://api.example.com/x', 'allow'],
+  ['api.example.com:443', 'http://api.example.com/x', 'deny'],
+  ['api.example.com:443', 'wss://api.example.com/x', 'allow'],
+  ['*.example.com:8443', 'https://API.example.com:8443/', 'allow'],
+  ['*.example.com:8443', 'https://evil.net:8443/.example.com:8443', 'deny'],
+  ['*:8443', 'https://evil.net/', 'deny'],
+  ['[::1]:6379', 'redis://[::1]:6379/', 'allow'],
+  ['db.example.com:443', 'postgres://db.example.com/', 'deny'],
 ])('I16: where %s is listed, the host %s is judged as the network knows it: %s', (listed, host, decision) => {
   const policy = { global: { tools: { shell: { hosts: [listed] } } } };
   expect(resultOf(policy, { params: { host } }).decision).toBe(decision);
