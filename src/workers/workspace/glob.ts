@@ -9,6 +9,7 @@ const MAX_STARS = 4;
 /** The most `**` in a glob. Older Nodes try each way to distribute a path's folders among them. */
 const MAX_ANY_FOLDERS = 4;
 const INNERMOST_BRACES = /\{([^{}]*)\}/;
+const INNERMOST_CHOICE = /(?<!\\)([@?])\(([^()]*)\)/;
 /** Models write lists of patterns so. */
 const BETWEEN_PATTERNS = /(?<!\\)(?:\s*[,|;]\s*|\s+)(?![^{]*\})/;
 const BY_ENDING = /^(?:[^\s,|;{}]|\{[^{}]*\})*\*\.(?:[^\s,|;{}/]|\{[^{}]*\})+$/;
@@ -75,9 +76,10 @@ export function normalizeGlob(glob: string): string {
     throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} matches no file: ${reason}.`);
   };
   // This comes before the alternatives are counted, because Node would read "{1..9\9}" without the backslash, too.
-  const normalized = glob
+  const normalized = choicesToBraces(glob)
     .replaceAll(/\\([\s\S])/g, (pair, character) => (/[\w/]/.test(character) ? character : pair))
-    .replace(/^(?:\.\/+)+/, '');
+    .replace(/^(?:\.\/+)+/, '')
+    .replace(/^#/, '\\#');
   if (normalized.startsWith('/')) refuse('it is taken from the folder of the search, so it must not begin with "/"');
   if (normalized.split('/').includes('..')) refuse('it cannot have ".."; name the folder to look in with path');
   if (normalized.startsWith('!')) refuse('"!" at the beginning excludes nothing here');
@@ -87,6 +89,15 @@ export function normalizeGlob(glob: string): string {
     refuse(`it is one pattern, and no list; give {${parts.join()}}`);
   checkGlobCost(normalized);
   return normalized;
+}
+
+/** Writes `@(a|b)` and `?(a|b)` as braces, which may name hidden files and hold slashes. */
+function choicesToBraces(glob: string): string {
+  const [group, kind, inside = ''] = INNERMOST_CHOICE.exec(glob) ?? [];
+  if (group === undefined) return glob;
+  const choices = inside.replaceAll(/,(?![^{]*\})/g, '\\,').split('|');
+  if (kind === '?') choices.unshift('');
+  return choicesToBraces(glob.replace(group, () => (choices.length === 1 ? inside : `{${choices.join()}}`)));
 }
 
 /**

@@ -68,10 +68,11 @@ const ALWAYS_EXCLUDED = ['.git'];
 /** Throws `INVALID_PARAMS` for a pattern that RE2 does not know, `NOT_FOUND`, and the signal's reason. */
 export async function searchWithin(
   root: string,
-  search: WorkspaceSearch,
+  given: WorkspaceSearch,
   signal: AbortSignal,
   findCandidates: CandidateFinder = ripgrep,
 ): Promise<WorkspaceFinding> {
+  const search = given.glob === undefined ? given : { ...given, glob: normalizeGlob(given.glob) };
   const task = new SearchTask(search, signal);
   const path = search.path ?? '.';
   await withLocation(root, path, 'keep', async (location) => {
@@ -134,7 +135,7 @@ class SearchTask {
   #blockStartedAtMs = performance.now();
 
   constructor(search: WorkspaceSearch, signal: AbortSignal) {
-    this.#search = search.glob === undefined ? search : { ...search, glob: normalizeGlob(search.glob) };
+    this.#search = search;
     this.#hiddenNames = hiddenNamesOf(this.#search.glob);
     this.#signal = signal;
     this.#limit = search.limit ?? DEFAULT_LIMIT;

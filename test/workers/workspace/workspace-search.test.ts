@@ -258,6 +258,10 @@ describe('a glob that names hidden files finds these and no others', () => {
     ['..two/*.yml', ['..two/a.yml']],
     ['...three', ['...three']],
     ['\\.env', ['.env', 'src/.env']],
+    ['@(.env|.env.local)', ['.env', '.env.local', 'src/.env']],
+    ['?(.)env', ['.env', 'src/.env']],
+    ['@({src,.c}/*.yml|.e@(nv|x))', ['.c/a.yml', '.env', 'src/a.yml']],
+    ['?(.github/workflows/|src/)*.yml', ['.github/workflows/ci.yml', 'ci.yml', 'src/a.yml']],
     ['src/.cache/v{1..2}/*', ['src/.cache/v1/a.yml', 'src/.cache/v2/a.yml']],
     ['.v{01..03}/*', ['.v01/a.yml']],
     ['{src,.{b..d}}/*.yml', ['.c/a.yml', 'src/a.yml']],
@@ -375,6 +379,9 @@ test.each([
   ['{src/*.ts,*.md}', 'src/a.ts'],
   ['*, *.md', 'a, b.md'],
   ['*\\,*.md', 'a, b.md'],
+  ['@(*.md|*.ts)', 'a, b.md'],
+  ['@(a, b.m|c)d', 'a, b.md'],
+  ['#c/*', '#c/d.ts'],
 ])('a glob finds what its author means: %s', async (pattern, file) => {
   const root = temporaryFolder();
   for (const path of [
@@ -386,6 +393,7 @@ test.each([
     'a, b.md',
     '😀.ts',
     '😃/b.ts',
+    '#c/d.ts',
   ]) {
     mkdirSync(dirname(join(root, path)), { recursive: true });
     writeFileSync(join(root, path), '');
