@@ -34,13 +34,13 @@ export function applyHunks(
     for (const line of hunk.lines) {
       // An empty line that a hunk has behind the last line end of the file.
       if (line.kind !== 'add' && nextLine >= sourceLines.length) continue;
-      if (line.kind === 'add') add(line.text, lineEnds.shift() ?? usualEnd);
+      if (line.kind === 'add') add(line.text, lineEnds.shift() ?? lineEndAround(sourceLines, nextLine) ?? usualEnd);
       // Kept lines stay as the file has them, even where white space at their end differs from the patch.
       else if (line.kind === 'keep') {
         copyUpTo(nextLine + 1);
         lineEnds = [];
       } else {
-        lineEnds.push(/\r?\n$/.exec(sourceLines[nextLine] ?? '')?.[0] ?? usualEnd);
+        lineEnds.push(lineEndOf(sourceLines[nextLine]) ?? usualEnd);
         nextLine += 1;
       }
     }
@@ -49,6 +49,16 @@ export function applyHunks(
   });
   copyUpTo(sourceLines.length);
   return byteOrderMark + result.join('');
+}
+
+function lineEndOf(line = ''): string | undefined {
+  return /\r?\n$/.exec(line)?.[0];
+}
+
+/** The line end of the lines above and below; undefined if they differ. */
+function lineEndAround(lines: readonly string[], index: number): string | undefined {
+  const [above, below] = [lineEndOf(lines[index - 1]), lineEndOf(lines[index])];
+  return above === undefined || below === undefined || above === below ? (above ?? below) : undefined;
 }
 
 function withoutLineEnd(line: string): string {

@@ -83,7 +83,7 @@ export function describeValue(value: unknown): string {
 
 function described(value: unknown): string {
   if (value === undefined) return 'nothing';
-  if (typeof value === 'string') return 'a text';
+  if (typeof value === 'string') return value === '' ? 'an empty text' : 'a text';
   if (value === null || typeof value === 'boolean' || typeof value === 'number') return String(value);
   if (Array.isArray(value)) return 'a list';
   if (value instanceof Promise) return 'a promise';

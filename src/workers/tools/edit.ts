@@ -205,6 +205,8 @@ function findReplacements(
 ): Replacement[] {
   const lineEndAt = lineEndChooser(content);
   const newForms = { '\n': newText, '\r\n': withCrLf(newText) };
+  // A copied CR LF stays one, unless the line ends are all that the edit changes.
+  const keepsCrLf = oldText.includes('\r\n') && withCrLf(newText) !== withCrLf(oldText);
   const replacements = lineEndForms(content, oldText).flatMap((from) =>
     findAll(content, from, MAX_REPLACEMENTS + 1, replaceAll ? 'skip' : 'count')
       // Half of a CR LF is no line end, and half of an emoji no character.
@@ -213,7 +215,7 @@ function findReplacements(
       .map((index) => ({
         index,
         from,
-        to: from === oldText ? newForms[lineEndAt(index, from)] : newForms['\r\n'],
+        to: from === oldText && !keepsCrLf ? newForms[lineEndAt(index, from)] : newForms['\r\n'],
       })),
   );
   return replacements.sort((one, other) => one.index - other.index);

@@ -159,6 +159,9 @@ describe('hunks are applied', () => {
     ['one that is removed', 'a\r\nb', at('@@', ' a', '-b', '-', '+c', '*** End of File'), 'a\r\nc\r\n'],
     ['one of a unified diff', 'a\nb\n', '--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n \n', 'a\nc\n'],
     ['one that is there', 'a\n\na\n', at('@@', '-a', ' '), '\na\n'],
+    ['CR LF among such lines', 'l\nl\nl\na\r\nb\r\n', at('@@', ' a', '+x', ' b'), 'l\nl\nl\na\r\nx\r\nb\r\n'],
+    ['CR LF in more lines', 'l\nl\na\r\nb\r\n', at('@@', '-a', '+x', '+y', ' b'), 'l\nl\nx\r\ny\r\nb\r\n'],
+    ['LF at the end of lines with it', 'a\r\nb\r\nc\r\nd\n', at('@@', ' d', '+x'), 'a\r\nb\r\nc\r\nd\nx\n'],
     ['LF where one line has CR LF', 'a\nb\r\nc\n', at('@@', ' b', '+x', ' c'), 'a\nb\r\nx\nc\n'],
   ])('%s', (_name, content, text, expected) => expect(applied(content, text)).toBe(expected));
 

@@ -68,6 +68,8 @@ describe('edit replaces (A16)', () => {
     ['a line of CR LF lines, where one ends in LF', 'a\r\nb\nc\r\n', 'c', 'x\ny', 'a\r\nb\nx\r\ny\r\n'],
     ['lines of CR LF, where another ends in LF', 'a\r\nb\r\nc\nd\r\n', 'a\nb', 'x\ny', 'x\r\ny\r\nc\nd\r\n'],
     ['lines of LF, where others end in CR LF', 'a\r\nb\nc\nd\r\n', 'b\nc', 'x\ny', 'a\r\nx\ny\nd\r\n'],
+    ['lines that are copied with CR LF', 'a\r\nb\r\nc\r\n', 'a\r\nb', 'x\ny', 'x\r\ny\r\nc\r\n'],
+    ['lines whose ends alone change', 'a\r\nb\r\nc', 'a\r\nb\r\n', 'a\nb\n', 'a\nb\nc'],
     ['the last line, which has no end', 'a\nb\r\nc', 'c', 'x\ny', 'a\nb\r\nx\r\ny'],
     ['a beginning with a line end', 'a\r\nb\r\nc\n', '\nb', '\nx\ny', 'a\r\nx\r\ny\r\nc\n'],
   ])('%s: new lines end as those around them', async (_name, content, old_string, new_string, expected) => {
