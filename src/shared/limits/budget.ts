@@ -2,14 +2,15 @@
  * Budgets limit calls, cost units and time, per call, turn, session tree and tenant. Each limit that concerns a call is an account. The
  * step that claims a call takes from all its accounts, or from none.
  */
-import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { type ToolCallEnvelope, turnOf } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
+import { canonicalJson } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { defaultsOf } from '../schema/schema.ts';
 import type { OperationCost } from '../tools/operation-cost.ts';
 import type { ToolBudget } from '../tools/tool-variant.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { MAX_KEPT_MS } from '../util/time.ts';
 import { matches } from '../util/wildcard.ts';
 
@@ -61,10 +62,13 @@ export function costUnitsOf(
 ): number {
   const { costUnits = 1, costs = [] } = budget;
   if (costs.length === 0) return costUnits;
-  const values = { ...defaultsOf(inputSchema), ...params };
+  // Values are compared as the worker gets them: JSON drops undefined, and -0 is 0.
+  const values: Readonly<Record<string, unknown>> = { ...defaultsOf(inputSchema), ...defined(params) };
   const conditions = ({ when }: OperationCost) => Object.entries(when);
   const matchesParams = (cost: OperationCost) =>
-    conditions(cost).every(([name, value]) => isDeepStrictEqual(values[name], value));
+    conditions(cost).every(
+      ([name, value]) => Object.hasOwn(values, name) && canonicalJson(values[name]) === canonicalJson(value),
+    );
   const [bestMatch] = costs
     .filter(matchesParams)
     .sort((one, other) => conditions(other).length - conditions(one).length || other.costUnits - one.costUnits);

@@ -105,6 +105,28 @@ test('what was undone is no step, what looks like a reference stays what it is, 
   expect(await capture('last', '--limit', '1')).toMatchObject({ code: 0, stderr: expect.stringContaining('--limit') });
 });
 
+test('the approval of a plan is no step, whatever a person decided', async () => {
+  const { redisUrl, prefix } = place.world;
+  await using pawl = await connect({ redisUrl, prefix, logLevel: 'silent' });
+  const session = await pawl.openSession({ sessionKey: 'flight', channel: { kind: 'operator' } });
+  for (const [decision, state] of [
+    ['deny', 'failed'],
+    ['approve', 'done'],
+  ] as const) {
+    const running = session.plan({ nodes: { go: { tool: 'launch', params: { what: 'a probe' } } } });
+    const { approvalId = '' } = await running.accepted;
+    const { digest } = await pawl.approvals.show(approvalId);
+    await pawl.approvals.decide(approvalId, { decision, digest, by: 'grace' });
+    expect((await running).state).toBe(state);
+  }
+  const { stdout } = await place.run(['sessions', 'capture', 'flight', '--out', 'skills', '--json']);
+  const { plan, steps, leftOut } = JSON.parse(stdout) as { plan: string; steps: number; leftOut: number };
+  expect({ steps, leftOut }).toEqual({ steps: 1, leftOut: 0 });
+  expect(JSON.parse(readFileSync(plan, 'utf8'))).toEqual({
+    nodes: { step1: { tool: 'launch', params: { what: 'a probe' } } },
+  });
+});
+
 test('a session without a call that succeeded, or that is not there, is not captured', async () => {
   await place.run(['sessions', 'open', '--key', 'idle']);
   expect(await place.run(['sessions', 'capture', 'idle'])).toMatchObject({

@@ -220,6 +220,7 @@ describe('I17: the cost of an operation', () => {
         action: z.enum(['read', 'delete']).default('read'),
         recursive: z.boolean().optional(),
         target: z.object({ kind: z.string() }).optional(),
+        depth: z.number().optional(),
       }),
       ...(budget === undefined ? {} : { budget }),
       run: ({ action }) => ({ output: action }),
@@ -232,6 +233,8 @@ describe('I17: the cost of an operation', () => {
     [{ costs: [remove] }, { action: 'delete' }, 5],
     [{ costUnits: 2, costs: [remove] }, {}, 2],
     [{ costs: [{ when: { action: 'read' }, costUnits: 0 }] }, {}, 0],
+    [{ costs: [{ when: { action: 'read' }, costUnits: 3 }] }, { action: undefined }, 3],
+    [{ costs: [{ when: { depth: 0 }, costUnits: 9 }] }, { depth: -0 }, 9],
     [{ costs: [many, remove] }, { action: 'delete', recursive: true }, 50],
     [{ costs: [remove, many] }, { action: 'delete', recursive: true }, 50],
     [{ costs: [remove, many] }, { action: 'delete', recursive: false }, 5],
@@ -273,7 +276,7 @@ describe('I17: the cost of an operation', () => {
 
   test('of a parameter that the tool does not have is named when the tool is defined', () => {
     expect(() => files({ costs: [{ when: { acton: 'delete' }, costUnits: 5 }] })).toThrow(
-      'budget.costs[0].when must be about one of the parameters: action, recursive, target; got "acton"',
+      'budget.costs[0].when must be about one of the parameters: action, recursive, target, depth; got "acton"',
     );
     expect(() => files({ costs: [{ when: {}, costUnits: 5 }] })).toThrow('budget.costs.0.when');
   });
