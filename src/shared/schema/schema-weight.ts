@@ -86,6 +86,9 @@ function measureTexts(schema: Readonly<Record<string, unknown>>, weight: Weight)
 
 /** A class of Unicode characters has hundreds of ranges. */
 const UNICODE_CLASS = 60;
+/** RE2 looks at each character of a range for its other cases, where a pattern ignores case. */
+const FOLDED_CLASS = 300;
+const IGNORES_CASE = /\(\?[a-z]*i/;
 
 /** The approximate number of a pattern's states: its characters, times the counts of the repetitions around them. */
 export function patternSize(pattern: string): number {
@@ -96,6 +99,7 @@ export function patternSize(pattern: string): number {
     total += size;
     lastSize = size;
   };
+  const isFolded = IGNORES_CASE.test(pattern);
   for (const [part] of pattern.matchAll(PARTS)) {
     const repetition = REPEATED.exec(part);
     if (part === '(') {
@@ -109,11 +113,21 @@ export function patternSize(pattern: string): number {
       const maxSize = Math.max(Number(repetition[1]), Number(repetition[2] || 0), 1);
       total += lastSize * (maxSize - 1);
       lastSize *= maxSize;
-    } else add(/^\\[pP]|\\[pP]\{/.test(part) ? UNICODE_CLASS : 1);
+    } else add(atomSize(part, isFolded));
   }
   return outer.reduce((sum, each) => sum + each, total);
 }
 
-/** An escaped character, a class in brackets, a repetition, or any other character. */
-const PARTS = /\\[pP]\{[^}]*\}|\\[\s\S]|\[(?:\\[\s\S]|[^\]\\])*\]|\{\d+(?:,\d*)?\}|[\s\S]/g;
+/** The size of one class or character. A class in brackets may repeat its parts. */
+function atomSize(part: string, isFolded: boolean): number {
+  const count = (pattern: RegExp) => part.match(pattern)?.length ?? 0;
+  const [classes, properties] = [count(/^\.$|\\[dDsSwW]/g), count(/\\[pP]/g)];
+  const ranges = part.startsWith('[') ? count(/\\[ux]|[^\0-\x7f]/g) : 0;
+  const size = isFolded ? FOLDED_CLASS * (classes + properties + ranges) : classes + UNICODE_CLASS * properties;
+  return Math.max(1, size);
+}
+
+/** An escaped character, a class in brackets, a repetition, or any other character. What is not closed goes on to the end. */
+const PARTS =
+  /\\[pP]\{[^}]*(?:\}|$)|\\[\s\S]|\[(?:\\[\s\S]|[^\]\\])*(?:\]|$)|\{\d+(?:,\d*)?\}|[\s\S]/g;
 const REPEATED = /^\{(\d+)(?:,(\d*))?\}$/;

@@ -53,6 +53,8 @@ const COSTLY: readonly Row[] = [
   ],
   ['a pattern with nested counts', text({ pattern: '^([a-z]{0,30}\\p{L}{0,30}){0,9}$' }), { s: 'a' }, 0],
   ['a pattern with many alternatives', text({ pattern: times(900, (index) => `w${index}`).join('|') }), { s: 'x' }, 1],
+  ['wide classes whose case is ignored', text({ pattern: `(?i)^${'.'.repeat(8)}` }), { s: 'x' }, 1],
+  ['a class of many properties', text({ pattern: `^[${'\\p{L}'.repeat(40)}]$` }), { s: 'x' }, 0],
   ['a format with a quadratic pattern', text({ format: 'url' }), { s: `http://${':'.repeat(9_000)}` }, 1],
   ['a format for a long text', text({ format: 'email' }), { s: 'a@'.repeat(200_000) }, 1],
   ['a list that must contain something', list({}, { contains: { const: 'x' } }), { l: times(30_000, Number) }, 10],
@@ -221,7 +223,7 @@ describe('what is ordinary', () => {
   });
 });
 
-test.each([
+test.each<[string, number]>([
   ['abc', 3],
   ['[a-z]', 1],
   ['[^\\]a]x', 2],
@@ -231,7 +233,12 @@ test.each([
   ['\\d{4}-\\d{2}', 7],
   ['a{,}', 4],
   ['\\p{L}', 60],
-])('the size of the pattern %s is %i', (pattern, size) => {
+  ['[\\p{L}\\p{N}]', 120],
+  ['[\\S\\s]', 2],
+  ['(?i:a[a-z])', 6],
+  ['(?i).\\S[\\u0100-\\uffff]', 1_203],
+  ['['.repeat(60_000), 1],
+])('the size of the pattern %.40s is %i', (pattern, size) => {
   expect(patternSize(pattern)).toBe(size);
 });
 
