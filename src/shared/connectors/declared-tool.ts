@@ -11,9 +11,9 @@ import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { parameterFault } from '../schema/known-members.ts';
 import { quoteValue } from '../schema/schema-issues.ts';
-import { usableSchema } from '../schema/validator.ts';
+import { usableSchema, validatorOf } from '../schema/validator.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
-import { costFault, costUnitsSchema, operationCostsSchema } from '../tools/operation-cost.ts';
+import { conditionSchema, costFault, costUnitsSchema, operationCostsSchema } from '../tools/operation-cost.ts';
 import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS, TOOL_FORMS } from '../tools/tool.ts';
 import { annotationShape } from '../tools/tool-options.ts';
 import { TRUST_CLASSES } from '../tools/trust-class.ts';
@@ -166,7 +166,7 @@ export async function declaredToolRecord(declaration: unknown, revision: Revisio
   if (spec.kind === 'dynamic' && effects === 'none')
     throw invalid([{ path: 'effects', message: 'must not be none: dynamic tools always count as mutating' }]);
   const input = await declaredSchema(spec.inputSchema, 'inputSchema', 'parameters');
-  const fault = costFault(spec.budget?.costs, input.schema);
+  const fault = await declaredCostFault(spec, input.schema);
   if (fault !== undefined)
     throw invalid([{ path: fault.path, message: `must be ${fault.expected}; got ${quoteValue(fault.actual)}` }]);
   const unnamed = parameterFaults(spec, input.schema);
@@ -191,6 +191,15 @@ function definitionDigestOf(
   { namespace, name }: Revision,
 ): string {
   return digest(canonicalJson(['spec', namespace, name, content]));
+}
+
+/** A large schema is compiled in a thread here, too. */
+async function declaredCostFault({ budget }: ParsedDeclaredTool, inputSchema: JsonSchema) {
+  const { costs = [] } = budget ?? {};
+  const schema = costs.length === 0 ? undefined : conditionSchema(inputSchema);
+  if (schema === undefined) return undefined;
+  const validate = validatorOf(schema);
+  return costFault(costs, inputSchema, await Promise.all(costs.map(({ when }) => validate(when))));
 }
 
 /** Each member that names a parameter which the tool does not have: it would never have an effect. */

@@ -128,6 +128,5 @@ function atomSize(part: string, isFolded: boolean): number {
 }
 
 /** An escaped character, a class in brackets, a repetition, or any other character. What is not closed goes on to the end. */
-const PARTS =
-  /\\[pP]\{[^}]*(?:\}|$)|\\[\s\S]|\[(?:\\[\s\S]|[^\]\\])*(?:\]|$)|\{\d+(?:,\d*)?\}|[\s\S]/g;
+const PARTS = /\\[pP]\{[^}]*(?:\}|$)|\\[\s\S]|\[(?:\\[\s\S]|[^\]\\])*(?:\]|$)|\{\d+(?:,\d*)?\}|[\s\S]/g;
 const REPEATED = /^\{(\d+)(?:,(\d*))?\}$/;

@@ -20,7 +20,7 @@ import { findUnserializable } from '../util/json/json-support.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { CAPABILITIES, capabilitiesOf, NEEDS } from './capabilities.ts';
-import { costFault } from './operation-cost.ts';
+import { conditionSchema, costFault } from './operation-cost.ts';
 import {
   type AnyTool,
   DEFAULT_MAX_RESULT_BYTES,
@@ -269,6 +269,11 @@ function checkExamples(tool: AnyTool, fail: FailDefinition): void {
 }
 
 function checkCosts({ budget, inputSchema, name }: AnyTool, fail: FailDefinition): void {
-  const fault = withToolName(name, () => costFault(budget?.costs, inputSchema));
+  const { costs = [] } = budget ?? {};
+  const schema = costs.length === 0 ? undefined : conditionSchema(inputSchema);
+  if (schema === undefined) return;
+  const validate = withToolName(name, () => compileSchema(schema));
+  const issues = costs.map(({ when }) => validate(when));
+  const fault = costFault(costs, inputSchema, issues);
   if (fault !== undefined) fail(fault.path, fault.expected, fault.actual);
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod';
+import type { Issue } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { parameterFault } from '../schema/known-members.ts';
-import { compileSchema } from '../schema/schema.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 
 export const costUnitsSchema = z.number().min(0).max(Number.MAX_SAFE_INTEGER);
@@ -31,18 +31,27 @@ export interface CostFault {
   readonly actual: unknown;
 }
 
-/** The first condition on a parameter, or on a value of one, that no call can have: it would never hold. */
-export function costFault(costs: readonly OperationCost[] = [], inputSchema: JsonSchema): CostFault | undefined {
-  const { properties, $defs, definitions } = inputSchema;
-  if (costs.length === 0 || properties === undefined) return undefined;
-  const validate = compileSchema(defined({ $defs, definitions, properties }));
+/** The schema of conditions: that of the parameters, of which none is required. Undefined where it has nothing to say. */
+export function conditionSchema({ properties, $defs, definitions }: JsonSchema): JsonSchema | undefined {
+  return properties === undefined ? undefined : defined({ $defs, definitions, properties });
+}
+
+/**
+ * The first condition on a parameter, or on a value of one, that no call can have: it would never hold. `issues`: those of each condition
+ * by the schema of conditions.
+ */
+export function costFault(
+  costs: readonly OperationCost[],
+  inputSchema: JsonSchema,
+  issues: readonly (readonly Issue[])[],
+): CostFault | undefined {
   for (const [index, { when }] of costs.entries()) {
     const path = `budget.costs[${index}].when`;
     for (const name of Object.keys(when)) {
       const expected = parameterFault(name, inputSchema);
       if (expected !== undefined) return { path, expected: `about ${expected}`, actual: name };
     }
-    const [issue] = validate(when);
+    const [issue] = issues[index] ?? [];
     if (issue !== undefined)
       return { path: `${path}.${issue.path}`, expected: 'as the schema says', actual: issue.message };
   }

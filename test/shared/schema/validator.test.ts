@@ -1,5 +1,6 @@
 /** A costly schema or value is refused, or compiled and checked in a thread: the event loop goes on turning. */
-import { describe, expect, test } from 'vitest';
+import { Worker } from 'node:worker_threads';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { declaredToolRecord } from '../../../src/shared/connectors/declared-tool.ts';
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
@@ -167,6 +168,17 @@ describe('what could hold the event loop', () => {
         issues: [{ path: 'inputSchema', message: expect.stringContaining(why) }],
       }),
     );
+  });
+
+  test('the conditions of costs are checked in a thread by a large schema', async () => {
+    const sent = vi.spyOn(Worker.prototype, 'postMessage');
+    onTestFinished(() => sent.mockRestore());
+    const budget = { costs: [{ when: { k7: 'x' }, costUnits: 1 }] };
+    const inputSchema = object(named(600, () => ({ type: 'integer' })));
+    const spec = { kind: 'dynamic', version: '1.0.0', description: 'Does it.', inputSchema, budget };
+    const revision = { name: 'go', namespace: 'x', revision: 1, updatedAtMs: 0, updatedBy: 'me' };
+    await expect(declaredToolRecord(spec, revision)).rejects.toThrow('budget.costs[0].when.k7');
+    expect(sent).toHaveBeenCalledWith(expect.objectContaining({ does: 'check' }));
   });
 
   test('a check that takes too long is refused, and the next one is made', async () => {
