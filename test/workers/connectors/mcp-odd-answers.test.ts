@@ -202,6 +202,9 @@ describe('the answer of a tool that has run', () => {
   test.each<readonly [string, string | undefined, string]>([
     ['whose type is missing', undefined, answer],
     ['whose type is text', 'text/plain; charset=utf-8', answer],
+    ['of JSON-RPC’s own type', 'application/json-rpc', answer],
+    ['of another type of JSON', 'application/vnd.example.v1+json; charset=utf-8', answer],
+    ['of the type that PHP writes by default', 'text/html; charset=UTF-8', answer],
     ['that ends without an empty line', 'text/event-stream', `data: ${answer}`],
     ['that ends with one line end', 'text/event-stream', `event: message\ndata: ${answer}\n`],
     ['whose lines end in CR', 'text/event-stream', `event: message\rdata: ${answer}\r\r`],

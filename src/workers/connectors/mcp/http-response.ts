@@ -14,8 +14,8 @@ export interface ResponseOptions {
 /** Returns the same response with its valid messages alone. */
 export function readableResponse(response: Response, { server, request, onBroken }: ResponseOptions): Response {
   if (!response.ok || response.body === null) return response;
-  // A server that does not label its answer, or as text, has run its tool all the same.
-  if (request !== undefined && /^(?:text\/plain\b|$)/i.test(response.headers.get('content-type') ?? ''))
+  // A server that does not label its answer, or as something else, has run its tool all the same.
+  if (request !== undefined && !/^text\/event-stream\b/i.test(response.headers.get('content-type') ?? ''))
     response.headers.set('content-type', 'application/json');
   const type = (response.headers.get('content-type') ?? '').toLowerCase();
   const parseMessages = (value: unknown) => {
