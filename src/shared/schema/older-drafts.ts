@@ -1,7 +1,7 @@
 /** Translates keywords of JSON Schema drafts 3 to 2019-09, and of OpenAPI 3.0, to 2020-12. */
 import { isObject } from '../util/json/json-types.ts';
 import { defined } from '../util/json/omit-undefined.ts';
-import { ANNOTATION_KEYWORDS } from './schema-keywords.ts';
+import { ANNOTATION_KEYWORDS, UNCHECKED_KEYWORDS } from './schema-keywords.ts';
 
 /** One schema of a document while it is changed. `note`, `drop` and `rename` report the changes. */
 export interface SchemaEdit {
@@ -15,6 +15,14 @@ export function translateOlderDrafts(edit: SchemaEdit): void {
   translateRecursion(edit);
   translateDependencies(edit);
   translateDraft3(edit);
+}
+
+/** Up to draft 7 a reference stands alone: what checks beside it has no effect. */
+export function dropBesideReference({ schema, note }: SchemaEdit, dialect: unknown): void {
+  if (typeof schema['$ref'] !== 'string' || !/\/draft-0[3-7]\//.test(String(dialect))) return;
+  const ignored = Object.keys(schema).filter((keyword) => keyword !== '$ref' && !UNCHECKED_KEYWORDS.includes(keyword));
+  for (const keyword of ignored) delete schema[keyword];
+  if (ignored.length > 0) note(`${ignored.join(', ')} dropped, the document's draft ignores it beside $ref`);
 }
 
 /** Draft 2019-09 has references that an outer schema can redirect. A document alone has no outer schema, so they become plain ones. */

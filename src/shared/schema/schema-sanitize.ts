@@ -12,6 +12,7 @@ import {
   acceptNull,
   COMBINING_KEYWORDS,
   choiceWithNull,
+  dropBesideReference,
   renameOlderKeywords,
   type SchemaEdit,
   translateBounds,
@@ -150,6 +151,7 @@ function sanitize(value: unknown, path: string, walk: Walk, depth: number): unkn
     if (allowsNull && COMBINING_KEYWORDS.some((keyword) => schema[keyword] !== undefined))
       return sanitize(choiceWithNull(schema), path, walk, depth);
   }
+  dropBesideReference(part, walk.root['$schema']);
   renameOlderKeywords(part);
   repairEnum(part);
   translateOlderDrafts(part);

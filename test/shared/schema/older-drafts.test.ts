@@ -166,6 +166,28 @@ describe('keywords of older drafts are translated, and the change is reported', 
       /\$id dropped/,
     ],
     [
+      'keywords beside a reference of draft 7',
+      {
+        $schema: 'http://json-schema.org/draft-07/schema#',
+        ...properties({ $ref: '#/definitions/d', maxLength: 1, additionalProperties: false, default: 'x' }),
+        definitions: { d: { type: 'string' } },
+      },
+      [{ a: 'xx' }],
+      [{ a: 1 }],
+      /properties\.a: maxLength, additionalProperties dropped/,
+    ],
+    [
+      'keywords beside a reference of draft 2019-09',
+      {
+        $schema: 'https://json-schema.org/draft/2019-09/schema',
+        ...properties({ $ref: '#/definitions/d', maxLength: 1 }),
+        definitions: { d: { type: 'string' } },
+      },
+      [{ a: 'x' }],
+      [{ a: 'xx' }],
+      /definitions renamed/,
+    ],
+    [
       'required within a property',
       { type: 'object', properties: { a: { type: 'string', required: true }, b: { type: 'string', required: false } } },
       [{ a: 'x' }],
