@@ -6,15 +6,8 @@ import { PawlError } from '../errors/failure.ts';
 import { didYouMean } from '../util/text/nearest.ts';
 import { type CheckedDeclaredTool, type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
 import { type OperationOptions, operationTool, schemesOf } from './openapi-operation.ts';
-import {
-  invalidDocument,
-  type Json,
-  NotImportable,
-  numberedName,
-  objectOf,
-  referencesOf,
-  resolveReference,
-} from './openapi-schema.ts';
+import { type Json, NotImportable, objectOf, referencesOf, resolveReference } from './openapi-references.ts';
+import { invalidDocument, numberedName } from './openapi-schema.ts';
 
 export interface OpenApiImport extends OperationOptions {
   /** Default: from the document's title. */

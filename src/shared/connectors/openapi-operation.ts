@@ -4,17 +4,8 @@ import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { isTransportHeader, type SecretSource } from './connector.ts';
 import type { DeclaredTool } from './declared-tool.ts';
-import {
-  convertSchema,
-  invalidDocument,
-  type Json,
-  NotImportable,
-  numberedName,
-  objectOf,
-  resolveReference,
-  withDefinitions,
-  withDescription,
-} from './openapi-schema.ts';
+import { type Json, NotImportable, objectOf, resolveReference, resolveSchema } from './openapi-references.ts';
+import { convertSchema, invalidDocument, numberedName, withDefinitions, withDescription } from './openapi-schema.ts';
 import type { ParameterStyle } from './parameter-style.ts';
 
 const LOCATIONS = ['path', 'query', 'header', 'cookie'];
@@ -182,8 +173,8 @@ function parametersOf({ document, item, operation }: Operation): readonly Json[]
 }
 
 function parameterSchema(document: Json, parameter: Json): JsonSchema {
-  const content = objectOf(parameter['content']);
-  const schema = parameter['schema'] ?? objectOf(Object.values(content ?? {})[0])?.['schema'];
+  const [media] = Object.values(objectOf(parameter['content']) ?? {});
+  const schema = parameter['schema'] ?? resolveReference(document, media)?.['schema'];
   return convertSchema(document, schema ?? { type: 'string' });
 }
 
@@ -196,7 +187,7 @@ const QUERY_STYLES: ReadonlyMap<unknown, ParameterStyle> = new Map([
 
 /** The types that a schema names, its reference followed. */
 function typesOf(document: Json, schema: unknown): readonly unknown[] {
-  return [resolveReference(document, schema)?.['type'] ?? []].flat();
+  return [resolveSchema(document, schema)?.['type'] ?? []].flat();
 }
 
 /** The style of a parameter's lists and objects (OpenAPI's `style` and `explode`). */
@@ -223,7 +214,7 @@ function styleOf({ name, in: location, content, ...parameter }: Json, types: rea
 
 /** The styles of the members of a form that its `encoding` names. The other ones are written as a connector does anyway. */
 function formStylesOf(document: Json, media: Json | undefined): Readonly<Record<string, ParameterStyle>> {
-  const properties = objectOf(resolveReference(document, media?.['schema'])?.['properties']) ?? {};
+  const properties = objectOf(resolveSchema(document, media?.['schema'])?.['properties']) ?? {};
   const styles = Object.entries(objectOf(media?.['encoding']) ?? {}).flatMap(([name, value]) => {
     const { contentType, ...encoding } = objectOf(value) ?? {};
     if (encoding['style'] !== undefined || encoding['explode'] !== undefined)
@@ -233,11 +224,14 @@ function formStylesOf(document: Json, media: Json | undefined): Readonly<Record<
   return Object.fromEntries(styles);
 }
 
-function addBody({ document, operation }: Operation, routing: Routing, add: AddParameter): void {
-  if (operation['requestBody'] === undefined) {
+function addBody({ document, operation, method }: Operation, routing: Routing, add: AddParameter): void {
+  const isRead = method === 'get' || method === 'head';
+  // OpenAPI 3.0 ignores the body of a read. Later versions allow one.
+  if (operation['requestBody'] === undefined || (isRead && String(document['openapi']).startsWith('3.0'))) {
     routing.body = 'none';
     return;
   }
+  if (isRead) throw new NotImportable(`it has a body, which ${method.toUpperCase()} cannot send`);
   const request = resolveReference(document, operation['requestBody']);
   const content = objectOf(request?.['content']) ?? {};
   // The type that a connector sends by default comes first among its kind; any other is set in a header.
@@ -252,7 +246,7 @@ function addBody({ document, operation }: Operation, routing: Routing, add: AddP
   for (const [pattern, body, isNamed] of kinds) {
     const type = Object.keys(content).find((each) => pattern.test(each));
     if (type === undefined) continue;
-    const media = objectOf(content[type]);
+    const media = resolveReference(document, content[type]);
     const schema = convertSchema(document, media?.['schema'] ?? {});
     routing.body = body;
     if (isNamed) routing.headers = { 'content-type': body === 'text' ? `${type}; charset=utf-8` : type };

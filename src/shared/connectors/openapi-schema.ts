@@ -1,18 +1,20 @@
 /** Converts schemas of an OpenAPI document (3.0 and 3.1) to JSON Schema 2020-12, and follows the document's references. */
 import { invalidPart, type PawlError } from '../errors/failure.ts';
-import { digest } from '../schema/canonical-json.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { atPointer } from '../schema/reference-places.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from '../schema/schema-keywords.ts';
 import { isObject } from '../util/json/json-types.ts';
-import { startOf } from '../util/text/text-cut.ts';
 import { breakInheritanceCircles } from './openapi-inheritance.ts';
-
-export type Json = Readonly<Record<string, unknown>>;
-
-/** An operation that a connector cannot express; the others are imported. */
-export class NotImportable extends Error {}
+import {
+  definitionName,
+  type Json,
+  lastStep,
+  objectOf,
+  resolveReference,
+  resolveSchema,
+  target,
+  targetsOf,
+} from './openapi-references.ts';
 
 /** A `CONTRACT_INVALID` error: nothing of the document is imported. */
 export function invalidDocument(message: string): PawlError {
@@ -52,8 +54,6 @@ const FORMATS = [
   'double',
   'byte',
 ];
-const REFERENCE = '#/components/schemas/';
-
 /** A schema of the document as JSON Schema 2020-12; its references stay, and point to `$defs`. */
 export function convertSchema(document: Json, schema: unknown, depth = 0): JsonSchema {
   const source = objectOf(schema);
@@ -85,7 +85,7 @@ export function convertSchema(document: Json, schema: unknown, depth = 0): JsonS
     } else if (SCHEMA_SINGLES.includes(keyword)) result[keyword] = convertPart(document, value, depth);
     else result[keyword] = value;
   }
-  dropReadOnly(result, objectOf(source['properties']) ?? {});
+  dropReadOnly(document, result, source);
   convertExclusiveBounds(result);
   return source['nullable'] === true ? nullable(result) : result;
 }
@@ -105,7 +105,8 @@ function convertExclusiveBounds(result: Record<string, unknown>): void {
 
 /**
  * Restricts each alternative beside a `discriminator` to its own tags. Alternatives often accept each other's values, so that not exactly
- * one of `oneOf` would match. A value without the tag has to match exactly one of them.
+ * one of `oneOf` would match. A value without the tag has to match exactly one of them. With a `defaultMapping` (OpenAPI 3.2) it is that
+ * alternative's, and so is one with another tag.
  */
 function restrictionToTags(
   document: Json,
@@ -114,10 +115,19 @@ function restrictionToTags(
   const propertyName = tagNameOf(source);
   if (propertyName === undefined) return undefined;
   const tagsByPart = tagsByAlternative(document, source, new Map());
+  const { defaultMapping } = objectOf(source['discriminator']) ?? {};
+  const byDefault = alternativeFinder(document, alternativesWithNames(document, source))(defaultMapping)?.part;
+  const tagsOf = (parts: readonly unknown[]) => parts.flatMap((part) => [...(tagsByPart.get(part) ?? [])]);
+  const otherTags = tagsOf([...tagsByPart.keys()].filter((part) => part !== byDefault)).flatMap(valuesOfTag);
   return (part, member) => {
-    const tags = [...(tagsByPart.get(part) ?? [])].flatMap(valuesOfTag);
-    if (tags.length === 0) return member;
-    return { ...member, properties: { ...objectOf(member['properties']), [propertyName]: { enum: tags } } };
+    const tags = tagsOf([part]).flatMap(valuesOfTag);
+    const isDefault = byDefault !== undefined && part === byDefault;
+    if ((isDefault ? otherTags : tags).length === 0) return member;
+    const tag = isDefault ? { not: { enum: otherTags } } : { enum: tags };
+    const restricted = { ...member, properties: { ...objectOf(member['properties']), [propertyName]: tag } };
+    if (byDefault === undefined || isDefault) return restricted;
+    const { required } = member;
+    return { ...restricted, required: [...(Array.isArray(required) ? required : []), propertyName] };
   };
 }
 
@@ -150,11 +160,7 @@ interface Alternative {
  */
 function tagsByAlternative(document: Json, source: Json, known: KnownTags): ReadonlyMap<unknown, ReadonlySet<unknown>> {
   const propertyName = tagNameOf(source) ?? '';
-  const alternatives = (alternativesOf(source) ?? []).flatMap((part) => {
-    const reference = objectOf(part)?.['$ref'];
-    if (typeof reference !== 'string') return [];
-    return [{ part, name: decodeStep(lastStep(reference)), targets: targetsOf(document, reference) }];
-  });
+  const alternatives = alternativesWithNames(document, source);
   const mappings = [source, ...alternatives.flatMap(({ targets }) => parentsOf(document, targets.at(-1), new Set()))]
     .filter((each) => tagNameOf(each) === propertyName)
     .flatMap((each) => Object.entries(objectOf(objectOf(each['discriminator'])?.['mapping']) ?? {}));
@@ -178,6 +184,14 @@ function tagsByAlternative(document: Json, source: Json, known: KnownTags): Read
   return result;
 }
 
+function alternativesWithNames(document: Json, source: Json): readonly Alternative[] {
+  return (alternativesOf(source) ?? []).flatMap((part) => {
+    const reference = objectOf(part)?.['$ref'];
+    if (typeof reference !== 'string') return [];
+    return [{ part, name: decodeStep(lastStep(reference)), targets: targetsOf(document, reference) }];
+  });
+}
+
 /** A mapping names a schema by its name, by a reference to it, or by the file that it was in before the document was put together. */
 function alternativeFinder(
   document: Json,
@@ -195,27 +209,13 @@ function alternativeFinder(
   };
 }
 
-function lastStep(path: string): string {
-  return path.slice(path.lastIndexOf('/') + 1);
-}
-
-function targetsOf(document: Json, reference: string): readonly Json[] {
-  const targets: Json[] = [];
-  for (let next: unknown = reference; typeof next === 'string' && targets.length <= MAX_DEPTH; ) {
-    const node = next.startsWith('#/') ? objectOf(target(document, next)) : undefined;
-    if (node !== undefined) targets.push(node);
-    next = node?.['$ref'];
-  }
-  return targets;
-}
-
 /** The schemas that a schema extends by `allOf`. */
 function parentsOf(document: Json, source: Json | undefined, seen: Set<unknown>): readonly Json[] {
   if (source === undefined || seen.has(source)) return [];
   seen.add(source);
   const parts = Array.isArray(source['allOf']) ? source['allOf'] : [];
   return parts.flatMap((part: unknown) => {
-    const parent = resolveReference(document, part);
+    const parent = resolveSchema(document, part);
     return parent === undefined ? [] : [parent, ...parentsOf(document, parent, seen)];
   });
 }
@@ -224,7 +224,7 @@ function parentsOf(document: Json, source: Json | undefined, seen: Set<unknown>)
 type KnownTags = Map<unknown, readonly unknown[]>;
 
 function allowedValues(document: Json, schema: unknown, propertyName: string, known: KnownTags): readonly unknown[] {
-  const source = resolveReference(document, schema);
+  const source = resolveSchema(document, schema);
   if (source === undefined) return [];
   const earlier = known.get(source);
   if (earlier !== undefined) return earlier;
@@ -237,7 +237,7 @@ function allowedValues(document: Json, schema: unknown, propertyName: string, kn
 function ownValues(document: Json, source: Json, propertyName: string, known: KnownTags): readonly unknown[] {
   if (tagNameOf(source) === propertyName && alternativesOf(source) !== undefined)
     return [...tagsByAlternative(document, source, known).values()].flatMap((tags) => [...tags]);
-  const property = resolveReference(document, objectOf(source['properties'])?.[propertyName]);
+  const property = resolveSchema(document, objectOf(source['properties'])?.[propertyName]);
   if (property?.['const'] !== undefined) return [property['const']];
   if (Array.isArray(property?.['enum'])) return property['enum'];
   const parts = ['allOf', 'oneOf', 'anyOf'].flatMap((keyword) => source[keyword] ?? []) as readonly unknown[];
@@ -257,14 +257,31 @@ function convertPart(document: Json, part: unknown, depth: number): unknown {
 }
 
 /** Removes properties that only responses contain. */
-function dropReadOnly(result: Record<string, unknown>, properties: Json): void {
-  const { properties: allProperties, required } = result as { readonly properties?: Json; readonly required?: unknown };
-  const readOnlyNames = new Set(
-    Object.keys(properties).filter((name) => objectOf(properties[name])?.['readOnly'] === true),
-  );
-  if (allProperties === undefined || readOnlyNames.size === 0) return;
-  result['properties'] = Object.fromEntries(Object.entries(allProperties).filter(([name]) => !readOnlyNames.has(name)));
-  if (Array.isArray(required)) result['required'] = required.filter((name) => !readOnlyNames.has(name));
+function dropReadOnly(document: Json, result: Record<string, unknown>, source: Json): void {
+  const own = readOnlyNames(document, source);
+  const { properties } = result;
+  if (own.length > 0 && isObject(properties))
+    result['properties'] = Object.fromEntries(Object.entries(properties).filter(([name]) => !own.includes(name)));
+  const parents = parentsOf(document, source, new Set());
+  dropRequired(result, [...own, ...parents.flatMap((parent) => readOnlyNames(document, parent))]);
+}
+
+function readOnlyNames(document: Json, { properties }: Json): readonly string[] {
+  const isReadOnly = (schema: unknown) => {
+    const { $ref: reference } = objectOf(schema) ?? {};
+    const targets = typeof reference === 'string' ? targetsOf(document, reference) : [];
+    return [objectOf(schema), ...targets].some((each) => each?.['readOnly'] === true);
+  };
+  return Object.entries(objectOf(properties) ?? {}).flatMap(([name, schema]) => (isReadOnly(schema) ? [name] : []));
+}
+
+/** A schema may require what only one that it extends describes. */
+function dropRequired(schema: Record<string, unknown>, names: readonly string[]): void {
+  if (names.length === 0) return;
+  const { required, allOf } = schema;
+  if (Array.isArray(required)) schema['required'] = required.filter((name) => !names.includes(name));
+  for (const part of Array.isArray(allOf) ? allOf : [])
+    if (isObject(part)) dropRequired(part as Record<string, unknown>, names);
 }
 
 function nullable(schema: Record<string, unknown>): JsonSchema {
@@ -285,24 +302,27 @@ export function withDefinitions(
 ): JsonSchema {
   const converted = collectDefinitions(schema, (name) => {
     const reference = references.get(name);
-    if (reference === undefined) return {};
-    return convertSchema(document, replaceRecursiveRefs(target(document, reference), reference));
+    const found = reference === undefined ? undefined : target(document, reference);
+    return found === undefined ? undefined : convertSchema(document, replaceRecursiveRefs(found, reference ?? ''));
   });
   if (Object.keys(converted).length === 0) return schema;
   const extended = breakInheritanceCircles(converted);
-  return { ...schema, $defs: collectDefinitions(schema, (name) => extended[name] ?? {}) };
+  return { ...schema, $defs: collectDefinitions(schema, (name) => extended[name]) };
 }
 
 function collectDefinitions(
   schema: JsonSchema,
-  definitionOf: (name: string) => JsonSchema,
+  definitionOf: (name: string) => JsonSchema | undefined,
 ): Readonly<Record<string, JsonSchema>> {
   const definitions: Record<string, JsonSchema> = {};
   const pending = definitionsIn(schema);
   for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
     if (Object.hasOwn(definitions, name)) continue;
-    definitions[name] = definitionOf(name);
-    pending.push(...definitionsIn(definitions[name]));
+    const definition = definitionOf(name);
+    // A reference that leads nowhere stays, so that the repair of the schema reports it.
+    if (definition === undefined) continue;
+    definitions[name] = definition;
+    pending.push(...definitionsIn(definition));
   }
   return definitions;
 }
@@ -332,52 +352,9 @@ function definitionsIn(value: unknown): string[] {
   return [...(name === undefined ? [] : [name]), ...Object.values(source).flatMap(definitionsIn)];
 }
 
-/** Every reference within the document, by the name of its definition. A document parsed from YAML may contain itself. */
-export function referencesOf(document: Json): ReadonlyMap<string, string> {
-  const found = new Map<string, string>();
-  const seen = new Set<unknown>();
-  const pending: unknown[] = [document];
-  while (pending.length > 0) {
-    const node = pending.pop();
-    if (typeof node !== 'object' || node === null || seen.has(node)) continue;
-    seen.add(node);
-    const reference = (node as { readonly $ref?: unknown }).$ref;
-    if (typeof reference === 'string' && reference.startsWith('#/')) found.set(definitionName(reference), reference);
-    for (const part of Object.values(node)) pending.push(part);
-  }
-  return found;
-}
-
-/**
- * A component keeps its own name; any other target is named after its place. A name that loses characters ends in a digest of them all,
- * because another one may differ from it only in these, as names in Chinese do.
- */
-function definitionName(reference: string): string {
-  const place = reference.startsWith(REFERENCE) ? reference.slice(REFERENCE.length) : reference.slice('#/'.length);
-  const original = decodeStep(place);
-  const name = original.replaceAll(/[^A-Za-z0-9_.-]/g, '_');
-  return name === original ? name : `${name}_${digest(original).slice(0, 8)}`;
-}
-
 export function withDescription(schema: JsonSchema, description: unknown): JsonSchema {
   if (typeof description !== 'string' || description === '' || schema['description'] !== undefined) return schema;
   return { ...schema, description };
-}
-
-/** An object of the document, with its reference followed. */
-export function resolveReference(document: Json, value: unknown): Json | undefined {
-  let node = objectOf(value);
-  for (let hops = 0; typeof node?.['$ref'] === 'string'; hops += 1) {
-    const reference = node['$ref'];
-    if (!reference.startsWith('#/') || hops > MAX_DEPTH)
-      throw new NotImportable(`its reference ${startOf(reference, 100)} cannot be followed`);
-    node = objectOf(target(document, reference));
-  }
-  return node;
-}
-
-function target(document: Json, reference: string): unknown {
-  return atPointer(reference.slice('#'.length), document);
 }
 
 /** The name, with a number behind it where it is used already. */
@@ -386,8 +363,4 @@ export function numberedName(base: string, usedNames: Set<string>): string {
   for (let number = 2; usedNames.has(name); number += 1) name = `${base}_${number}`;
   usedNames.add(name);
   return name;
-}
-
-export function objectOf(value: unknown): Json | undefined {
-  return isObject(value) ? (value as Json) : undefined;
 }

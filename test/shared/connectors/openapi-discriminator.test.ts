@@ -145,6 +145,35 @@ test('a body without a tag that is optional must fit exactly one alternative', a
   expect(validate({ body: { claws: 'sharp', bark: 'loud' } })).not.toEqual([]);
 });
 
+test.each(['oneOf', 'anyOf'])(
+  'a tag that no other alternative has, or none, is that of the default in %s',
+  async (union) => {
+    const schemas = {
+      Cat: open({ kind: text, claws: text }),
+      Dog: open({ kind: text, bark: text }),
+      Other: open({ kind: text, size: { type: 'integer' } }, ['size']),
+    };
+    const discriminator = {
+      propertyName: 'kind',
+      mapping: { cat: 'Cat', dog: '#/components/schemas/Dog' },
+      defaultMapping: '#/components/schemas/Other',
+    };
+    const validate = await validatorFor('3.2.0', schemas, {
+      [union]: [link('Cat'), link('Dog'), link('Other')],
+      discriminator,
+    });
+    const valid = [
+      { kind: 'cat', claws: 'sharp' },
+      { kind: 'dog', bark: 'loud' },
+      { kind: 'fish', size: 1 },
+      { size: 1 },
+    ];
+    for (const body of valid) expect(validate({ body }), JSON.stringify(body)).toEqual([]);
+    const invalid = [{ kind: 'dog', bark: 7 }, { kind: 'fish' }, { kind: 'fish', size: 'x' }, { claws: 'sharp' }, {}];
+    for (const body of invalid) expect(validate({ body }), JSON.stringify(body)).not.toEqual([]);
+  },
+);
+
 const PET = open({ kind: text, name: text, friend: link('Pet') }, ['kind', 'name']);
 const CHILDREN = {
   Cat: { allOf: [link('Pet'), open({ claws: text })] },

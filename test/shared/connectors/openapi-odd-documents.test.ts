@@ -2,6 +2,8 @@ import { expect, test } from 'vitest';
 import { connectorSchema } from '../../../src/shared/connectors/connector.ts';
 import { connectorRequest } from '../../../src/shared/connectors/connector-request.ts';
 import { importOpenApi, type OpenApiImport } from '../../../src/shared/connectors/openapi-import.ts';
+import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
+import { compileSchema } from '../../../src/shared/schema/schema.ts';
 
 const document = { openapi: '3.1.0', info: { title: 'Things' }, servers: [{ url: 'https://api.example.com/v1' }] };
 
@@ -115,4 +117,61 @@ test('operations without a usable ID have the name of their method and path, and
   const { tools, skipped } = await importOpenApi({ ...document, openapi: 3.2, paths });
   expect(tools.map(({ name }) => name)).toEqual(['things.get__a', 'things.get__b']);
   expect(skipped).toEqual([{ operation: 'COPY /a', reason: 'its method cannot be called' }]);
+});
+
+const NOWHERE = { $ref: '#/components/things/Missing' };
+const jsonBody = (schema: object) => ({ requestBody: { required: true, content: { 'application/json': { schema } } } });
+
+test.each([
+  ['a path', { paths: { '/things': NOWHERE } }],
+  ['a parameter', withOperation({ parameters: [NOWHERE] })],
+  ['a body', withOperation({ requestBody: NOWHERE }, 'post')],
+  ['a media type', withOperation({ requestBody: { content: { 'application/json': NOWHERE } } }, 'post')],
+])('%s whose reference leads nowhere is left out and named', async (_what, changes) => {
+  const { tools, skipped } = await importOpenApi({ ...document, ...changes });
+  expect(tools).toEqual([]);
+  expect(skipped[0]?.reason).toContain('its reference #/components/things/Missing cannot be followed');
+});
+
+test('a schema whose reference leads nowhere accepts anything, and the change is reported', async () => {
+  const schema = { type: 'object', properties: { a: { $ref: '#/components/schemas/Missing' } } };
+  const { tools } = await importOpenApi({ ...document, ...withOperation(jsonBody(schema), 'post') });
+  expect(tools[0]?.changes.join()).toContain('$ref dropped, "#/$defs/Missing" cannot be followed');
+});
+
+test('a media type by reference has its schema', async () => {
+  const mediaTypes = { Thing: { schema: { type: 'object', required: ['x'] } } };
+  const requestBody = { content: { 'application/json': { $ref: '#/components/mediaTypes/Thing' } } };
+  const { tools } = await importOpenApi({
+    ...document,
+    openapi: '3.2.0',
+    ...withOperation({ requestBody }, 'post'),
+    components: { mediaTypes },
+  });
+  expect(tools[0]?.spec.inputSchema).toMatchObject({ properties: { body: { required: ['x'] } } });
+});
+
+const base = { type: 'object', required: ['id'], properties: { id: { $ref: '#/components/schemas/Id' } } };
+test.each([
+  ['its own reference', { ...base, required: ['id', 'x'] }],
+  ['what it extends', { allOf: [{ $ref: '#/components/schemas/Base' }], required: ['id', 'x'] }],
+  ['what a part of it extends', { allOf: [{ $ref: '#/components/schemas/Base' }, { required: ['id', 'x'] }] }],
+  ['a part of it', { allOf: [base], required: ['id', 'x'] }],
+])('what only answers hold is not asked for where it is known by %s', async (_what, schema) => {
+  const components = { schemas: { Id: { type: 'string', readOnly: true }, Base: base } };
+  const { tools } = await importOpenApi({ ...document, ...withOperation(jsonBody(schema), 'post'), components });
+  const validate = compileSchema(tools[0]?.spec.inputSchema as JsonSchema);
+  expect(validate({ body: { x: 1 } })).toEqual([]);
+  expect(validate({ body: {} })).toHaveLength(1);
+});
+
+test.each([
+  ['3.0.3', 'get', ''],
+  ['3.1.0', 'get', 'it has a body, which GET cannot send'],
+  ['3.2.0', 'head', 'it has a body, which HEAD cannot send'],
+  ['3.1.0', 'delete', ''],
+])('in OpenAPI %s a body of %s is ignored or refused by its rules: %j', async (openapi, method, reason) => {
+  const { tools, skipped } = await importOpenApi({ ...document, openapi, ...withOperation(jsonBody({}), method) });
+  expect(skipped.map((each) => each.reason)).toEqual(reason === '' ? [] : [reason]);
+  if (openapi === '3.0.3') expect(tools[0]?.spec.inputSchema['properties']).toEqual({});
 });
