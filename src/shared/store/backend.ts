@@ -206,7 +206,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
     deadLetters: new DeadLetterIndex(redis, (partition) => ledger.keys(partition)),
     redrives: new Redrives(redis, prefix, signatures, settings.lockDurationMs),
     standingApprovals: new StandingApprovals(redis, prefix, signatures),
-    repeatedCalls: new RepeatedCalls(redis, prefix, ttl.doneMs),
+    repeatedCalls: new RepeatedCalls(redis, prefix, longestRetentionMs(settings) + settings.policy.approvalLimitMs),
     agents: new SubAgentRecords(redis, prefix, signatures),
     messages: new Messages(redis, prefix),
     questions: new Questions(redis, prefix, signatures),

@@ -186,6 +186,22 @@ describe.each(Object.entries(LOOPS))('pawl’s adapter for %s', (kind, open) => 
   });
 });
 
+test.each([
+  ['its approval takes longer than outcomes are kept', { ttl: { doneMs: 1 } }],
+  [
+    'the outcomes of its tool are kept for longer',
+    { ttl: { doneMs: 1 }, tools: { read: { ttl: { doneMs: 60_000 } } } },
+  ],
+])('a call with an ID of an earlier answer keeps its name while %s', async (_what, settings) => {
+  const { tool } = counter();
+  const { session, pawl, world } = await startFleet({ tools: [tool], settings });
+  const tools = await chatTools(session);
+  for (let answer = 1; answer <= 2; answer += 1)
+    await tools.run([{ id: ID, function: { name: 'read', arguments: JSON.stringify(input) } }]);
+  const name = (await world.keys()).find((key) => key.includes(':repeated-call:')) ?? '';
+  expect(await pawl.backend.redis.pttl(name)).toBeGreaterThan(30_000);
+});
+
 test('a new adapter’s second response is a later one, whatever another adapter ran before', async () => {
   const { tool } = counter();
   const { session } = await startFleet({ tools: [tool] });

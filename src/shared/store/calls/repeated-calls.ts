@@ -6,7 +6,7 @@ import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 
 export class RepeatedCalls extends FleetRecords {
-  /** As long as outcomes are kept: without an outcome, the name is useless. */
+  /** As long as a call may wait for its approval and its outcome is kept: without an outcome, the name is useless. */
   readonly #keptMs: number;
 
   constructor(redis: Redis, prefix: string, keptMs: number) {
