@@ -166,6 +166,7 @@ function composeApprovals({ settings, backend, catalogue, hooks, sessionCache, n
       audit: backend.audit,
       hooks: new ApprovalHooks(hooks, requestIdOf),
       sessionOf: (key) => sessionCache.find(key),
+      defaultChannel: (session) => backend.sessions.defaultChannel(session),
       now,
     }),
     questions: new QuestionService(backend.questions, backend.audit),

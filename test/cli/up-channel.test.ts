@@ -17,6 +17,8 @@ interface Approvals {
 const OPERATOR = "channel: { kind: 'operator' }";
 
 test('the page of a running up is the default channel of sessions; without up, the error explains how to name a channel', async () => {
+  await using pawl = await connect({ redisUrl: place.world.redisUrl, prefix: place.world.prefix });
+  const early = await pawl.openSession({ actorId: 'ada' });
   const process = place.start(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'tools.ts']);
   const { url } = JSON.parse(await process.line('"event":"ready"')) as { readonly url: string };
   const ask = async (method: string, path: string, body?: object) => {
@@ -31,7 +33,6 @@ test('the page of a running up is the default channel of sessions; without up, t
     });
     await ask('POST', `/v1/approvals/${id}`, { decision: 'approve', digest });
   };
-  await using pawl = await connect({ redisUrl: place.world.redisUrl, prefix: place.world.prefix });
   const elsewhere = await pawl.openSession({ actorId: 'ada' });
   const { sessionKey } = await ask('POST', '/v1/sessions', { kind: 'main' });
   const ways: Readonly<Record<string, (key: string) => Promise<unknown>>> = {
@@ -40,6 +41,7 @@ test('the page of a running up is the default channel of sessions; without up, t
     'a session that its first call opens': (session) =>
       ask('POST', '/v1/calls', { tool: 'launch', params: { what: 'it' }, session }),
     'a session of another program': (idempotencyKey) => elsewhere.call('launch', { what: 'it' }, { idempotencyKey }),
+    'a session that was opened before': (idempotencyKey) => early.call('launch', { what: 'it' }, { idempotencyKey }),
     'a branch of it': async (idempotencyKey) =>
       (await elsewhere.branch()).call('launch', { what: 'it' }, { idempotencyKey }),
   };

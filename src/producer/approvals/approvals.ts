@@ -70,6 +70,8 @@ export interface ApprovalServiceDeps {
   readonly audit: RecordAudit;
   readonly hooks: ApprovalHooks;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
+  /** The channel of a session that has none; undefined where no front door offers one. */
+  defaultChannel?(session: SessionRecord): Promise<SessionRecord['channel']>;
   /** Redis' clock. */
   now(): Promise<number>;
 }
@@ -92,9 +94,10 @@ export class ApprovalService {
     this.#requests = new ApprovalRequests({ ...deps, routeOf: (session) => this.routeOf(session) });
   }
 
-  /** The route to a person: the first session with a channel, from this one upwards. */
+  /** The route to a person: the first session with a channel, from this one upwards, or the channel that a front door offers. */
   routeOf(session: SessionRecord): Promise<ApprovalRoute | undefined> {
-    return routeOf(session, (key) => this.#deps.sessionOf(key));
+    const { sessionOf, defaultChannel } = this.#deps;
+    return routeOf(session, sessionOf, defaultChannel);
   }
 
   /** Whether a standing approval covers the call. */

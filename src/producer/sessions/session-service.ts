@@ -8,7 +8,6 @@ import {
   type OpenSession,
   parseOpenSession,
   parseSessionState,
-  SESSION_CAPABILITIES,
   type SessionRecord,
   sessionClosed,
   sessionTaken,
@@ -101,8 +100,7 @@ export class SessionService {
 
   /** A child session reaches people through its parent's channel; a worker session reaches none. */
   async #defaultChannel({ parent, kind }: ReturnType<typeof parseOpenSession>): Promise<SessionRecord['channel']> {
-    const reachesPeople = parent === undefined && SESSION_CAPABILITIES[kind].includes('channel');
-    return reachesPeople ? this.#deps.backend.sessions.defaultChannel() : undefined;
+    return parent === undefined ? this.#deps.backend.sessions.defaultChannel({ kind }) : undefined;
   }
 
   #objectFor(record: SessionRecord): Session {

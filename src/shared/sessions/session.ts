@@ -48,7 +48,7 @@ export const channelSchema = z.looseObject({ kind: z.enum(CHANNEL_KINDS) }).supe
 });
 
 /** The advice for a caller whose session has no channel and needs one. */
-export const CHANNEL_ADVICE = `open the session with channel: { kind: 'operator' } (the operator's page), { kind: 'console' }${REMOTE_KINDS.map((kind) => ` or { kind: '${kind}', ${REMOTE_CHANNELS[kind].field} }`).join('')}`;
+export const CHANNEL_ADVICE = `open a session with channel: { kind: 'operator' } (the operator's page), { kind: 'console' }${REMOTE_KINDS.map((kind) => ` or { kind: '${kind}', ${REMOTE_CHANNELS[kind].field} }`).join('')}`;
 /** The final state of a session. Its owner sets any other state. */
 const CLOSED = 'closed';
 /** The state of a session whose owner names none. */

@@ -38,6 +38,8 @@ export interface WorkerChannelsDeps {
   readonly questions: Questions;
   readonly audit: RecordAudit;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
+  /** The channel of a session that has none; undefined where no front door offers one. */
+  defaultChannel?(session: SessionRecord): Promise<SessionRecord['channel']>;
   /** Redis' clock. */
   now(): Promise<number>;
 }
@@ -67,9 +69,10 @@ export class WorkerChannels implements Channels {
   }
 
   async open(owner: CapabilityOwner, signal?: AbortSignal): Promise<Channel | undefined> {
-    const session = await this.#deps.sessionOf(owner.sessionKey);
+    const { sessionOf, defaultChannel } = this.#deps;
+    const session = await sessionOf(owner.sessionKey);
     if (session === undefined) return undefined;
-    const route = await routeOf(session, (key) => this.#deps.sessionOf(key));
+    const route = await routeOf(session, sessionOf, defaultChannel);
     if (route === undefined) return undefined;
     const { kind } = route.channel;
     const send: Channel['send'] = (message) => this.#send(route, session, owner, message);

@@ -1,7 +1,13 @@
 /** The records of sessions. Readers may cache them until a broadcast says otherwise: see `SessionRecord` for what changes. */
 import type { ApprovalRoute } from '../../approvals/approval.ts';
 import { LOCAL_CHANNELS, type LocalChannel } from '../../sessions/channel-kinds.ts';
-import { type SessionRecord, sessionClosed, sessionForged, withTaint } from '../../sessions/session.ts';
+import {
+  SESSION_CAPABILITIES,
+  type SessionRecord,
+  sessionClosed,
+  sessionForged,
+  withTaint,
+} from '../../sessions/session.ts';
 import { Signatures } from '../../signing/signatures.ts';
 import type { Shards } from '../queues/shards.ts';
 import type { Broadcast } from '../redis/broadcasts.ts';
@@ -14,16 +20,22 @@ const replaceScript = new Script(new URL('./session-replace.lua', import.meta.ur
 const keepScript = new Script(new URL('./session-keep.lua', import.meta.url));
 const enterScript = new Script(new URL('./session-enter.lua', import.meta.url));
 
-/** The first session with a channel, from one upwards. */
+/**
+ * The first session with a channel, from one upwards. Without any, the topmost one has the channel that a front door offers now: it may
+ * have been opened before.
+ */
 export async function routeOf(
   session: SessionRecord,
   sessionOf: (sessionKey: string) => Promise<SessionRecord | undefined>,
+  defaultChannel?: Sessions['defaultChannel'],
 ): Promise<ApprovalRoute | undefined> {
   const seen = new Set<string>();
   for (let at: SessionRecord | undefined = session; at !== undefined && !seen.has(at.sessionKey); ) {
-    if (at.channel !== undefined) return { sessionKey: at.sessionKey, channel: at.channel };
-    seen.add(at.sessionKey);
-    at = at.parent === undefined ? undefined : await sessionOf(at.parent);
+    const { sessionKey, parent }: SessionRecord = at;
+    const channel = at.channel ?? (parent === undefined ? await defaultChannel?.(at) : undefined);
+    if (channel !== undefined) return { sessionKey, channel };
+    seen.add(sessionKey);
+    at = parent === undefined ? undefined : await sessionOf(parent);
   }
   return undefined;
 }
@@ -73,8 +85,9 @@ export class Sessions extends FleetRecords {
     this.#shards = shards;
   }
 
-  /** The channel of a new session that names none, and is below none; undefined where no front door offers one. */
-  async defaultChannel(): Promise<SessionRecord['channel']> {
+  /** The channel of a session that names none, and is below none; undefined where no front door offers one, or it reaches no people. */
+  async defaultChannel({ kind: sessionKind }: Pick<SessionRecord, 'kind'>): Promise<SessionRecord['channel']> {
+    if (!SESSION_CAPABILITIES[sessionKind].includes('channel')) return undefined;
     const published = await this.redis.get(this.keys.defaultChannel);
     const kind = LOCAL_CHANNELS.find((each) => each === published);
     return kind === undefined ? undefined : { kind };
