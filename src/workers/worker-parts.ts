@@ -97,10 +97,13 @@ function identify({ options, nowMs }: WorkerHost) {
 }
 
 /** The worker's view of calls, circuits, switches and sessions. */
-function composeState({ options, backend }: WorkerHost, { clock, workerId }: Identity) {
+function composeState({ options, backend, onError }: WorkerHost, { clock, workerId }: Identity) {
   const { settings } = options;
+  // Without an excuse, the worker that recovers the call blames it for the loss of this one.
+  const excuse = ({ callId, fence }: RunningAttempt) =>
+    void backend.ledger.excuse(callId, fence, workerId).catch(onError);
   return {
-    running: new RunningAttempts(clock, settings.lockDurationMs, workerId),
+    running: new RunningAttempts(clock, settings.lockDurationMs, workerId, excuse),
     nodeCircuits: new NodeCircuits(),
     forced: new ForcedCircuits(backend.breakers),
     switches: new SwitchCache(settings.reliability),
@@ -129,7 +132,10 @@ function composeServices(host: WorkerHost, { served, workerId }: Identity, { ses
     mcp,
     dynamic,
     declared,
-    channels: new WorkerChannels({ settings, signatures, messages, questions, audit, log, sessionOf, now }),
+    channels: new WorkerChannels({
+      ...{ settings, signatures, messages, questions, audit, log, sessionOf, now },
+      defaultChannel: (session) => backend.sessions.defaultChannel(session),
+    }),
     terminals: new TerminalHost({
       env: environment,
       sandbox: settings.sandbox,

@@ -8,8 +8,12 @@ import type { AddressInfo } from 'node:net';
 import { isMainThread, parentPort, workerData } from 'node:worker_threads';
 
 export interface WatchdogData {
-  /** The main thread increments the first number whenever its event loop turns. The second number is 1 while it is watched. */
+  /**
+   * The main thread increments the first number whenever its event loop turns. The second number is 1 while it is watched. This thread
+   * increments the third one.
+   */
   readonly beats: SharedArrayBuffer;
+  readonly pulseMs: number;
   readonly checkEveryMs: number;
   /** `/healthz` fails after this much silence. */
   readonly stalledAfterMs: number;
@@ -35,8 +39,9 @@ const ALIVE = JSON.stringify({ status: 'ok' });
 
 if (!isMainThread && parentPort !== null) watch(workerData as WatchdogData);
 
-function watch({ beats, checkEveryMs, stalledAfterMs, killedAfterMs }: WatchdogData): void {
+function watch({ beats, pulseMs, checkEveryMs, stalledAfterMs, killedAfterMs }: WatchdogData): void {
   const counters = new Int32Array(beats);
+  setInterval(() => Atomics.add(counters, 2, 1), pulseMs);
   let previousBeat = 0;
   let silentMs = 0;
   // Silence is counted in checks, so that a sleeping machine or a stopped process does not count as silent.

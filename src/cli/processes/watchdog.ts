@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import { url as inspectorUrl } from 'node:inspector';
 import { Worker } from 'node:worker_threads';
+import { processPause } from '../../workers/attempt/running-attempts.ts';
 import type { WatchdogAnswer, WatchdogData, WatchdogListen } from './watchdog-thread.ts';
 
 /** The thread's own file, which this process does not load. */
@@ -19,6 +20,10 @@ const SILENT_LEASES = 2;
 const MIN_SILENCE_MS = 5_000;
 /** The number of heartbeats within the silence that ends the process. */
 const BEATS = 10;
+/** The thread's own heartbeats, of which a process that stands still as a whole has none. */
+const PULSES_PER_BEAT = 4;
+/** They reach back to the last renewal of a lease before the silence. */
+const KEPT_PULSES = 10;
 
 /** The silence after which a worker process is killed, and the interval of its heartbeats. */
 export function silenceLimits(leaseMs: number): { readonly limitMs: number; readonly beatMs: number } {
@@ -36,12 +41,24 @@ export interface Watchdog {
 
 export function startWatchdog(leaseMs: number): Watchdog {
   const { limitMs, beatMs } = silenceLimits(leaseMs);
-  const beats = new SharedArrayBuffer(8);
+  const beats = new SharedArrayBuffer(12);
   const counters = new Int32Array(beats);
-  const workerData: WatchdogData = { beats, checkEveryMs: beatMs, stalledAfterMs: limitMs / 2, killedAfterMs: limitMs };
+  const pulseMs = beatMs / PULSES_PER_BEAT;
+  const checks = { checkEveryMs: beatMs, stalledAfterMs: limitMs / 2, killedAfterMs: limitMs };
+  const workerData: WatchdogData = { beats, pulseMs, ...checks };
   const thread = new Worker(THREAD, { workerData, name: 'watchdog' });
   thread.unref();
-  const timer = setInterval(() => Atomics.add(counters, 0, 1), beatMs / 2).unref();
+  const pulses = [{ atMs: performance.now(), count: 0 }];
+  const timer = setInterval(() => {
+    Atomics.add(counters, 0, 1);
+    pulses.push({ atMs: performance.now(), count: Atomics.load(counters, 2) });
+    if (pulses.length > KEPT_PULSES) pulses.shift();
+  }, beatMs / 2).unref();
+  processPause.stoodStill = (silentMs) => {
+    const sinceMs = performance.now() - silentMs;
+    const { count = 0 } = pulses.findLast(({ atMs }) => atMs <= sinceMs) ?? {};
+    return count > 0 && Atomics.load(counters, 2) - count < silentMs / pulseMs / 2;
+  };
   return {
     listen: async (listen) => {
       thread.ref();
@@ -54,6 +71,7 @@ export function startWatchdog(leaseMs: number): Watchdog {
     begin: () => void Atomics.store(counters, 1, inspectorUrl() === undefined ? 1 : 0),
     stop: async () => {
       clearInterval(timer);
+      processPause.stoodStill = () => false;
       await thread.terminate();
     },
   };

@@ -7,10 +7,18 @@ const SELF_FENCE_SHARE = 2 / 3;
 /** Share of the lease for which Redis has not answered a process that is cut off. A process that was blocked has just asked. */
 const UNANSWERED_SHARE = 1 / 12;
 
+/**
+ * Whether this whole process stood still (SIGSTOP, a paused container) instead of only its event loop, which a tool may have blocked. A
+ * process whose watchdog knows replaces the function.
+ */
+export const processPause = { stoodStill: (_silentMs: number): boolean => false };
+
 /** The time for which attempts hold their jobs. It runs out unless it is renewed. */
 interface Lease {
   readonly clock: Clock;
   readonly durationMs: number;
+  /** Called when an attempt is cut off. Its worker lives, which other workers cannot know. */
+  onCutOff?(attempt: RunningAttempt): void;
 }
 
 export class RunningAttempt {
@@ -53,7 +61,7 @@ export class RunningAttempt {
     return this.signal.aborted && (this.signal.reason as PawlError).code === 'LEASE_LOST';
   }
 
-  /** The attempt was ended in time because Redis did not answer: neither it nor its process is to blame. */
+  /** The attempt ended because Redis did not answer, or because its process stood still: neither it nor its process is to blame. */
   get isCutOff(): boolean {
     return this.#isCutOff;
   }
@@ -83,13 +91,15 @@ export class RunningAttempt {
   /** Ends the attempt when its lease was not renewed: another worker may be about to recover it. */
   fenceIfUnrenewed(): void {
     if (this.#lease === undefined || this.signal.aborted) return;
-    const { clock, durationMs } = this.#lease;
+    const { clock, durationMs, onCutOff } = this.#lease;
     const nowMs = clock.monotonic();
     const silentMs = this.sinceRenewalMs(nowMs);
     if (silentMs <= durationMs * SELF_FENCE_SHARE) return;
     const unansweredMs = nowMs - (this.unansweredSinceMs ?? nowMs);
-    this.#isCutOff = silentMs <= durationMs && unansweredMs >= durationMs * UNANSWERED_SHARE;
+    const isUnanswered = silentMs <= durationMs && unansweredMs >= durationMs * UNANSWERED_SHARE;
+    this.#isCutOff = isUnanswered || processPause.stoodStill(silentMs);
     this.abort(new PawlError('LEASE_LOST', `The lease could not be renewed for ${Math.round(silentMs)} ms.`));
+    if (this.#isCutOff && this.#fence > 0) onCutOff?.(this);
   }
 
   /** Calls the listener with errors that the tool threw outside of its own promise. */
@@ -132,8 +142,8 @@ export class RunningAttempts {
   readonly #removalListeners = new Set<() => void>();
 
   /** `owner` is the worker's ID. */
-  constructor(clock: Clock, leaseMs: number, owner: string) {
-    this.#lease = { clock, durationMs: leaseMs };
+  constructor(clock: Clock, leaseMs: number, owner: string, onCutOff?: Lease['onCutOff']) {
+    this.#lease = { clock, durationMs: leaseMs, ...(onCutOff !== undefined && { onCutOff }) };
     this.#owner = owner;
     this.#timer = setInterval(() => this.fenceUnrenewed(), leaseMs / 6).unref();
   }

@@ -244,7 +244,6 @@ export class JobQueue {
       outcome = this.#abandon(call, error);
     }
     if (running.fence > 0) metrics.attemptEnded(partition.tier, clock.monotonic() - startedAtMs, running);
-    this.#excuse(running);
     if (running.leaseLost) {
       const { message } = running.signal.reason as PawlError;
       log.warn(
@@ -256,12 +255,6 @@ export class JobQueue {
     return outcome;
   }
 
-  /** Otherwise the worker that recovers the call would blame it for the loss of this one. */
-  #excuse({ isCutOff, callId, fence }: RunningAttempt): void {
-    const { backend, workerId, onError } = this.#deps;
-    if (isCutOff && fence > 0) backend.ledger.excuse(callId, fence, workerId).catch(onError);
-  }
-
   /** The command that writes the call's outcome ends the job too. `release` runs after it. */
   #endWithCall(
     { settle, outcome }: Extract<JobOutcome, { kind: 'succeeded' }>,
@@ -271,7 +264,6 @@ export class JobQueue {
     const { metrics, log, partition } = this.#deps;
     const write = async (finish: () => Promise<FinishResult>) => {
       const written = await retryUntilLeaseLost(finish, running, log).finally(release);
-      if (written === undefined) this.#excuse(running);
       if (written?.code === 'fenced') metrics.writeFenced(partition.tier);
       return written;
     };

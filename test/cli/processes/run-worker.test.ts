@@ -1,5 +1,6 @@
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startScript } from '../../helpers/process.ts';
@@ -216,5 +217,19 @@ describe('tools files', () => {
     expect(stderr).toContain('(bad.ts:1)');
     expect(stderr).not.toContain('\n    at ');
     await eventually(async () => (await place.world.connections()).length === 0);
+  });
+});
+
+test('a process that stood still as a whole is distinguished from one whose event loop was blocked', async () => {
+  const silent = startScript(new URL('../fixtures/silent.ts', import.meta.url));
+  await silent.line('ready');
+  silent.say('block');
+  await silent.line('stood still: false');
+  // A busy machine holds up the process itself as well: the next pause shows it.
+  await eventually(async () => {
+    silent.pause();
+    await sleep(1_500);
+    silent.resume();
+    return silent.stdout().includes('stood still: true');
   });
 });

@@ -1,18 +1,20 @@
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
-import { RunningAttempts } from '../../../src/workers/attempt/running-attempts.ts';
+import { processPause, RunningAttempts } from '../../../src/workers/attempt/running-attempts.ts';
 
 const LEASE_MS = 30_000;
 
 function open() {
   let nowMs = 0;
-  const attempts = new RunningAttempts({ now: () => 0, monotonic: () => nowMs }, LEASE_MS, 'worker');
+  const cutOff: number[] = [];
+  const clock = { now: () => 0, monotonic: () => nowMs };
+  const attempts = new RunningAttempts(clock, LEASE_MS, 'worker', ({ fence }) => cutOff.push(fence));
   onTestFinished(() => attempts.close());
   const pass = (ms: number) => {
     nowMs += ms;
     attempts.fenceUnrenewed();
   };
-  return { attempts, pass, now: () => nowMs };
+  return { attempts, cutOff, pass, now: () => nowMs };
 }
 
 describe('DESIGN, decision 4: attempts that run here', () => {
@@ -37,6 +39,16 @@ describe('DESIGN, decision 4: attempts that run here', () => {
     attempt.unansweredSinceMs = askedMs;
     pass(21_000 + lateMs);
     expect([attempt.leaseLost, attempt.isCutOff]).toEqual([true, isCutOff]);
+  });
+
+  test.each([true, false])('an attempt is excused at once if its whole process stood still: %s', (stoodStill) => {
+    const pause = vi.spyOn(processPause, 'stoodStill').mockReturnValue(stoodStill);
+    onTestFinished(() => pause.mockRestore());
+    const { attempts, cutOff, pass } = open();
+    attempts.add('call', 'job').began(7);
+    attempts.add('not begun', 'other job');
+    pass(31_000);
+    expect(cutOff).toEqual(stoodStill ? [7] : []);
   });
 
   test('an attempt that was started when its job was taken has its lease since then: an answer that comes late starts nothing', () => {
