@@ -47,9 +47,10 @@ export function duration(ms: number): string {
   return `${Math.round(ms / 86_400_000)} d`;
 }
 
-/** A moment for people, in UTC. */
+/** A moment for people, in UTC. A damaged record must not keep a list from being printed. */
 export function moment(atMs: number): string {
-  return new Date(atMs).toISOString();
+  const date = new Date(atMs);
+  return Number.isNaN(date.getTime()) ? 'unknown' : date.toISOString();
 }
 
 export function prettyJson(value: unknown): string {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { outputLines } from '../../src/cli/print.ts';
+import { moment, outputLines } from '../../src/cli/print.ts';
 
 test.each([
   [{ exitCode: 0, stdout: 'Fri Nov 27\n', stderr: '' }, ['exitCode       0', 'stdout         Fri Nov 27']],
@@ -23,4 +23,8 @@ test('of a long output the first lines are shown, with how many are left out', (
   const lines = outputLines({ stdout: Array.from({ length: 1_000 }, (_, number) => number).join('\n') });
   expect(lines).toHaveLength(41);
   expect(lines.at(-1)).toBe('and 961 lines more: --json prints all');
+});
+
+test('a time that a damaged record does not have keeps no list from being printed', () => {
+  expect([Number.NaN, 1e16, 0].map(moment)).toEqual(['unknown', 'unknown', '1970-01-01T00:00:00.000Z']);
 });
