@@ -207,6 +207,8 @@ describe('the answer of a tool that has run', () => {
     ['of the type that PHP writes by default', 'text/html; charset=UTF-8', answer],
     ['that ends without an empty line', 'text/event-stream', `data: ${answer}`],
     ['that ends with one line end', 'text/event-stream', `event: message\ndata: ${answer}\n`],
+    ['whose event has another name', 'text/event-stream', `event: result\ndata: ${answer}\n\n`],
+    ['that is JSON, labelled as events', 'text/event-stream', answer],
     ['whose lines end in CR', 'text/event-stream', `event: message\rdata: ${answer}\r\r`],
     ['whose lines end in CR LF', 'text/event-stream', `event: message\r\ndata: ${answer}\r\n\r\n`],
   ])('is read from a response %s', async (_name, type, body) => {

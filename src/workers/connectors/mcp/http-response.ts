@@ -48,6 +48,8 @@ export function readableResponse(response: Response, { server, request, onBroken
   return Object.defineProperty(response, 'json', { value: json });
 }
 
+const isNamed = (line: string) => line.startsWith('event:') && line.slice('event:'.length).trim() !== 'message';
+
 /** Splits server-sent events so that each message gets an event of its own. Data that is not JSON passes unchanged. */
 function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): TransformStream<string, string> {
   let chunks: string[] = [];
@@ -57,10 +59,9 @@ function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): Trans
     // The SDK would wait for what follows a carriage return.
     const plain = lines.join('\n');
     const isData = (line: string) => line === 'data' || line.startsWith('data:');
-    const text = lines
-      .filter(isData)
-      .map((line) => line.slice('data:'.length))
-      .join('\n');
+    const data = lines.filter(isData);
+    // Some servers write the message alone, as if the stream were JSON.
+    const text = data.length === 0 ? plain : data.map((line) => line.slice('data:'.length)).join('\n');
     let parsed: Parsed;
     try {
       parsed = parseMessage(text);
@@ -68,10 +69,13 @@ function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): Trans
       return plain;
     }
     const messages = messagesOf(parsed.value);
-    if (messages.length === 1 && messages[0] === parsed.value && parsed.isVerbatim) return plain;
+    // The SDK ignores events of another name.
+    const kept = data.length === 0 ? [] : lines.filter((line) => line !== '' && !isData(line) && !isNamed(line));
+    const isUnchanged = data.length > 0 && !lines.some(isNamed) && parsed.isVerbatim;
+    if (messages.length === 1 && messages[0] === parsed.value && isUnchanged) return plain;
     const [head, ...rest] = messages.map((message) => `data: ${JSON.stringify(message)}`);
     if (head === undefined) return plain;
-    const first = [...lines.filter((line) => line !== '' && !isData(line)), head];
+    const first = [...kept, head];
     return [first.join('\n'), ...rest].map((eventText) => `${eventText}\n\n`).join('');
   };
   return new TransformStream({
