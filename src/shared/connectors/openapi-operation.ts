@@ -10,7 +10,7 @@ import type { ParameterStyle } from './parameter-style.ts';
 
 const LOCATIONS = ['path', 'query', 'header', 'cookie'];
 const MAX_DESCRIPTION = 1_024;
-const JSON_TYPE = /[/+]json\b/i;
+const JSON_TYPE = /[/+]json\s*(?:;|$)/i;
 /** OpenAPI says these by other means, and ignores parameters of these names. */
 const DOCUMENTED_HEADER = /^(?:accept|content-type|authorization)$/i;
 
@@ -239,9 +239,9 @@ function addBody({ document, operation, method }: Operation, routing: Routing, a
     [/^application\/json\s*(?:;|$)/i, 'json', false],
     [JSON_TYPE, 'json', true],
     [/^(?:application\/)?\*/, 'json', false],
-    [/^application\/x-www-form-urlencoded/, 'form', false],
+    [/^application\/x-www-form-urlencoded/i, 'form', false],
     [/^text\/(?:plain\s*(?:;|$)|\*)/i, 'text', false],
-    [/^text\//, 'text', true],
+    [/^text\//i, 'text', true],
   ] as const;
   for (const [pattern, body, isNamed] of kinds) {
     const type = Object.keys(content).find((each) => pattern.test(each));

@@ -251,9 +251,10 @@ function convertMap(document: Json, parts: unknown, depth: number): unknown {
   );
 }
 
-/** Converts one part. A value that is no schema stays, so that the repair of the schema reports it. */
+/** Converts one part. A value that is no schema, or is nested too deep, becomes none, so that the repair of the schema reports it. */
 function convertPart(document: Json, part: unknown, depth: number): unknown {
-  return isObject(part) ? convertSchema(document, part, depth + 1) : part;
+  if (!isObject(part)) return part;
+  return depth < MAX_DEPTH ? convertSchema(document, part, depth + 1) : null;
 }
 
 /** Removes properties that only responses contain. */

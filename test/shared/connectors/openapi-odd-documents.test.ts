@@ -139,6 +139,26 @@ test('a schema whose reference leads nowhere accepts anything, and the change is
   expect(tools[0]?.changes.join()).toContain('$ref dropped, "#/$defs/Missing" cannot be followed');
 });
 
+test('what is nested too deep accepts anything, and the change is reported', async () => {
+  const schema = Array.from({ length: 40 }).reduce<object>((a) => ({ type: 'object', properties: { a } }), items);
+  const { tools } = await importOpenApi({ ...document, ...withOperation(jsonBody(schema), 'post') });
+  expect(tools[0]?.changes.join()).toContain('properties.a: no schema, accepts anything');
+});
+
+test.each([
+  ['Application/X-WWW-Form-Urlencoded', 'x=1'],
+  ['APPLICATION/JSON', '{"x":1}'],
+])('a body of the type %s is written by it', async (type, expected) => {
+  const requestBody = { content: { [type]: { schema: place } } };
+  expect((await requestOf(withOperation({ requestBody }, 'post'), { body: { x: 1 } })).body).toBe(expected);
+});
+
+test('a body of a sequence of values is left out, because a connector sends one value', async () => {
+  const requestBody = { content: { 'application/json-seq': { itemSchema: place } } };
+  const { skipped } = await importOpenApi({ ...document, openapi: '3.2.0', ...withOperation({ requestBody }, 'post') });
+  expect(skipped[0]?.reason).toBe('its body is of the type application/json-seq');
+});
+
 test('a media type by reference has its schema', async () => {
   const mediaTypes = { Thing: { schema: { type: 'object', required: ['x'] } } };
   const requestBody = { content: { 'application/json': { $ref: '#/components/mediaTypes/Thing' } } };
