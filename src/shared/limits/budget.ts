@@ -7,7 +7,7 @@ import { type ToolCallEnvelope, turnOf } from '../calls/envelope.ts';
 import { PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { defaultsOf } from '../schema/schema.ts';
+import { defaultsOf } from '../schema/tagged-union.ts';
 import type { OperationCost } from '../tools/operation-cost.ts';
 import type { ToolBudget } from '../tools/tool-variant.ts';
 import { defined } from '../util/json/omit-undefined.ts';
@@ -63,7 +63,7 @@ export function costUnitsOf(
   const { costUnits = 1, costs = [] } = budget;
   if (costs.length === 0) return costUnits;
   // Values are compared as the worker gets them: JSON drops undefined, and -0 is 0.
-  const values: Readonly<Record<string, unknown>> = { ...defaultsOf(inputSchema), ...defined(params) };
+  const values: Readonly<Record<string, unknown>> = { ...defaultsOf(inputSchema, params), ...defined(params) };
   const conditions = ({ when }: OperationCost) => Object.entries(when);
   const matchesParams = (cost: OperationCost) =>
     conditions(cost).every(

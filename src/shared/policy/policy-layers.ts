@@ -1,7 +1,8 @@
 /** The operator's layers: the rules of the policy file and of the registry. */
 import type { ToolLimits } from '../limits/budget.ts';
-import { defaultsOf } from '../schema/schema.ts';
+import { defaultsOf } from '../schema/tagged-union.ts';
 import { hostInUrl } from '../util/hosts.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { matches } from '../util/wildcard.ts';
 import { isOutOfState, wrongStateReason } from './built-in-rules.ts';
 import { commandRulesFor, startedCommands } from './command-rules.ts';
@@ -96,7 +97,9 @@ function toolRulings({ tool, session, params: callParams }: PolicyRequest, path:
   const { commands, hosts, paths, methods } = rule;
   const needsParams = [commands, hosts, paths, methods].some((list) => list !== undefined);
   const params =
-    callParams === undefined || !needsParams ? undefined : { ...defaultsOf(tool.inputSchema), ...callParams };
+    callParams === undefined || !needsParams
+      ? undefined
+      : { ...defaultsOf(tool.inputSchema ?? {}, callParams), ...defined(callParams) };
   const rulings: ToolRuling[] = [];
   const deny = (field: string, reason: string) =>
     rulings.push({ decision: 'deny', rule: `${path}.${field}`, reason, replacesTier: false });

@@ -387,14 +387,3 @@ function isAsync(schema: z.ZodType, params: unknown, error: unknown): boolean {
 function isAsyncError(error: unknown): boolean {
   return (error as Error | null)?.constructor?.name === z.core.$ZodAsyncError.name;
 }
-
-/** The default values of the parameters that a call may leave out. */
-export function defaultsOf(schema: JsonSchema | undefined): Readonly<Record<string, unknown>> {
-  const properties = Object.entries((schema?.['properties'] ?? {}) as Readonly<Record<string, unknown>>);
-  return Object.fromEntries(
-    properties.flatMap(([name, property]) => {
-      const defaultValue = (property as { readonly default?: unknown } | null)?.default;
-      return defaultValue === undefined ? [] : [[name, defaultValue]];
-    }),
-  );
-}

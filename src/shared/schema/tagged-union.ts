@@ -22,6 +22,25 @@ export function withTags(schema: JsonSchema): JsonSchema | undefined {
   return walk.found ? (marked as JsonSchema) : undefined;
 }
 
+/** The default values of the parameters that a call may leave out: the schema's, and those of the alternative that a tag selects. */
+export function defaultsOf(
+  schema: JsonSchema,
+  params: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  const { oneOf, anyOf: branches = oneOf } = schema;
+  const tag = tagOf(branches, schema);
+  const value = tag && params[tag.propertyName];
+  const selected = tag?.alternatives.findIndex((values) => values.some((each) => each === value)) ?? -1;
+  const parts = [schema, ...(selected === -1 ? [] : [objectOf((branches as unknown[])[selected], schema)])];
+  const properties = parts.flatMap((part) => Object.entries((part?.['properties'] ?? {}) as JsonSchema));
+  return Object.fromEntries(
+    properties.flatMap(([name, property]) => {
+      const defaultValue = (property as { readonly default?: unknown } | null)?.default;
+      return defaultValue === undefined ? [] : [[name, defaultValue]];
+    }),
+  );
+}
+
 function markTags(schema: unknown, walk: { readonly root: JsonSchema; found: boolean }, depth: number): unknown {
   if (depth > MAX_DEPTH) return schema;
   const copy = mapSchemas(schema, (part) => markTags(part, walk, depth + 1));

@@ -32,8 +32,17 @@ export interface CostFault {
 }
 
 /** The schema of conditions: that of the parameters, of which none is required. Undefined where it has nothing to say. */
-export function conditionSchema({ properties, $defs, definitions }: JsonSchema): JsonSchema | undefined {
-  return properties === undefined ? undefined : defined({ $defs, definitions, properties });
+export function conditionSchema(inputSchema: JsonSchema): JsonSchema | undefined {
+  const { properties, $defs, definitions, oneOf, anyOf = oneOf } = inputSchema;
+  const parts = (Array.isArray(anyOf) ? anyOf : [{}]).map((part) => withPropertiesAlone(part, properties));
+  if (parts.includes(undefined)) return undefined;
+  return defined({ $defs, definitions, ...(parts.length === 1 ? parts[0] : { anyOf: parts }) });
+}
+
+function withPropertiesAlone(alternative: unknown, shared: unknown): JsonSchema | undefined {
+  const { properties, additionalProperties } = (alternative ?? {}) as JsonSchema;
+  if (properties === undefined && shared === undefined) return undefined;
+  return defined({ properties: { ...(shared as object), ...(properties as object) }, additionalProperties });
 }
 
 /**
@@ -53,7 +62,11 @@ export function costFault(
     }
     const [issue] = issues[index] ?? [];
     if (issue !== undefined)
-      return { path: `${path}.${issue.path}`, expected: 'as the schema says', actual: issue.message };
+      return {
+        path: [path, issue.path].filter(Boolean).join('.'),
+        expected: 'as the schema says',
+        actual: issue.message,
+      };
   }
   return undefined;
 }

@@ -293,7 +293,20 @@ describe('I17: the cost of an operation', () => {
     $defs: { action: { enum: ['read', 'delete'] } },
   };
 
-  test.each<[object, string | undefined]>([
+  const choice = z.toJSONSchema(
+    z.discriminatedUnion('op', [
+      z.strictObject({ op: z.literal('copy'), depth: z.number().default(2) }),
+      z.strictObject({ op: z.literal('move') }),
+    ]),
+    { io: 'input' },
+  );
+
+  test('counts the default of the alternative that the call is of', () => {
+    const tool = { budget: { costs: [{ when: { depth: 2 }, costUnits: 7 }] }, inputSchema: choice };
+    expect([{ op: 'copy' }, { op: 'move' }].map((params) => costUnitsOf(tool, params))).toEqual([7, 1]);
+  });
+
+  test.each<[object, string | undefined, Readonly<Record<string, unknown>>?]>([
     [{ action: 'delete' }, undefined],
     [{ n: 5, at: null }, undefined],
     [{ action: 'remove' }, 'budget.costs[0].when.action must be as the schema says'],
@@ -301,13 +314,17 @@ describe('I17: the cost of an operation', () => {
     [{ action: 'delete', n: 6 }, 'budget.costs[0].when.n must be as the schema says'],
     [{ n: '5' }, 'budget.costs[0].when.n must be as the schema says'],
     [{ acton: 'delete' }, 'budget.costs[0].when must be about one of the parameters: action, n, at'],
-  ])('when %j is %s, of a tool in code and of one in the registry', async (when, fault) => {
+    [{ op: 'copy', depth: 1 }, undefined, choice],
+    [{ op: 'mv' }, 'budget.costs[0].when.op must be as the schema says', choice],
+    [{ op: 'move', depth: 1 }, 'budget.costs[0].when', choice],
+    [{ up: 'copy' }, 'budget.costs[0].when must be about one of the parameters: op, depth', choice],
+  ])('when %j is %s, of a tool in code and of one in the registry', async (when, fault, inputSchema = sizes) => {
     const budget = { costs: [{ when: when as Record<string, unknown>, costUnits: 5 }] };
     const common = {
       version: '1.0.0',
       description: 'Has sizes.',
       tier: 'workspace',
-      inputSchema: sizes,
+      inputSchema,
       budget,
     } as const;
     const define = () => defineUntypedTool({ ...common, name: 'sizes', run: () => ({ output: null }) });

@@ -62,6 +62,27 @@ test('I16: a parameter that a call leaves out is what its schema says', () => {
   expect(on({ paths: ['.'] }, {}).decision).toBe('allow');
   expect(on({ hosts: ['*.example.com'] }, {}).rule).toMatch(/\.hosts$/);
   expect(on({ methods: ['GET'] }, {}).rule).toMatch(/\.methods$/);
+  expect(on({ methods: ['GET'] }, { method: undefined }).rule).toMatch(/\.methods$/);
+});
+
+test('I16: of a choice, a parameter that a call leaves out is what the alternative of its tag says', () => {
+  const alternative = (op: string, method: string) => ({
+    type: 'object',
+    properties: { op: { const: op }, method: { type: 'string', default: method } },
+    required: ['op'],
+  });
+  const inputSchema = {
+    anyOf: [alternative('look', 'GET'), { $ref: '#/$defs/change' }],
+    $defs: { change: alternative('change', 'DELETE') },
+  };
+  const on = (params: Record<string, unknown>) =>
+    resultOf(
+      { global: { tools: { shell: { methods: ['GET'] } } } },
+      { params, tool: { name: 'shell', tier: 'system', effects: 'once', inputSchema } },
+    );
+  expect(on({ op: 'look' }).decision).toBe('allow');
+  expect(on({ op: 'change' }).rule).toMatch(/\.methods$/);
+  expect(on({ op: 'change', method: 'GET' }).decision).toBe('allow');
 });
 
 test.each([grepFiles, glob, listDir])(
