@@ -41,6 +41,8 @@ export interface Capture {
 
 /** The most characters of one step's parameters in the skill; the plan has them in full. */
 const SHOWN_LENGTH = 2_000;
+/** The most bytes of all steps in the skill: a longer one could not be read. */
+const MAX_STEPS_BYTES = 240 * 1_024;
 /** A shorter text occurs in too many outputs to refer to one of them. */
 const MIN_REFERRED_LENGTH = 8;
 
@@ -113,6 +115,13 @@ function skillText(
     const paramsText = formatForDisplay(truncateJson(params, SHOWN_LENGTH));
     return `## ${node}: ${tool} (${calls[index]?.tool.tier ?? ''})\n\n\`\`\`json\n${paramsText}\n\`\`\``;
   });
+  let bytes = 0;
+  const listed = steps.filter((step) => {
+    bytes += Buffer.byteLength(step);
+    return bytes <= MAX_STEPS_BYTES;
+  });
+  const others = steps.length - listed.length;
+  if (others > 0) listed.push(`${others} further steps stand in \`plan.json\` alone.`);
   const taintNote =
     taint.length === 0
       ? []
@@ -127,7 +136,7 @@ function skillText(
     'values, take out what does not belong, and set `enabled: true`. `plan.json` has the same steps as data.',
     ...taintNote,
     '',
-    steps.join('\n\n'),
+    listed.join('\n\n'),
     '',
   ].join('\n');
 }
