@@ -4,7 +4,7 @@ import { redact, secretsIn } from '../errors/redaction.ts';
 import { REDACTED } from '../errors/secret-patterns.ts';
 import { looksLikeReference } from '../groups/references.ts';
 import { shortName, type Tier } from '../tools/tool.ts';
-import { truncateJson } from '../util/text/truncate-json.ts';
+import { truncateJson, truncateText } from '../util/text/truncate-json.ts';
 import { escapeJson, escapeLine, formatForDisplay } from '../util/text/visible-text.ts';
 
 type Params = Readonly<Record<string, unknown>>;
@@ -43,6 +43,8 @@ export interface Capture {
 const SHOWN_LENGTH = 2_000;
 /** The most bytes of all steps in the skill: a longer one could not be read. */
 const MAX_STEPS_BYTES = 240 * 1_024;
+/** The most characters of the tools in the skill's description. */
+const MAX_LISTED_TOOLS = 500;
 /** A shorter text occurs in too many outputs to refer to one of them. */
 const MIN_REFERRED_LENGTH = 8;
 
@@ -106,7 +108,7 @@ function skillText(
   const session = escapeJson(JSON.stringify(sessionKey));
   const frontMatter = {
     name,
-    description: `Captured from ${count(calls.length)} of the session ${escapeLine(sessionKey)}: ${tools.join(', ')}.`,
+    description: `Captured from ${count(calls.length)} of the session ${escapeLine(sessionKey)}: ${truncateText(tools.join(', '), MAX_LISTED_TOOLS)}.`,
     enabled: false,
     'allowed-tools': tools,
     'required-tools': tools,

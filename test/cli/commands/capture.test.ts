@@ -137,11 +137,12 @@ test('a session without a call that succeeded, or that is not there, is not capt
   expect((await place.run(['sessions', 'capture', 'idle', '--name', '../x'])).code).toBe(2);
 });
 
-test('the skill of a session with many long calls can be read', () => {
-  const tool = { namespace: 'tools', name: 'edit', tier: 'workspace' } as const;
+test('the skill of a session with many long calls of many tools can be read', () => {
+  const toolOf = (index: number) =>
+    ({ namespace: 'mcp.a-long-name', name: `edit_file_${index % 100}`, tier: 'workspace' }) as const;
   const params = { old_string: 'ü'.repeat(1_000), new_string: '\u202e'.repeat(1_000) };
   const outcome = { status: 'success', output: { content: 1 } } as const;
-  const calls = Array.from({ length: 400 }, () => ({ tool, params, outcome }));
+  const calls = Array.from({ length: 400 }, (_, index) => ({ tool: toolOf(index), params, outcome }));
   const { skill, plan } = captureCalls(calls, { name: 'n', sessionKey: 's', taint: [], capturedAt: 'now' });
   const { instructions } = skillOf(skill);
   const listed = instructions.match(/^## step/gm)?.length ?? 0;
