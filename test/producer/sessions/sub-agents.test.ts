@@ -57,6 +57,14 @@ test('a program that takes one task at a time loses none of those that come toge
   await expect.poll(() => told.toSorted(), { timeout: 30_000 }).toEqual(tasks);
 });
 
+test('a task with half of an emoji reaches the agent’s model as well-formed text', async () => {
+  const { pawl, session } = await startFleet({ tools: [], workers: 0 });
+  const told = once(session.events, 'agent');
+  const caller = { callId: 'a', generation: '1', session: session.record };
+  await new WorkerAgents(pawl.backend).open(caller).spawn('x \ud83d');
+  expect(await told).toMatchObject([{ message: 'x \ufffd' }]);
+});
+
 test('that an agent is closed is delivered later when its session could not be closed', async () => {
   const waiting = [{ ...orderOf('one'), type: 'closed' } as AgentOrder];
   const told: string[] = [];

@@ -1,5 +1,6 @@
 /** The records of sub-agents, each with a mailbox. Messages are signed, and every change is broadcast. */
 import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../../tools/sub-agent.ts';
+import { wellFormed } from '../../util/text/text-cut.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { type CallJob, jobIdOf } from '../queues/jobs.ts';
 import { promote } from '../queues/promote.ts';
@@ -132,7 +133,8 @@ export class SubAgentRecords extends FleetRecords {
   }
 
   #signed(agentId: string, message: object): string {
-    return signedMessage(this.signatures, `agent ${agentId}`, message);
+    // Models read what agents send each other.
+    return signedMessage(this.signatures, `agent ${agentId}`, wellFormed(message));
   }
 
   #opened(agentId: string, signed: string): unknown {
