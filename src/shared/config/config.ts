@@ -1,4 +1,5 @@
 /** All settings with their defaults. Tools' own settings are in `tool-settings.ts`; `resolve-settings.ts` reads them. */
+import { isIP } from 'node:net';
 import { normalize } from 'node:path';
 import { z } from 'zod';
 import { callbackSecretSchema } from '../callbacks/callback.ts';
@@ -18,7 +19,11 @@ import { toolPolicySchema } from './tool-settings.ts';
 const listeningHost = z
   .string()
   .min(1)
-  .transform((host) => host.replace(/^\[(.*)\]$/, '$1'));
+  .transform((host) => host.replace(/^\[(.*)\]$/, '$1'))
+  .refine(
+    (host) => isIP(host) !== 0 || /^[\w.-]+$/.test(host),
+    'must be the name or the address of a host, without a scheme or a port',
+  );
 /** The scheme of an address is the same in any case. */
 const redisAddress = z
   .string()

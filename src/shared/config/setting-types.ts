@@ -1,15 +1,18 @@
 /** Kinds of values that settings share. */
 import { z } from 'zod';
+import { hostInUrl } from '../util/hosts.ts';
 import { MAX_KEPT_MS, MAX_WAIT_MS } from '../util/time.ts';
 import { MODES } from './switches.ts';
 
 export const bytes = z.number().int().positive();
 
 /** `host` or `host:port`, as it stands in a URL. */
-export const hostWithPort = z.string().refine((text) => {
-  const url = `http://${/^[^[].*:.*:/.test(text) || text.startsWith('::') ? `[${text}]` : text}`;
-  return !/[\s/?#@\\]/.test(text) && URL.canParse(url) && /^(?:[\w.-]+|\[.*\])$/.test(new URL(url).hostname);
-}, 'must be host or host:port, without a scheme, a path or a wildcard');
+export const hostWithPort = z
+  .string()
+  .refine(
+    (text) => /^(?:[\w.-]+|\[.*\])(?::\d+)?$/.test(hostInUrl(text)),
+    'must be host or host:port, without a scheme, a path or a wildcard',
+  );
 
 /** A time that a process waits. */
 export const waitMs = z.number().int().min(0).max(MAX_WAIT_MS);

@@ -8,7 +8,7 @@ export function hostInUrl(text: string): string {
   const isAddress = /^[\da-f:.]*:[\da-f:.]*$/i.test(text) && URL.canParse(`http://[${text}]`);
   const [, host = '', port = ''] = /^(\[[^\]]*\]|[^:]*)(:\d+)?$/.exec(isAddress ? `[${text}]` : text) ?? [];
   const url = `http://${host}`;
-  return !/[\s/?#@\\]/.test(host) && URL.canParse(url) ? `${new URL(url).hostname}${port}` : '';
+  return !/[\s/?#@\\]/.test(host) && URL.canParse(`${url}${port}`) ? `${new URL(url).hostname}${port}` : '';
 }
 
 const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'https:': '443', 'wss:': '443', 'http:': '80', 'ws:': '80' };

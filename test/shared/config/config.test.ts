@@ -142,6 +142,13 @@ describe('a wrong value is named with its variable, its path, what came and what
   test.each([
     ['PAWL_HTTP_PORT', 'httpPort', '70000', '70000', '65535'],
     ['PAWL_HTTP_PORT', 'httpPort', 'seven', '"seven"', 'number'],
+    ...['localhost:80', '[::1]:80', '[::1', 'http://[::1]', 'a b'].map((host) => [
+      'PAWL_HTTP_HOST',
+      'httpHost',
+      host,
+      JSON.stringify(host),
+      'without a scheme or a port',
+    ]),
     ['PAWL_PREFIX', 'prefix', 'a b', '"a b"', '1 to 64 letters'],
     ['PAWL_DATA_DIR', 'dataDir', '/tmp/../proc/data', '"/tmp/../proc/data"', '/proc'],
     ['TOOL_RELIABILITY_ENABLED', 'reliability.enabled', 'maybe', '"maybe"', 'true or false'],
@@ -151,13 +158,17 @@ describe('a wrong value is named with its variable, its path, what came and what
     ['PAWL_METRICS_PREFIX', 'metricsPrefix', '9x', '"9x"', 'Prometheus'],
     ['LOG_LEVEL', 'logLevel', 'loud', '"loud"', '"debug"'],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', 'otlpEndpoint', 'collector:4318', '"collector:4318"', 'http or https URL'],
-    ...['http://crm.local', 'crm.local/api', 'u@crm.local', '*.local', 'crm local', 'crm:port'].map((host) => [
-      'PAWL_ALLOWED_HOSTS',
-      'allowedHosts.0',
-      host,
-      JSON.stringify(host),
-      'host or host:port',
-    ]),
+    ...[
+      'http://crm.local',
+      'crm.local/api',
+      'u@crm.local',
+      '*.local',
+      'crm local',
+      'crm:port',
+      'crm:',
+      '[::1]:',
+      'crm:70000',
+    ].map((host) => ['PAWL_ALLOWED_HOSTS', 'allowedHosts.0', host, JSON.stringify(host), 'host or host:port']),
     ['PAWL_LOCK_DURATION_MS', 'lockDurationMs', '10', '10', '200'],
     ['PAWL_DRAIN_MS', 'drainMs', '-1', '-1', '0'],
   ])('%s (%s)', (variable, path, text, came, allowed) => {
