@@ -198,6 +198,7 @@ function fixOf(message: string, prefix: string): string {
     READONLY: 'let REDIS_URL name the master',
     maxclients: CLOSED_CONNECTION_FIX,
     'protected mode': 'set requirepass in that Redis, and name the password in REDIS_URL: redis://:password@host:6379',
+    'closes each connection': CLOSED_CONNECTION_FIX,
     ECONNRESET: CLOSED_CONNECTION_FIX,
     EPIPE: CLOSED_CONNECTION_FIX,
     NOAUTH: 'name the user and the password in REDIS_URL: redis://user:password@host:6379',

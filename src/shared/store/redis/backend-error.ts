@@ -5,6 +5,9 @@ import './ioredis/ioredis-promises.ts';
 /** The message of ioredis for commands on a connection that is being closed. */
 export const CLOSED = 'Connection is closed.';
 
+/** Answers by which hosted services and proxies refuse a command that is right: a quota is used up, or no server is behind them. */
+const REFUSED_BY_SERVICE = /exceeded|quota|limit reached|DENIED|upstream/i;
+
 /**
  * Turns an error into `BACKEND_UNAVAILABLE` when Redis cannot take a command now, or has lost data (`UNKEPT`, an error of our scripts). Any
  * other error is a defect and is returned as it is.
@@ -12,8 +15,9 @@ export const CLOSED = 'Connection is closed.';
 export function backendError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) return error;
   const transient =
-    /OOM|UNKEPT|BUSY Redis|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|NOAUTH|WRONGPASS|NOPERM|user executing the script can't|EXECABORT|TRYAGAIN|ClusterAllFailedError|Cluster redirections|Cluster is ended|startup nodes|max number of clients|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|Unknown RESP type|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
-  return transient.test(`${error.name} ${error.message}`) ? unavailable(error) : error;
+    /OOM|UNKEPT|BUSY Redis|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|UNBLOCKED|NOAUTH|WRONGPASS|NOPERM|user executing the script can't|EXECABORT|TRYAGAIN|ClusterAllFailedError|Cluster redirections|Cluster is ended|startup nodes|max number of clients|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|Unknown RESP type|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
+  const refused = error.name === 'ReplyError' && REFUSED_BY_SERVICE.test(error.message);
+  return refused || transient.test(`${error.name} ${error.message}`) ? unavailable(error) : error;
 }
 
 export function unavailable(cause: Error): PawlError {

@@ -220,22 +220,29 @@ const READY_TICKS = 10;
 export async function awaitReady(client: Redis, timeoutMs: number): Promise<void> {
   if (client.status === 'ready') return;
   let lastError: Error | undefined;
+  let closes = false;
   let timer: NodeJS.Timeout | undefined;
   const remember = (error: Error) => {
     lastError = error;
   };
+  const rememberClose = () => {
+    closes = true;
+  };
   client.on('error', remember);
+  client.on('close', rememberClose);
   try {
     await new Promise<void>((resolve, reject) => {
       let ticks = 0;
       timer = setInterval(() => {
         ticks += 1;
-        if (ticks === READY_TICKS) reject(unavailable(lastError ?? new Error(`no answer within ${timeoutMs} ms`)));
+        const silence = closes ? 'it closes each connection without an answer' : `no answer within ${timeoutMs} ms`;
+        if (ticks === READY_TICKS) reject(unavailable(lastError ?? new Error(silence)));
       }, timeoutMs / READY_TICKS);
       client.once('ready', resolve);
     });
   } finally {
     clearInterval(timer);
     client.off('error', remember);
+    client.off('close', rememberClose);
   }
 }

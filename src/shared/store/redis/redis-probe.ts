@@ -26,6 +26,9 @@ const REFUSALS: readonly (readonly [error: RegExp, reason: string])[] = [
   ],
 ];
 
+/** An error of the server. The probe has no user, so one about its rights says nothing about the user of the address. */
+const ERROR_REPLY = /^-(?!NOAUTH|NOPERM)([^\r\n]+)/;
+
 /** The reason why a server cannot be used, as the end of a sentence; undefined when it is not known. */
 export async function unusableReason(url: string): Promise<string | undefined> {
   const nodes = nodesBehind(url);
@@ -65,6 +68,8 @@ async function serverReason(address: RedisOptions): Promise<string | undefined> 
     return `it ${address.tls?.cert === undefined ? 'asks for a client certificate' : 'refuses the client certificate'}: name its files with ?cert=/path&key=/path in REDIS_URL`;
   if (asConfigured.refusedCertificate !== undefined)
     return `its certificate is refused: ${asConfigured.refusedCertificate}`;
+  const reply = ERROR_REPLY.exec(text)?.[1];
+  if (reply !== undefined) return `it answers with ${JSON.stringify(reply)}`;
   if (text !== '' || otherProtocol.text === undefined) return undefined;
   if (secure)
     return otherProtocol.text === '' ? undefined : 'it does not support TLS: use redis:// in place of rediss://';

@@ -41,7 +41,10 @@ export async function checkRights(
   for (const [name, attempt] of needs) {
     try {
       const answer = await attempt();
-      if (name === 'eval') rules.push(...(answer as string[]).map((command) => `+${command}`));
+      if (name !== 'eval') continue;
+      // Some proxies answer every command that they do not know with OK.
+      if (!Array.isArray(answer)) throw unusableError(name, answer);
+      rules.push(...answer.map((command) => `+${command}`));
     } catch (error) {
       const rule = missingRule(error, name, prefix);
       if (rule === undefined) throw startError(error, prefix, name);
@@ -89,10 +92,14 @@ export function startError(error: unknown, prefix: string, commandName?: string)
   const rule = missingRule(reply, name, prefix);
   if (rule !== undefined) return missingRightsError([rule], 'NAME', reply);
   if (typed instanceof PawlError) return typed;
+  return unusableError(name, reply.message, reply);
+}
+
+function unusableError(command: string, answer: unknown, cause?: Error): PawlError {
   return new PawlError(
     'BACKEND_UNAVAILABLE',
-    `Redis cannot be used: it answered ${name.toUpperCase()} with ${JSON.stringify(reply.message)}. Pawl needs a Redis 6.2 or later, or one that is like it, with all its commands under their own names.`,
-    { cause: reply },
+    `Redis cannot be used: it answered ${command.toUpperCase()} with ${JSON.stringify(answer)}. Pawl needs a Redis 6.2 or later, or one that is like it, with all its commands under their own names.`,
+    { cause },
   );
 }
 

@@ -222,9 +222,34 @@ describe('Redis out of reach is one typed error', () => {
     });
   });
 
+  test.each([
+    'ERR max daily request limit exceeded. Limit: 10000, Usage: 10001.',
+    'ERR DB capacity quota exceeded. Limit: 268435456 bytes',
+    'DENIED by the policy of this proxy',
+    'upstream failure',
+  ])('so is the refusal of a service, and no other error with such words: %s', (message) => {
+    const reply = Object.assign(new Error(message), { name: 'ReplyError' });
+    expect(backendError(reply)).toMatchObject({
+      code: 'BACKEND_UNAVAILABLE',
+      message: `Redis cannot be used: ${message}`,
+    });
+    const other = new Error(message);
+    expect(backendError(other)).toBe(other);
+  });
+
   test('a defect of ours passes through', () => {
     const defect = new Error('ERR user_script:1: attempt to index a nil value');
     expect(backendError(defect)).toBe(defect);
+  });
+
+  test('a server that closes each connection is reported as such', async () => {
+    const server = createServer((socket) => socket.end());
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+    onTestFinished(() => void server.close());
+    const url = `redis://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const client = openConnection({ url, name: 'n', mode: 'fail-fast' });
+    onTestFinished(() => client.disconnect());
+    await expect(awaitReady(client, 300)).rejects.toThrow('it closes each connection without an answer');
   });
 
   test('no caller waits for it longer than its limit', async () => {

@@ -8,8 +8,9 @@ import { connect, startWorker } from '../../../../src/index.ts';
 import type { SettingsInput } from '../../../../src/shared/config/config.ts';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { openBackend } from '../../../../src/shared/store/backend.ts';
-import { connectVerified, openConnection } from '../../../../src/shared/store/redis/connection.ts';
+import { connectVerified, openConnection, type Redis } from '../../../../src/shared/store/redis/connection.ts';
 import { findRedisBinary } from '../../../../src/shared/store/redis/redis-binary.ts';
+import { checkRights } from '../../../../src/shared/store/redis/start-check.ts';
 import { silentLogger } from '../../../../src/shared/telemetry/log.ts';
 import { freePort, type Server, startServer } from '../../../chaos/server.ts';
 import { makeCertificates } from '../../../helpers/certificates.ts';
@@ -180,11 +181,11 @@ describe('an answer that Pawl does not know', () => {
   );
 
   test.each([
-    '-ERR max daily request limit exceeded. Limit: 10000, Usage: 10001.\r\n',
-    '-DENIED this proxy takes no such thing\r\n',
-    'HTTP/1.1 400 Bad Request\r\n\r\n',
-    '+surprise\r\n',
-  ])('of something else ends it in one sentence: %j', async (answer) => {
+    ['-ERR max daily request limit exceeded. Limit: 10000, Usage: 10001.\r\n', /max daily request limit exceeded/],
+    ['-DENIED this proxy takes no such thing\r\n', /DENIED this proxy takes no such thing/],
+    ['HTTP/1.1 400 Bad Request\r\n\r\n', /does not speak the protocol of Redis/],
+    ['+surprise\r\n', /Redis cannot be used/],
+  ])('of something else ends it in one sentence with the reason: %j', async (answer, reason) => {
     const server = createServer((socket) => {
       socket.on('error', () => {});
       socket.on('data', () => socket.write(answer));
@@ -195,8 +196,17 @@ describe('an answer that Pawl does not know', () => {
     await expect(startOn(url, 'pawl', 'fail-fast')).rejects.toMatchObject({
       name: 'PawlError',
       code: expect.stringMatching(/BACKEND_UNAVAILABLE|CONFIGURATION/),
+      message: expect.stringMatching(reason),
     });
-    if (answer.startsWith('-')) await expectSentence(url, 7, /Redis/);
+    if (answer.startsWith('-')) await expectSentence(url, 7, reason);
+  });
+
+  test.each(['OK', null, 1])('of a proxy that answers a script with %j ends it in one sentence', async (answer) => {
+    const proxy = { on: () => {}, options: {}, eval: async () => answer } as unknown as Redis;
+    await expect(checkRights(proxy, 'pawl', { blocks: false, waits: false })).rejects.toMatchObject({
+      code: 'BACKEND_UNAVAILABLE',
+      message: expect.stringContaining(`it answered EVAL with ${JSON.stringify(answer)}`),
+    });
   });
 });
 
