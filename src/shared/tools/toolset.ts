@@ -86,6 +86,8 @@ export function cached<T extends NamedTool>(
   clock: Pick<Clock, 'monotonic'> = systemClock,
 ): Toolset<T> {
   checkObject('set', set);
+  if (typeof ttlMs !== 'number' || Number.isNaN(ttlMs))
+    throw new PawlError('CONFIGURATION', `cached() needs a time in milliseconds; got ${quoteValue(ttlMs)}.`);
   const cache = new Map<string, { readonly atMs: number; readonly tools: Promise<readonly T[]> }>();
   return {
     name: set.name,

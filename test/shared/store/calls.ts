@@ -3,6 +3,7 @@ import { onTestFinished } from 'vitest';
 import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
 import { type Outcome, resultError } from '../../../src/shared/calls/outcome.ts';
 import { failureOf } from '../../../src/shared/errors/failure.ts';
+import type { RetryAllowance } from '../../../src/shared/retries/retry-budget.ts';
 import { digest } from '../../../src/shared/schema/canonical-json.ts';
 import type { BeginResult, StartedAttempt } from '../../../src/shared/store/calls/begin-attempt.ts';
 import type { Claim } from '../../../src/shared/store/calls/claim.ts';
@@ -139,7 +140,11 @@ export function settle(
   claim: Pick<Claim, 'callId'>,
   fence: number,
   outcome: Outcome = SUCCESS,
-  change: { readonly ttlMs?: number; readonly state?: 'done' | 'failed' | 'cancelled' } = {},
+  change: {
+    readonly ttlMs?: number;
+    readonly state?: 'done' | 'failed' | 'cancelled';
+    readonly refill?: RetryAllowance;
+  } = {},
 ) {
   return ledger.settle({
     callId: claim.callId,
@@ -149,5 +154,6 @@ export function settle(
     outcomeJson: JSON.stringify(outcome),
     attempts: [],
     ttlMs: change.ttlMs ?? 60_000,
+    ...(change.refill !== undefined && { refill: change.refill }),
   });
 }

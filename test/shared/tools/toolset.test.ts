@@ -86,6 +86,11 @@ test.each([
   await expect(resolveToolsets([odd], nobody)).rejects.toMatchObject({ code: 'CONFIGURATION', message });
 });
 
+test.each([Number.NaN, undefined, '60s'])('a cache whose time is %s is refused, and not kept for ever', (ttlMs) => {
+  const build = () => cached(toolset('web', []), ttlMs as number);
+  expect(build).toThrow(expect.objectContaining({ code: 'CONFIGURATION', message: expect.stringContaining('a time') }));
+});
+
 test('a function that renames to no text is named', async () => {
   const set = renamed(toolset('web', [tool('search')]), () => undefined as never);
   await expect(resolveToolsets([set], nobody)).rejects.toThrow('undefined cannot be the name of a tool');

@@ -204,7 +204,7 @@ local function flushWrites()
   for key, refill in pairs(refills) do
     local tokens = tonumber(redis.call('GET', key) or refill.floor)
     if tokens < refill.capacity then
-      redis.call('SET', key, string.format('%.3f', math.min(refill.capacity, tokens + refill.tokens)), 'PX', refill.windowMs)
+      redis.call('SET', key, string.format('%.9f', math.min(refill.capacity, tokens + refill.tokens)), 'PX', refill.windowMs)
     end
   end
   for key, ttlMs in pairs(lifetimes) do
@@ -346,7 +346,7 @@ local function takeRetry(key, floor, windowMs)
     redis.call('PEXPIRE', key, windowMs)
     return false
   end
-  redis.call('SET', key, string.format('%.3f', tokens - 1), 'PX', windowMs)
+  redis.call('SET', key, string.format('%.9f', tokens - 1), 'PX', windowMs)
   return true
 end
 

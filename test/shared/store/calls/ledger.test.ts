@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { retryAllowance } from '../../../../src/shared/retries/retry-budget.ts';
 import type { WriteAnswer } from '../../../../src/shared/store/calls/settle.ts';
 import { jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
-import { begin, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS, started } from '../calls.ts';
+import { begin, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS, settle, started } from '../calls.ts';
 import { cancel, inbox, jobExists, STANDINGS } from './ledger-rig.ts';
 
 type Stand = keyof typeof STANDINGS;
@@ -40,6 +40,18 @@ describe('what every script answers in every state', () => {
     expect(await retry()).toBe('exhausted');
     expect(await books.redis.pttl(bucket)).toBeGreaterThan(40_000);
     expect(await books.redis.get(bucket)).toBe('0.8');
+  });
+
+  test('a budget of retries is refilled by the smallest ratio, too', async () => {
+    const books = await openBooks();
+    const refill = retryAllowance('tools.note', undefined, { floor: 1, ratio: 1e-6 });
+    const bucket = books.ledger.keys(PLACE).retries(refill.bucket);
+    await books.redis.set(bucket, '0.5');
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const { fence } = await started(books, claim);
+    await settle(books, claim, fence, SUCCESS, { refill });
+    expect(Number(await books.redis.get(bucket))).toBeCloseTo(0.500_001, 9);
   });
 
   test.each<[Stand, string]>([
