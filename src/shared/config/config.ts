@@ -1,5 +1,4 @@
 /** All settings with their defaults. Tools' own settings are in `tool-settings.ts`; `resolve-settings.ts` reads them. */
-import { isIP } from 'node:net';
 import { normalize } from 'node:path';
 import { z } from 'zod';
 import { callbackSecretSchema } from '../callbacks/callback.ts';
@@ -12,6 +11,7 @@ import { SANDBOX_POLICIES } from '../policy/sandbox-policy.ts';
 import { shardCountSchema } from '../queues/shards.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
 import { TIERS } from '../tools/tool.ts';
+import { hostInUrl } from '../util/hosts.ts';
 import { durability, hostWithPort, keptMs, mode, onOff, waitMs } from './setting-types.ts';
 import { toolPolicySchema } from './tool-settings.ts';
 
@@ -21,7 +21,7 @@ const listeningHost = z
   .min(1)
   .transform((host) => host.replace(/^\[(.*)\]$/, '$1'))
   .refine(
-    (host) => isIP(host) !== 0 || /^[\w.-]+$/.test(host),
+    (host) => /^(?:[\w.-]+|\[.*\])$/.test(hostInUrl(host.replace(/%\w+$/, ''))),
     'must be the name or the address of a host, without a scheme or a port',
   );
 /** The scheme of an address is the same in any case. */

@@ -64,7 +64,7 @@ export class ServedQueues {
     const sharing = this.#served.filter(({ partition }) => shards.layout[partition.tier].highest > 1);
     await Promise.all([
       ...opened.map((served) => this.#run(served)),
-      ...removed.map(closeQueue),
+      ...removed.map((each) => closeQueue(each)),
       ...sharing.map(({ queue }) => queue.share()),
     ]);
   }
@@ -89,7 +89,7 @@ export class ServedQueues {
       await served.queue.run();
     } catch (error) {
       this.#served = this.#served.filter((each) => each !== served);
-      await closeQueue(served).catch(() => {});
+      await closeQueue(served, true).catch(() => {});
       throw error;
     }
   }
@@ -119,8 +119,8 @@ export class ServedQueues {
   }
 }
 
-async function closeQueue({ queue }: ServedPartition): Promise<void> {
+async function closeQueue({ queue }: ServedPartition, force?: boolean): Promise<void> {
   await queue.stopFetching();
-  await queue.close();
+  await queue.close(force);
   queue.closeLocks();
 }

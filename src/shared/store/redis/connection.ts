@@ -2,6 +2,7 @@
 import type { Duplex } from 'node:stream';
 import { Cluster, Command, Redis } from 'ioredis';
 import { PawlError } from '../../errors/failure.ts';
+import { withinMs } from '../../util/wait.ts';
 import { clusterAddressOf, clusterUrl, isCluster } from './address.ts';
 import { type CommandQueues, CommandTimeouts } from './ioredis/command-timeout.ts';
 import { PipelinedWrites } from './ioredis/pipelined-writes.ts';
@@ -162,6 +163,19 @@ function explainedError(error: unknown, reason: string | undefined): unknown {
   return new PawlError(error.code, `Redis cannot be used: ${reason}.`, { cause: error });
 }
 
+/** A worker may start together with its Redis. */
+const CONNECTED_MS = 15_000;
+
+/** Waits for connections that would wait for Redis without a limit, as BullMQ's do. Throws `BACKEND_UNAVAILABLE` with the reason. */
+export async function connectedInTime(connected: Promise<unknown>, url: string): Promise<void> {
+  const isConnected = await withinMs(
+    connected.then(() => true),
+    CONNECTED_MS,
+  );
+  if (isConnected === undefined)
+    throw explainedError(unavailable(new Error(`no answer within ${CONNECTED_MS} ms`)), await unusableReason(url));
+}
+
 function sentinelError(): PawlError {
   return new PawlError(
     'CONFIGURATION',
@@ -235,7 +249,7 @@ export async function awaitReady(client: Redis, timeoutMs: number): Promise<void
       let ticks = 0;
       timer = setInterval(() => {
         ticks += 1;
-        const silence = closes ? 'it closes each connection without an answer' : `no answer within ${timeoutMs} ms`;
+        const silence = closes ? closedReason(client) : `no answer within ${timeoutMs} ms`;
         if (ticks === READY_TICKS) reject(unavailable(lastError ?? new Error(silence)));
       }, timeoutMs / READY_TICKS);
       client.once('ready', resolve);
@@ -245,4 +259,11 @@ export async function awaitReady(client: Redis, timeoutMs: number): Promise<void
     client.off('error', remember);
     client.off('close', rememberClose);
   }
+}
+
+/** The reason why a connection is closed again and again, without an error. A cluster's client closes when no node's address can be used. */
+function closedReason(client: Redis): string {
+  return isClustered(client)
+    ? 'no node of the cluster can be reached at the address that it announces (cluster-announce-ip, cluster-announce-hostname)'
+    : 'it closes each connection without an answer';
 }

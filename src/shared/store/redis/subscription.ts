@@ -64,7 +64,9 @@ export class Subscription {
 
   /** Resolves when all messages that were published before have arrived; none arrives after that. */
   async unsubscribe(): Promise<void> {
-    await this.#client.unsubscribe();
+    // A connection that still waits for Redis has no subscription, and shall get none.
+    if (this.#client.status === 'ready') await this.#client.unsubscribe();
+    else this.close();
   }
 
   close(): void {

@@ -225,4 +225,6 @@ test('a user, a password and a database reach the server through a Unix socket',
 test('a host to listen on may be an IPv6 address in brackets', () => {
   const environment = { PAWL_HTTP_HOST: '[::1]', PAWL_METRICS_HOST: '[::]' };
   expect(resolveSettings({ environment })).toMatchObject({ httpHost: '::1', metricsHost: '::' });
+  for (const httpHost of ['fe80::1%eth0', '::ffff:127.0.0.1', 'my_host', '127.1'])
+    expect(resolveSettings({ options: { httpHost } })).toMatchObject({ httpHost });
 });

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { connect, startWorker } from '../../../../src/index.ts';
 import type { SettingsInput } from '../../../../src/shared/config/config.ts';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
@@ -257,6 +257,27 @@ describe('what stands behind an address', () => {
       code: 'BACKEND_UNAVAILABLE',
       message: expect.stringContaining('maxclients'),
     });
+  });
+
+  test('is said of one that takes the first connections of a worker and no more', async () => {
+    const { url, admin } = await serverWith('--maxclients', '3');
+    await admin.ping();
+    const start = globalThis.setTimeout;
+    const hurry = (run: () => void, ms?: number) => start(run, ms === 15_000 ? 300 : ms);
+    vi.spyOn(globalThis, 'setTimeout').mockImplementation(hurry as typeof setTimeout);
+    onTestFinished(() => void vi.restoreAllMocks());
+    await expect(startWorker({ tools: [echo], redisUrl: url, log: silentLogger })).rejects.toMatchObject({
+      code: 'BACKEND_UNAVAILABLE',
+      message: expect.stringContaining('maxclients'),
+    });
+  });
+
+  test('is said of a cluster that announces no address of its nodes', async () => {
+    const bus = ['--cluster-enabled', 'yes', '--cluster-port', String(await freePort())];
+    const { port, admin } = await serverWith(...bus, '--cluster-config-file', 'nodes.conf');
+    await admin.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
+    const options = { url: `redis+cluster://127.0.0.1:${port}`, name: 'n', mode: 'fail-fast' } as const;
+    await expect(connectVerified(options, 500)).rejects.toThrow('no node of the cluster can be reached at the address');
   });
 
   test('is said of a server in protected mode, which refuses what comes from another address', async ({ skip }) => {
