@@ -111,17 +111,19 @@ function listen({ path, host, port, family, tls }: RedisOptions, secure: boolean
     let fault: string | undefined;
     let refusedClient = false;
     let connected = false;
-    const pingTimer = setTimeout(() => socket.write('PING\r\n'), PING_DELAY_MS);
+    let timer = setTimeout(() => {
+      socket.write('PING\r\n');
+      // A busy process first reads the answer that has arrived.
+      timer = setTimeout(() => setImmediate(end), PROBE_TIMEOUT_MS);
+    }, PING_DELAY_MS);
     const end = () => {
-      clearTimeout(pingTimer);
-      clearTimeout(timeout);
+      clearTimeout(timer);
       socket.destroy();
       if (refusedClient) resolve({ text, refusedClient });
       else if (refusedCertificate !== undefined) resolve({ text, refusedCertificate });
       else if (connected) resolve({ text, isCut: text === '' && fault !== undefined });
       else resolve(fault === undefined ? {} : { fault });
     };
-    const timeout = setTimeout(end, PROBE_TIMEOUT_MS);
     socket.setEncoding('utf8');
     socket.once(secure ? 'secureConnect' : 'connect', () => {
       connected = true;
