@@ -144,6 +144,7 @@ export class People {
       readBrief: async () => undefined,
       idOfCall: async (callId) => this.#calls.get(callId)?.approvalId,
       list: async () => [],
+      beginPreview: async () => true,
       addPreview: async () => {},
       markAnnounced: async () => {},
       decide: ({ request }, decision) =>

@@ -54,5 +54,5 @@ export type CircuitRecords = Pick<Breakers, 'addFailure' | 'change' | 'read' | '
 
 export type ApprovalRecords = Pick<
   Approvals,
-  'read' | 'readBrief' | 'idOfCall' | 'list' | 'addPreview' | 'markAnnounced' | 'decide' | 'expire'
+  'read' | 'readBrief' | 'idOfCall' | 'list' | 'beginPreview' | 'addPreview' | 'markAnnounced' | 'decide' | 'expire'
 >;

@@ -116,12 +116,16 @@ export class ApprovalGate {
     void this.#deps.audit({ type: 'refused', what: 'job', callId, reason });
   }
 
-  /** The tool's preview, escaped for people. */
-  async #previewOf(tool: AnyTool, { callId, params, session, tenantId }: ApprovalRequest): Promise<Preview> {
+  /**
+   * The tool's preview, escaped for people. It runs once: one that began and left nothing may have blocked or crashed its worker, and
+   * would do so to each worker in turn.
+   */
+  async #previewOf(tool: AnyTool, { id, callId, params, session, tenantId }: ApprovalRequest): Promise<Preview> {
     const { workspaceRoot } = session;
+    const mayRun = tool.preview !== undefined && (await this.#deps.approvals.beginPreview(id));
     const refusedRoot = openTenantRoot({ tenantId, workspaceRoot }, this.#deps.settings);
     const preview = await previewCall(
-      refusedRoot === undefined ? tool : withoutPreview(tool),
+      mayRun && refusedRoot === undefined ? tool : withoutPreview(tool),
       params,
       { workspaceRoot },
       undefined,

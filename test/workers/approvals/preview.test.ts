@@ -8,6 +8,8 @@ import { previewCall } from '../../../src/workers/approvals/preview.ts';
 import { edit } from '../../../src/workers/tools/edit.ts';
 import { write } from '../../../src/workers/tools/write.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
+import { pending, startFleet } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 
 const tool = (preview?: () => ToolPreview | Promise<ToolPreview>) =>
   defineTool({
@@ -83,4 +85,22 @@ describe('D4: what a call would do', () => {
     const long = tool(() => ({ summary: 'x'.repeat(1_000) }));
     expect((await previewCall(long, { count: 3 }, session)).summary).toBe(`${'x'.repeat(500)}… [cut]`);
   });
+});
+
+test.each([
+  [false, 'Sell them'],
+  [true, plain.summary],
+])('a preview that began before and left nothing (%s) is not run again: %s', async (hasBegun, summary) => {
+  const { pawl, startWorker } = await startFleet({ tools: [tool(() => ({ summary: 'Sell them' }))], workers: 0 });
+  const session = await pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+  const { callId } = pending(await session.submit('sell', { count: 3 }));
+  const { approvals } = pawl.backend;
+  const id = (await approvals.idOfCall(callId)) ?? '';
+  if (hasBegun) expect(await approvals.beginPreview(id)).toBe(true);
+  await startWorker();
+  const { preview } = await eventually(async () => {
+    const record = await approvals.read(id);
+    return record?.preview && record;
+  });
+  expect(preview?.summary).toBe(summary);
 });

@@ -220,6 +220,12 @@ export class Approvals {
     await this.#redis.hset(`${keys.approvals}:${id}`, signed);
   }
 
+  /** Notes that a worker begins to preview the call. False when one did before. */
+  async beginPreview(id: string): Promise<boolean> {
+    const keys = this.#keysOf(id);
+    return keys !== undefined && (await this.#redis.hsetnx(`${keys.approvals}:${id}`, 'previewed', '1')) === 1;
+  }
+
   async markAnnounced(id: string): Promise<void> {
     const keys = this.#keysOf(id);
     if (keys !== undefined) await this.#redis.hset(`${keys.approvals}:${id}`, 'announced', '1');
