@@ -339,10 +339,13 @@ test.each([
   const session = await withChannel(fleet);
   const large = 'x'.repeat(100_000);
   for (let amount = 0; amount < 30; amount += 1) await session.submit('transfer', { to: large, amount });
-  const { redis, approvals } = fleet.pawl.backend;
+  const { redis, approvals, ledger } = fleet.pawl.backend;
+  const keys = ledger.keys({ tier: 'elevated', shard: 0 });
   const read = redis.hgetall.bind(redis);
   let [reading, most, reads] = [0, 0, 0];
   redis.hgetall = (async (key: string) => {
+    // The client's own timers read other records.
+    if (!key.startsWith(`${keys.approvals}:`)) return read(key);
     reading += 1;
     reads += 1;
     most = Math.max(most, reading);
