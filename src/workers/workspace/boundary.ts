@@ -1,7 +1,7 @@
 /** The trust boundary (`protected-paths.ts`) of one workspace, in the form that a sandbox mounts. */
-import { existsSync, realpathSync, type Stats } from 'node:fs';
+import { existsSync, readlinkSync, realpathSync, type Stats } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
-import { basename, dirname, join, relative, sep } from 'node:path';
+import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { OWNER_FILES } from '../../shared/policy/read-only-paths.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { isPlaceholder } from '../sandbox/placeholders.ts';
@@ -42,7 +42,7 @@ export interface MadeFiles {
 /** Git fails if one of these is a folder. */
 const FILES_OF_GIT = new Set(['commondir', 'config.worktree', 'gitdir', 'HEAD']);
 /** Folders in which most files are not the owner's. */
-const SHARED_FOLDERS = ['.config', '.github', '.vim'];
+const SHARED_FOLDERS = ['.agents', '.clinerules', '.config', '.github', '.vim'];
 /**
  * Names of the owner's files that are no placeholders either, with the folders on their way: interpreters fail if theirs is a folder, and
  * a name without a dot would appear in every list of the workspace.
@@ -59,18 +59,24 @@ export async function findBoundary(root: string): Promise<Boundary> {
   const hidden = [...new Set([...protectedFolders(), ...realPaths(hiddenFiles.filter(exists)), ...credentials()])];
   const searchedAtMs = Date.now();
   const ownerFiles = await findOwnerFiles(root, ownerFilePaths());
+  const links = new Map(ownerFiles.present.map((path) => [path, linkAt(path)]));
   const repositories = ownerFiles.present
     .filter((path) => path.endsWith('/.git/config'))
     .map((path) => dirname(dirname(path)));
   const inRoot = (path: string) => liesIn(root, path) && path !== root;
-  const named = namedFiles([...foldersAbove(root), ...repositories]).filter(inRoot);
+  const dangling = [...links].flatMap(([path, target]) =>
+    target === undefined || existsSync(path) ? [] : [resolve(dirname(path), target)],
+  );
+  const named = [...namedFiles([...foldersAbove(root), ...repositories]), ...dangling].filter(inRoot);
   const ownPaths = protectedNames().filter(inRoot);
   const present = [
     ...[...ownPaths, ...named].filter(exists),
     ...[...ownerFiles.present, ...ownerFiles.tooLarge],
     ...(await hardLinksTo(protectedCode(), root)),
   ].map(resolveLink);
-  const readOnly = outermost(present.filter((path) => liesIn(root, path) && !hidden.includes(path)));
+  const readOnly = outermost(
+    present.filter((path) => liesIn(root, path) && !hidden.includes(path) && existsSync(path)),
+  );
   const missing = outermost([
     ...[...ownPaths, ...named].flatMap((path) => firstMissing(root, path) ?? []),
     ...ownerFiles.absent,
@@ -81,9 +87,12 @@ export async function findBoundary(root: string): Promise<Boundary> {
     !isOwn(path) && (FILES_OF_GIT.has(basename(path)) || named.some((each) => liesIn(path, each)));
   const isOccupied = (path: string) =>
     isOwn(path) || !(isRenamed(path) || UNOCCUPIED.some((name) => path.endsWith(name)));
+  const isReplaced = (path: string) => statsOf(path) !== undefined && linkAt(path) !== links.get(path);
   const findMade = async (): Promise<MadeFiles> => {
     const { paths, isComplete } = await findMadeSince(root, ownerFiles, searchedAtMs);
-    const made = new Set([...uncovered.filter(isRenamed).filter(exists), ...paths]);
+    // Nothing can be mounted over a link itself.
+    const replaced = ownerFiles.present.filter((path) => links.get(path) !== undefined && isReplaced(path));
+    const made = new Set([...uncovered.filter(isRenamed).filter(exists), ...paths, ...replaced]);
     return {
       paths: [...made].sort((one, other) => other.length - one.length),
       isComplete: isComplete || !ownerFiles.isComplete,
@@ -139,6 +148,15 @@ function resolveLink(path: string): string {
 function outermost(paths: readonly string[]): readonly string[] {
   const distinct = [...new Set(paths)];
   return distinct.filter((path) => !distinct.some((other) => other !== path && liesIn(other, path)));
+}
+
+/** The target as a link states it; undefined for anything else. */
+function linkAt(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return undefined;
+  }
 }
 
 function firstMissing(root: string, path: string): string | undefined {

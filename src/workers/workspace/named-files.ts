@@ -1,8 +1,23 @@
 /**
  * Finds what the settings of git, Yarn and direnv name: hooks, included files, programs of filters and aliases, Yarn's own program and its
- * plugins. Calls cannot change the settings, so they may not change these either.
+ * plugins; and what links in place of the owner's files, or among hooks, lead to. Calls cannot change the settings and the links, so they
+ * may not change these either.
  */
-import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, type Stats, statSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  type Stats,
+  statSync,
+} from 'node:fs';
+import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { liesIn } from '../../shared/util/file-path.ts';
 
@@ -12,27 +27,48 @@ const MAX_BYTES = 64 * 1_024;
 const YARN_SETTINGS = ['.yarnrc.yml', '.yarnrc'];
 const DIRENV_SETTINGS = '.envrc';
 /** direnv asks its user about a changed `.envrc`, and not about what that sources. */
-const SOURCED = /(?:^|[\s;&|])(?:source_env|source_env_if_exists|source|\.)\s+["']?(?<path>[^\s"';&|#$`]+)/gm;
+const SOURCED =
+  /(?:^|[\s;&|])(?<command>source_env(?:_if_exists)?|dotenv(?:_if_exists)?|use[ \t_]+(?:flake|nix)|source|\.)(?![^\s;&|#])(?:[ \t]+(?!-)["']?(?<path>[^\s"';&|#$`]+))?/gm;
+/** Folders of hooks, in which a link stands for a hook. */
+const HOOK_FOLDERS = ['.husky', '.githooks'];
 
 /**
  * The paths, existing or not, that these settings in the folders name, also by their real paths. `readOnly` are the patterns of the
  * owner's files: settings that calls may change name nothing.
  */
 export function pathsNamedIn(folders: readonly string[], readOnly: readonly string[]): readonly string[] {
-  const hasGit = readOnly.some((pattern) => pattern.startsWith('.git/'));
-  const yarnSettings = YARN_SETTINGS.filter((name) => readOnly.includes(name));
-  const hasDirenv = readOnly.includes(DIRENV_SETTINGS);
+  const firstNames = new Set(readOnly.map(firstNameOf));
   return folders.flatMap((folder) => {
+    // Most folders hold none of the owner's files. One that cannot be listed may.
+    const present = attempt(() => readdirSync(folder));
+    if (present === undefined ? !existsSync(folder) : !present.some((name) => firstNames.has(name))) return [];
+    const hasGit = readOnly.some((pattern) => pattern.startsWith('.git/'));
+    const git = hasGit ? gitFoldersOf(folder) : undefined;
     const read = new Set<string>();
+    const namedByGit = git === undefined ? [] : configsOf(git).flatMap((config) => pathsIn(config, folder, read));
     const named = [
-      ...(hasGit ? configsOf(folder).flatMap((config) => pathsIn(config, folder, read)) : []),
-      ...yarnSettings.flatMap((name) => filesIn(textOf(join(folder, name)), folder)),
-      ...(hasDirenv ? sourcedIn(textOf(join(folder, DIRENV_SETTINGS)), folder) : []),
+      ...namedByGit,
+      ...linkTargets(
+        folder,
+        present === undefined ? readOnly : readOnly.filter((name) => present.includes(firstNameOf(name))),
+      ),
+      ...YARN_SETTINGS.filter((name) => readOnly.includes(name)).flatMap((name) =>
+        filesIn(textOf(join(folder, name)), folder),
+      ),
+      ...(readOnly.includes(DIRENV_SETTINGS) ? sourcedIn(textOf(join(folder, DIRENV_SETTINGS)), folder) : []),
     ];
+    const hooks = [
+      ...(git === undefined ? [] : [join(git.common, 'hooks'), ...namedByGit]),
+      ...HOOK_FOLDERS.filter((name) => readOnly.includes(name)).map((name) => join(folder, name)),
+    ].flatMap((each) => linkTargets(each, linksIn(each)));
     const real = named.filter((path) => attempt(() => statSync(path)) !== undefined).map((path) => realpathSync(path));
     // A whole working tree is none of git's instructions.
-    return [...named, ...real].filter((path) => !liesIn(path, folder));
+    return [...named, ...real, ...hooks].filter((path) => !liesIn(path, folder));
   });
+}
+
+function firstNameOf(pattern: string): string {
+  return pattern.split('/', 1)[0] ?? '';
 }
 
 /** The folder and all above it. */
@@ -41,14 +77,42 @@ export function foldersAbove(folder: string): readonly string[] {
   return parent === folder ? [folder] : [folder, ...foldersAbove(parent)];
 }
 
-function configsOf(folder: string): readonly string[] {
+/** The targets, existing or not, of the names in a folder that are links or lie in one. */
+function linkTargets(folder: string, names: readonly string[]): readonly string[] {
+  return names.flatMap((name) => {
+    const path = join(folder, name);
+    if (!isLink(join(folder, firstNameOf(name))) && !isLink(path)) return [];
+    return (
+      attempt(() => realpathSync(path)) ?? attempt(() => resolve(realpathSync(dirname(path)), readlinkSync(path))) ?? []
+    );
+  });
+}
+
+function linksIn(folder: string): readonly string[] {
+  const entries = attempt(() => readdirSync(folder, { withFileTypes: true })) ?? [];
+  return entries.filter((entry) => entry.isSymbolicLink()).map(({ name }) => name);
+}
+
+function isLink(path: string): boolean {
+  return attempt(() => lstatSync(path, { throwIfNoEntry: false }))?.isSymbolicLink() === true;
+}
+
+interface GitFolders {
+  readonly own: string;
+  readonly common: string;
+}
+
+function gitFoldersOf(folder: string): GitFolders | undefined {
   const link = join(folder, '.git');
   const stats: Stats | undefined = attempt(() => statSync(link));
-  if (stats === undefined) return [];
+  if (stats === undefined) return undefined;
   // In a worktree and in a submodule, `.git` is a file that names the folder.
   const [, named = ''] = stats.isFile() ? (/^gitdir:\s*(.*)/.exec(textOf(link)) ?? []) : [];
   const own = stats.isFile() ? resolve(folder, named.trim()) : link;
-  const common = resolve(own, textOf(join(own, 'commondir')).trim() || '.');
+  return { own, common: resolve(own, textOf(join(own, 'commondir')).trim() || '.') };
+}
+
+function configsOf({ own, common }: GitFolders): readonly string[] {
   return [join(common, 'config'), join(own, 'config.worktree')];
 }
 
@@ -57,23 +121,37 @@ function pathsIn(config: string, folder: string, read: Set<string>): readonly st
   if (read.size >= MAX_INCLUDES || read.has(config)) return [];
   read.add(config);
   return entriesOf(textOf(config)).flatMap(({ section, key, value }) => {
-    if (section === 'core' && key === 'hookspath') return [resolve(folder, value)];
+    if (section === 'core' && key === 'hookspath') return [resolve(folder, withHome(value))];
     if (!section.startsWith('include') || key !== 'path') return filesIn(value, folder);
-    const included = resolve(dirname(config), value);
+    const included = resolve(dirname(config), withHome(value));
     return [included, ...pathsIn(included, folder, read)];
   });
 }
 
 /** Existing or not. Of a folder, direnv loads `.envrc`, which is read-only anyway. */
 function sourcedIn(text: string, folder: string): readonly string[] {
-  const paths = [...text.matchAll(SOURCED)].map(({ groups }) => resolve(folder, groups?.['path'] ?? ''));
+  const names = [...text.matchAll(SOURCED)].flatMap(({ groups = {} }) => {
+    const { command = '', path } = groups;
+    if (command.endsWith('flake')) return ['flake.nix', 'flake.lock'].map((name) => join(withHome(path ?? '.'), name));
+    if (path !== undefined) return [withHome(path)];
+    if (command.startsWith('dotenv')) return ['.env'];
+    return command.endsWith('nix') ? ['shell.nix', 'default.nix'] : [];
+  });
+  const paths = names.map((name) => resolve(folder, name));
   return paths.filter((path) => attempt(() => statSync(path))?.isDirectory() !== true);
+}
+
+/** Git and shells take `~` for the home folder. */
+function withHome(path: string): string {
+  return path.replace(/^~(?=\/)/, homedir());
 }
 
 /** The files that a command line or a list names; its other words are no paths. */
 function filesIn(text: string, folder: string): readonly string[] {
   const words = text.split(/[\s'"!=;|&()<>,]+/).filter(Boolean);
-  return words.map((word) => resolve(folder, word)).filter((path) => attempt(() => statSync(path))?.isFile() === true);
+  return words
+    .map((word) => resolve(folder, withHome(word)))
+    .filter((path) => attempt(() => statSync(path))?.isFile() === true);
 }
 
 interface Entry {

@@ -15,7 +15,9 @@ const CONCURRENCY = 64;
 const NOT_SEARCHED = new Set(['node_modules', '.git', '.hg']);
 const GIT_OBJECTS = /\/objects\/(?:[0-9a-f]{2}|pack|info)$/;
 
-const namesOf = (path: string): readonly string[] => path.toLowerCase().split('/').filter(Boolean);
+/** File systems that ignore case take `ſ` for `s`, too. */
+const foldCase = (name: string): string => name.toUpperCase().toLowerCase();
+const namesOf = (path: string): readonly string[] => foldCase(path).split('/').filter(Boolean);
 
 /**
  * Whether one of `patterns` names the absolute `path` or a folder above it, in the workspace with this real root. The
@@ -29,6 +31,14 @@ export function isOwnerFile(path: string, root: string, patterns: readonly strin
     if (!isFolder && (names.at(-1) === '.git' || basename(path) === BARE_HEAD)) return true;
     if (BARE_CONTENT.some((part) => liesInBareRepository(path, part))) return true;
   }
+  // As `.git`, this names the repository if it is a file.
+  if (
+    !isFolder &&
+    names.at(-1) === 'repo' &&
+    names.at(-2) === '.jj' &&
+    patterns.some((each) => each.startsWith('.jj/'))
+  )
+    return true;
   return patterns.some((pattern) => {
     const parts = pattern.toLowerCase().split('/');
     const isGits = NOT_SEARCHED.has(parts[0] ?? '');
@@ -113,7 +123,7 @@ export async function findOwnerFiles(
   const isGit = patterns.some((pattern) => pattern.startsWith('.git/'));
   const searchFolder = async (folder: string): Promise<readonly string[]> => {
     const entries = await search.list(folder);
-    const present = new Set(entries.map(({ name }) => name.toLowerCase()));
+    const present = new Set(entries.map(({ name }) => foldCase(name)));
     for (const pattern of patternParts)
       if (folder === root || present.has((pattern[0] ?? '').toLowerCase()))
         await search.matchPattern(folder, pattern, true);
@@ -179,7 +189,7 @@ class OwnerFileSearch {
     if (first === '**') return this.#matchAnywhere(folder, rest);
     const entries = await this.list(folder);
     const anyName = first === '*';
-    const matching = entries.filter(({ name }) => anyName || name.toLowerCase() === first.toLowerCase());
+    const matching = entries.filter(({ name }) => anyName || foldCase(name) === first.toLowerCase());
     if (matching.length === 0 && !anyName && recordMissing) this.absent.add(join(folder, first));
     for (const entry of matching) {
       const path = join(folder, entry.name);

@@ -1,6 +1,7 @@
 /** Calls cannot change the files that the workspace's owner runs later. */
-import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { dirname, join, relative } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { OWNER_FILES, readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
 import { makePlaceholders } from '../../../src/workers/sandbox/placeholders.ts';
@@ -50,7 +51,7 @@ describe('what the owner of a workspace runs later', () => {
 
   const paths = OWNER_FILES.flatMap((each) => each.paths).filter((path) => !path.includes('*'));
   const readInSandbox = OWNER_FILES.flatMap(({ paths, isReadInSandbox }) => (isReadInSandbox ? paths : []));
-  const isVisible = (path: string) => /^(?:[^.]|\.(?:config|github|vim)\/)/.test(path);
+  const isVisible = (path: string) => /^(?:[^.]|\.(?:agents|clinerules|config|github|vim)\/)/.test(path);
   const inEveryList = [...new Set([...paths.filter(isVisible), ...readInSandbox])];
 
   confined('cannot be begun where there is none', async () => {
@@ -90,7 +91,7 @@ describe('what the owner of a workspace runs later', () => {
     git(root, 'init', '-q');
     files(root, {
       '.git/config': `[core]\n\thooksPath = scripts/hooks ; a comment\n[include]\n\tpath = ../.gitconfig\n[alias]\n\tlint = "!tools/lint.sh --all"
-[includeIf "gitdir:x"] path = ../missing.gitconfig\n[branch "main"]\n\tremote = origin\n`,
+[includeIf "gitdir:x"] path = ../missing.gitconfig\n[branch "main"]\n\tremote = origin\n[include]\n\tpath = ~/${relative(homedir(), root)}/home.gitconfig\n`,
       '.gitconfig': '[include]\npath = deep.gitconfig\n',
       'deep.gitconfig': '[filter "x"]\nclean = sh tools/clean.sh\n',
       'scripts/hooks/pre-commit': 'mine',
@@ -100,7 +101,7 @@ describe('what the owner of a workspace runs later', () => {
       '.yarn/releases/yarn-4.cjs': 'mine',
       '.yarn/plugins/a.cjs': 'mine',
       '.envrc':
-        'source_env ..\nsource_env src\nsource_env_if_exists .envrc.local\nsource "config/env.sh" # a comment\n[ -f x ] && . ./more.sh; export A=notes.txt\n',
+        'source_env ..\nsource_env src\nsource_env_if_exists .envrc.local\nsource "config/env.sh" # a comment\n[ -f x ] && . ./more.sh; export A=notes.txt\ndotenv\ndotenv_if_exists .env.local\nuse flake ./nix#dev --impure; use nix\n',
       'config/env.sh': 'mine',
       'src/a.ts': '',
       'nested/.git/config': '[core]\nhooksPath = hooks-of-mine\n',
@@ -121,6 +122,11 @@ describe('what the owner of a workspace runs later', () => {
       'config/env.sh',
       '.envrc.local',
       'more.sh',
+      '.env',
+      '.env.local',
+      'nix/flake.nix',
+      'shell.nix',
+      'home.gitconfig',
     ]);
     const ctx = testContext({ workspaceRoot: root });
     for (const path of [
@@ -139,6 +145,48 @@ describe('what the owner of a workspace runs later', () => {
     });
   });
 
+  confined('is left as it is where a link leads to it, in its place or among hooks', async () => {
+    const root = temporaryFolder();
+    git(root, 'init', '-q');
+    files(root, {
+      'scripts/commit.sh': 'mine',
+      'env/dev': 'mine',
+      'editor/tasks.json': '{}',
+      'a/b': '',
+      '.husky/x': '',
+      '.claude/x': '',
+    });
+    const links = {
+      '.git/hooks/pre-commit': '../../scripts/commit.sh',
+      '.git/hooks/pre-push': '../../scripts/missing.sh',
+      '.husky/pre-push': '../scripts/push.sh',
+      '.envrc': 'env/dev',
+      '.vscode': 'editor',
+      '.mcp.json': '.mcp.json',
+      'a/.npmrc': '../missing',
+      '.claude/CLAUDE.md': '../AGENTS.md',
+    };
+    for (const [path, target] of Object.entries(links)) symlinkSync(target, join(root, path));
+    await expectUnchangeable(root, [
+      'scripts/commit.sh',
+      'scripts/missing.sh',
+      'scripts/push.sh',
+      'env/dev',
+      'editor/tasks.json',
+      'editor/settings.json',
+    ]);
+    await testContext({ workspaceRoot: root }).workspace.write('AGENTS.md', 'free');
+    // No mount protects a link itself.
+    await run(root, 'rm -f .envrc .vscode; mkdir .vscode; echo evil > .envrc; echo evil > missing; echo fine > fine');
+    for (const path of ['.envrc', '.vscode', 'missing']) expect(existsSync(join(root, path)), path).toBe(false);
+    expect(existsSync(join(root, 'fine'))).toBe(true);
+  });
+
+  test.each(['.jj/repo', 'deep/.v\u017fcode/tasks.json'])('is not the file %s', async (path) => {
+    const { workspace } = testContext();
+    await expect(workspace.write(path, 'evil')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  });
+
   const makeAll = (names: readonly string[]) =>
     names.map((name) => `mkdir -p $(dirname '${name}') && echo evil > '${name}'`).join('; ');
 
@@ -147,7 +195,7 @@ describe('what the owner of a workspace runs later', () => {
     const { stdout, stderr, exitCode } = await run(root, `ls; ${makeAll(inEveryList)}`);
     expect({ stdout, exitCode }).toEqual({ stdout: '', exitCode: 0 });
     expect(stderr).toContain('Pawl renamed');
-    const folders = ['.config', '.github', '.vim', 'mise', 'tools'];
+    const folders = ['.agents', '.clinerules', '.config', '.github', '.vim', 'mise', 'tools'];
     const names = readdirSync(root, { recursive: true }).map((name) => String(name).replace(/\.aside-.*/, ''));
     const ctx = testContext({ workspaceRoot: root });
     expect(names.toSorted()).toEqual([...inEveryList, ...folders].toSorted());
