@@ -18,10 +18,10 @@ export const PLAIN_PREFIXES =
   mlsn. rpa_ crsr_ dtn_ ddp_ ddw_ squ_ sqp_ sqa_ AKLT tfp_ sgp_ sgd_
   slk_ n8n_api_ retool_01 retool_wk_ shptka_ alcht_ STS.N hcaik_ hcamk_
   hcalk_ unkey_ cal_live_ polar_oat_ polar_pat_ os_v2_app_ os_v2_org_ xau_ CCDB1_
-  packagist_ora_ packagist_uut_ xprv nsec1 suiprivkey1 hf_oauth_ pnb_ bkaa_ bkct_ lin_wh_ ddo_ vtwn_ gb_api_ rca_
+  packagist_ora_ packagist_ort_ packagist_out_ packagist_urt_ packagist_uut_ xprv nsec1 suiprivkey1 hf_oauth_ pnb_ bkaa_ bkct_ lin_wh_ ddo_ vtwn_ gb_api_ rca_
   eyJrIjoi nyk_v0_ xnd_production_ xnd_development_ mka_ dG9rO apk_user_ opk_ aio_ chpt_ zpka_ esecret_ hxtp_
   depot_org_ depot_project_ tpuf_ dls_ endr+ NRJS- cfsk_ma_prod_ cfsk_ma_test_ testsk_ dub_ lip_ z_1dWlkIjoi s-s4t2ud- s-s4t2af-
-  sgp_local_ bb_test_ pylf_v1_us_ pylf_v1_eu_ nbp_`);
+  sgp_local_ bb_test_ pylf_v1_us_ pylf_v1_eu_ nbp_ KGAT_ jsrp_ jsrd_ sgamp_user_ AGE-SECRET-KEY-PQ-1 CfDJ8 cog_ ucat_ GOOG1E`);
 
 /** Behind each of these, a token may have other characters between its letters as well. */
 export const MIXED_PREFIXES: readonly string[] = [
@@ -35,7 +35,7 @@ export const MIXED_PREFIXES: readonly string[] = [
   glwt- xaat- xapt- pdl_live_ pdl_sdbx_ pdl_ntfset_ xwfp- wk-1. WPL_AP1. dp.st. secret-live- secret-test- Mid-server-
   figd_ figo_ figu_ sq0csp- AQVN dckr_pat_ dckr_oat_ ATATT3 ATCTT3 NRII- nvapi- tgp_v1_ CFPAT- IQoJb3JpZ2lu FwoGZXIvYXdz
   AVNS_ whsec_ EAAA dbtc_ dbtu_ dbts_ IGQV IGAA bb_live_ sktsec_ essu_
-  pcsk_ tvly- ctx7sk- dnkey- tr_pat_ snyk_uat. signkey- t1.9euelZ bce-v3/ALTAK- tr_prod_ tr_dev_ tr_stg_`),
+  pcsk_ tvly- ctx7sk- dnkey- tr_pat_ snyk_uat. signkey- ovsxp_ ovsxat_ t1.9euelZ bce-v3/ALTAK- tr_prod_ tr_dev_ tr_stg_`),
 ];
 
 /** A word begins here, also behind a line break as JSON writes it. */
@@ -89,6 +89,10 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   ['.atlasv1.', atStart(/[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}/)],
   // An installation token of a GitHub App, as before 2021.
   ['v1.', atStart(/v1\.[a-f0-9]{40}\b/)],
+  ['v', atStart(/v[1-4]\.(?:local|public)\.[\w-]{40,}(?:\.[\w-]+)?/)],
+  ['fk-', atStart(/fk-(?=[A-Za-z_-]{0,20}\d)[\w-]{20,}/)],
+  // A token of GitHub Copilot.
+  ['tid=', atStart(/tid=[a-f0-9]{32};[^\s"'\\]{1,1024}:[a-f0-9]{64}\b/)],
   ['t1.', atStart(/t1\.[\w-]{20,}={0,2}\.[\w-]{86}={0,2}/)],
   [
     '.acc',
