@@ -7,8 +7,9 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { liesIn } from '../../shared/util/file-path.ts';
 
-/** Literal specifiers of files: `from './x'`, `import './x'`, `import('./x')`, `require('./x')`, `new URL('./x', …)`. */
-const SPECIFIER = /\b(?:from|import|require|URL)\s*\(?\s*(['"`])((?:\.{1,2}\/|\/|file:)[^'"`\n]+)\1/g;
+/** Literal specifiers of files: `from './x'`, `import './x'`, `import('./x')`, `require('./x')`, `new URL('./x', …)`, `fork('./x')`. */
+const SPECIFIER =
+  /\b(?:from|import(?:\.meta\.resolve)?|require(?:\.resolve)?|register|URL|Worker|fork)\s*\(?\s*(['"`])((?:\.{1,2}\/|\/|file:)[^'"`\n]+)\1/g;
 const EXTENSIONS = ['.js', '.json', '.node', '.ts', '.mjs', '.cjs', '.mts', '.cts'];
 const INDEX_FILES = ['package.json', ...EXTENSIONS.map((extension) => `index${extension}`)];
 const MAX_FILES = 5_000;

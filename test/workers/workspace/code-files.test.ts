@@ -17,8 +17,12 @@ function program(files: Readonly<Record<string, string>>): string {
 test('the imports of a program are followed, but not out of a folder that is protected as a whole', () => {
   const root = program({
     'main.ts': `import './near.ts'; import './library/index.ts';`,
-    'near.ts': `await import('./far.ts');`,
+    'near.ts': `await import('./far.ts'); new Worker('./worker.ts'); fork("./child.ts"); import.meta.resolve('./found.ts');`,
     'far.ts': '',
+    'worker.ts': `register('./loader.ts', import.meta.url);`,
+    'child.ts': '',
+    'found.ts': '',
+    'loader.ts': '',
     'library/index.ts': `import './inside.ts';`,
     'library/inside.ts': '',
   });
@@ -27,6 +31,8 @@ test('the imports of a program are followed, but not out of a folder that is pro
       .filter((name) => name.startsWith(root) && name.endsWith('.ts'))
       .map((name) => name.slice(root.length + 1))
       .toSorted();
-  expect(names([])).toEqual(['far.ts', 'library/index.ts', 'library/inside.ts', 'main.ts', 'near.ts']);
-  expect(names([join(root, 'library')])).toEqual(['far.ts', 'library/index.ts', 'main.ts', 'near.ts']);
+  const started = ['child.ts', 'found.ts', 'loader.ts', 'worker.ts'];
+  const near = ['far.ts', 'library/index.ts', 'main.ts', 'near.ts', ...started];
+  expect(names([])).toEqual([...near, 'library/inside.ts'].toSorted());
+  expect(names([join(root, 'library')])).toEqual(near.toSorted());
 });
