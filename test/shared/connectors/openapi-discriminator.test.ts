@@ -149,7 +149,8 @@ test.each(['oneOf', 'anyOf'])(
   'a tag that no other alternative has, or none, is that of the default in %s',
   async (union) => {
     const schemas = {
-      Cat: open({ kind: text, claws: text }),
+      Pet: open({ kind: { enum: ['cat', 'dog', 'fish'] } }),
+      Cat: { allOf: [link('Pet'), open({ claws: text })] },
       Dog: open({ kind: text, bark: text }),
       Other: open({ kind: text, size: { type: 'integer' } }, ['size']),
     };
