@@ -16,6 +16,7 @@ import {
 import { quoteValue } from '../schema/schema-issues.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import { sanitizeSchema, UNFOLLOWED } from '../schema/schema-sanitize.ts';
+import { isLargeSchema } from '../schema/schema-weight.ts';
 import { findUnserializable } from '../util/json/json-support.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
@@ -272,7 +273,8 @@ function checkCosts({ budget, inputSchema, name }: AnyTool, fail: FailDefinition
   const { costs = [] } = budget ?? {};
   const schema = costs.length === 0 ? undefined : conditionSchema(inputSchema);
   if (schema === undefined) return;
-  const validate = withToolName(name, () => compileSchema(schema));
+  // Compiling a large schema would hold the event loop of each worker. Declared ones were checked in a thread.
+  const validate = isLargeSchema(schema) ? () => [] : withToolName(name, () => compileSchema(schema));
   const issues = costs.map(({ when }) => validate(when));
   const fault = costFault(costs, inputSchema, issues);
   if (fault !== undefined) fail(fault.path, fault.expected, fault.actual);

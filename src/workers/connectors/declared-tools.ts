@@ -9,6 +9,7 @@ import {
   isDeclaredTool,
 } from '../../shared/connectors/declared-tool.ts';
 import type { ToolPolicyRecord } from '../../shared/policy/policy-file.ts';
+import { markValid } from '../../shared/schema/schema.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import { declaredToolAsPublished } from '../../shared/store/connectors/declared-offer.ts';
 import { DeclaredToolCopy, type DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';
@@ -118,6 +119,8 @@ export class DeclaredTools {
 function toolOf(record: DeclaredToolRecord, { limit: _, ...executable }: Executable): AnyTool {
   const { name, namespace, version, description, tier, effects, annotations, inputSchema, outputSchema } = record;
   const { trustClass, voters, timeoutMs, maxResultBytes, maxOutputBytes, budget, circuit } = record;
+  // It was repaired and compiled when it was declared. Both could hold the event loop.
+  markValid(inputSchema);
   const tool: Tool = defineUntypedTool({
     ...{ name, namespace, version, description, tier, effects, inputSchema, timeoutMs, trustClass },
     // A service's answers come from outside, whatever its declaration says.

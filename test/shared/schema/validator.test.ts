@@ -1,5 +1,6 @@
 /** A costly schema or value is refused, or compiled and checked in a thread: the event loop goes on turning. */
 import { Worker } from 'node:worker_threads';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { declaredToolRecord } from '../../../src/shared/connectors/declared-tool.ts';
@@ -8,6 +9,7 @@ import { inputJsonSchema } from '../../../src/shared/schema/schema.ts';
 import { isLargeSchema, patternSize } from '../../../src/shared/schema/schema-weight.ts';
 import { fitToSchema, lazyValidator, usableSchema, validatorOf } from '../../../src/shared/schema/validator.ts';
 import { withoutNulls } from '../../../src/shared/schema/without-nulls.ts';
+import { DeclaredTools } from '../../../src/workers/connectors/declared-tools.ts';
 
 const times = <T>(count: number, make: (index: number) => T) =>
   Array.from({ length: count }, (_, index) => make(index));
@@ -179,6 +181,22 @@ describe('what could hold the event loop', () => {
     const revision = { name: 'go', namespace: 'x', revision: 1, updatedAtMs: 0, updatedBy: 'me' };
     await expect(declaredToolRecord(spec, revision)).rejects.toThrow('budget.costs[0].when.k7');
     expect(sent).toHaveBeenCalledWith(expect.objectContaining({ does: 'check' }));
+  });
+
+  test('a declared tool is neither repaired nor compiled again when a worker makes it', async () => {
+    const compile = vi.spyOn(Ajv2020.prototype, 'compile');
+    onTestFinished(() => compile.mockRestore());
+    const inputSchema = object(named(600, () => ({ type: 'integer', default: { $id: 'a' } })));
+    const budget = { costs: [{ when: { k7: 1 }, costUnits: 1 }] };
+    const spec = { kind: 'dynamic', version: '1.0.0', description: 'Does it.', inputSchema, budget };
+    const revision = { name: 'go', namespace: 'x', revision: 1, updatedAtMs: 0, updatedBy: 'me' };
+    const { record } = await declaredToolRecord(spec, revision);
+    const changes = { sequence: 1, restarted: false, records: new Map([['x.go', record]]) };
+    const records = { changesSince: async () => changes, withDefinition: async () => record };
+    const tools = new DeclaredTools(records, { dynamic: () => ({ run: () => ({ output: 1 }) }) });
+    await tools.catchUp();
+    expect(tools.toolNamed('x', 'go')?.tool.inputSchema).toBe(record.inputSchema);
+    expect(compile).not.toHaveBeenCalled();
   });
 
   test('a check that takes too long is refused, and the next one is made', async () => {
