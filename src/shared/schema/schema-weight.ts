@@ -86,7 +86,7 @@ function measureTexts(schema: Readonly<Record<string, unknown>>, weight: Weight)
 
 /** A class of Unicode characters has hundreds of ranges. */
 const UNICODE_CLASS = 60;
-/** RE2 looks at each character of a range for its other cases, where a pattern ignores case. */
+/** RE2 looks at each character of a class for its other cases once, where a pattern ignores case. */
 const FOLDED_CLASS = 300;
 const IGNORES_CASE = /\(\?[a-z]*i/;
 
@@ -99,7 +99,7 @@ export function patternSize(pattern: string): number {
     total += size;
     lastSize = size;
   };
-  const isFolded = IGNORES_CASE.test(pattern);
+  let folded = 0;
   for (const [part] of pattern.matchAll(PARTS)) {
     const repetition = REPEATED.exec(part);
     if (part === '(') {
@@ -113,18 +113,25 @@ export function patternSize(pattern: string): number {
       const maxSize = Math.max(Number(repetition[1]), Number(repetition[2] || 0), 1);
       total += lastSize * (maxSize - 1);
       lastSize *= maxSize;
-    } else add(atomSize(part, isFolded));
+    } else {
+      add(atomSize(part));
+      folded += wideClasses(part);
+    }
   }
+  if (IGNORES_CASE.test(pattern)) total += folded * FOLDED_CLASS;
   return outer.reduce((sum, each) => sum + each, total);
 }
 
 /** The size of one class or character. A class in brackets may repeat its parts. */
-function atomSize(part: string, isFolded: boolean): number {
+function atomSize(part: string): number {
   const count = (pattern: RegExp) => part.match(pattern)?.length ?? 0;
-  const [classes, properties] = [count(/^\.$|\\[dDsSwW]/g), count(/\\[pP]/g)];
-  const ranges = part.startsWith('[') ? count(/\\[ux]|[^\0-\x7f]/g) : 0;
-  const size = isFolded ? FOLDED_CLASS * (classes + properties + ranges) : classes + UNICODE_CLASS * properties;
-  return Math.max(1, size);
+  return Math.max(1, count(/\\[dDsSwW]/g) + UNICODE_CLASS * count(/\\[pP]/g));
+}
+
+/** The classes that may have thousands of characters; in brackets, the ends of ranges beyond ASCII. */
+function wideClasses(part: string): number {
+  const classes = part.startsWith('[') ? /\\[DSWpPux]|[^\0-\x7f]/g : /^\.$|\\[DSWpP]/g;
+  return part.match(classes)?.length ?? 0;
 }
 
 /** An escaped character, a class in brackets, a repetition, or any other character. What is not closed goes on to the end. */
