@@ -179,7 +179,7 @@ function tagsByAlternative(document: Json, source: Json, known: KnownTags): Read
   for (const [{ part, name }, tags] of candidates) if (tags.includes(name) && !owners.has(name)) owners.set(name, part);
   const result = new Map<unknown, Set<unknown>>(alternatives.map(({ part }) => [part, new Set()]));
   for (const [tag, owner] of owners) result.get(owner)?.add(tag);
-  // A tag that is not mapped belongs to the default alternative, whoever lists it.
+  // A tag that is not mapped belongs to the default alternative, also where another one lists it.
   const hasDefault = objectOf(source['discriminator'])?.['defaultMapping'] !== undefined;
   const isMapped = (part: unknown) => hasDefault && (result.get(part)?.size ?? 0) > 0;
   for (const [{ part }, tags] of [...candidates].filter(([{ part }]) => !isMapped(part)))
