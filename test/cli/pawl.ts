@@ -3,10 +3,10 @@ import { cpSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type ProcessOptions, startPawl, startScript, type TestProcess } from '../helpers/process.ts';
+import { environmentWith, startPawl, startScript, type TestProcess } from '../helpers/process.ts';
 import { createWorld, type World } from '../helpers/world.ts';
 import { asciiJson } from './fixtures/ascii-json.ts';
-import type { Order } from './fixtures/command-host.ts';
+import type { Order, Place } from './fixtures/command-host.ts';
 
 const FIXTURES = fileURLToPath(new URL('./fixtures/', import.meta.url));
 const HOST = new URL('./fixtures/command-host.ts', import.meta.url);
@@ -25,7 +25,7 @@ export interface CliFixture extends AsyncDisposable {
   readonly folder: string;
   /** A process of its own. */
   start(args: readonly string[], env?: Readonly<Record<string, string | undefined>>): TestProcess;
-  /** Waits for its end. Commands that end by themselves share a process, one for each environment. */
+  /** Waits for its end. Commands that end by themselves share the processes of command hosts. */
   run(
     args: readonly string[],
     options?: { readonly env?: Readonly<Record<string, string | undefined>>; readonly input?: string },
@@ -40,22 +40,14 @@ export async function openPlace(): Promise<CliFixture> {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'pawl-cli-')));
   for (const name of ['tools.ts', 'greeting.ts']) cpSync(join(FIXTURES, name), join(folder, name));
   const base = { REDIS_URL: world.redisUrl, PAWL_PREFIX: world.prefix, LOG_LEVEL: undefined, NODE_ENV: undefined };
-  const hosts = new Map<string, CommandHost>();
   const start: CliFixture['start'] = (args, env = {}) => startPawl(args, { cwd: folder, env: { ...base, ...env } });
-  const hostOf = (env: NonNullable<ProcessOptions['env']>) => {
-    const name = JSON.stringify(env);
-    const host =
-      hosts.get(name) ??
-      new CommandHost(startScript(HOST, [], { cwd: folder, env: { ...base, ...env }, outlivesTest: true }));
-    hosts.set(name, host);
-    return host;
-  };
   return {
     world,
     folder,
     start,
     run: async (args, { env = {}, input } = {}) => {
-      if (!LONG_LIVED.has(args[0] ?? '')) return hostOf(env).run(args, input);
+      if (!LONG_LIVED.has(args[0] ?? ''))
+        return hostFor({ folder, environment: environmentWith({ ...base, ...env }) }).run(args, input);
       const pawl = start(args, env);
       if (input !== undefined) pawl.say(input);
       pawl.endInput();
@@ -68,29 +60,49 @@ export async function openPlace(): Promise<CliFixture> {
       return worker;
     },
     [Symbol.asyncDispose]: async () => {
-      await Promise.all([...hosts.values()].map((host) => host[Symbol.asyncDispose]()));
       await world.dispose();
       rmSync(folder, { recursive: true, force: true });
     },
   };
 }
 
-class CommandHost implements AsyncDisposable {
-  readonly #process: TestProcess;
-  #orders = 0;
+/** The command hosts of this test process: all of its files use them, one after the other. */
+const hosts = new Set<CommandHost>();
 
-  constructor(process: TestProcess) {
-    this.#process = process;
+/** Commands with the same folder and environment run together, others one after the other, or in another process. */
+function hostFor(place: Place): CommandHost {
+  const name = JSON.stringify(place);
+  const all = [...hosts];
+  const host = all.find((each) => each.place === name) ?? all.find((each) => each.isIdle) ?? new CommandHost();
+  host.place = name;
+  return host;
+}
+
+class CommandHost {
+  readonly #process = startScript(HOST, [], { outlivesTest: true });
+  #orders = 0;
+  #running = 0;
+  /** The folder and the environment of the commands that run here. */
+  place = '';
+
+  constructor() {
+    hosts.add(this);
+    void this.#process.ended.then(() => hosts.delete(this));
+  }
+
+  get isIdle(): boolean {
+    return this.#running === 0;
   }
 
   async run(args: readonly string[], input = ''): Promise<Finished> {
     this.#orders += 1;
-    const order: Order = { id: this.#orders, args, input };
+    this.#running += 1;
+    const order: Order = { id: this.#orders, place: JSON.parse(this.place) as Place, args, input };
     this.#process.say(asciiJson(order));
-    return JSON.parse(await this.#process.line(`{"id":${order.id},`)) as Finished;
-  }
-
-  [Symbol.asyncDispose]() {
-    return this.#process[Symbol.asyncDispose]();
+    try {
+      return JSON.parse(await this.#process.line(`{"id":${order.id},`)) as Finished;
+    } finally {
+      this.#running -= 1;
+    }
   }
 }

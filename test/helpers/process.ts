@@ -85,18 +85,18 @@ export function startProgram(program: string, args: readonly string[], options: 
   return start(program, args, options);
 }
 
+/** The environment of a process with these changes. */
+export function environmentWith(changes: ProcessOptions['env']): Readonly<Record<string, string>> {
+  const env = { ...process.env, NODE_OPTIONS: '', NODE_COMPILE_CACHE: COMPILE_CACHE, ...changes };
+  const kept = Object.entries(env).filter(([name, value]) => value !== undefined && !name.startsWith('VITEST'));
+  return Object.fromEntries(kept) as Record<string, string>;
+}
+
 function start(program: string, args: readonly string[], options: ProcessOptions): TestProcess {
-  const env: NodeJS.ProcessEnv = {
-    ...process.env,
-    NODE_OPTIONS: '',
-    NODE_COMPILE_CACHE: COMPILE_CACHE,
-    ...options.env,
-  };
-  for (const name of Object.keys(env)) if (env[name] === undefined || name.startsWith('VITEST')) delete env[name];
   // A group of its own, so that cleaning up reaches its children as well.
   const child = spawn(program, [...args], {
     cwd: options.cwd ?? ROOT,
-    env,
+    env: environmentWith(options.env),
     stdio: ['pipe', 'pipe', 'pipe'],
     detached: true,
   });

@@ -284,7 +284,7 @@ describe('what the owner of a workspace runs later', () => {
 
   confined(
     'is renamed in the folders that were there, however many new ones a program makes',
-    { timeout: 120_000 },
+    { timeout: 120_000, tags: ['slow'] },
     async () => {
       const root = temporaryFolder();
       files(root, { 'packages/a/index.ts': '', '.git/modules/sub/config': 'mine' });
@@ -304,7 +304,7 @@ describe('what the owner of a workspace runs later', () => {
     },
   );
 
-  confined('is not renamed where no search reached it before', { timeout: 120_000 }, async () => {
+  confined('is not renamed where no search reached it before', { timeout: 120_000, tags: ['slow'] }, async () => {
     const root = temporaryFolder();
     files(root, { 'y/y/y/.envrc': 'mine' });
     for (let number = 0; number < 10_100; number += 1) mkdirSync(join(root, 'x', String(number)), { recursive: true });
