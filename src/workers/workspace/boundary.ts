@@ -81,7 +81,8 @@ export async function findBoundary(root: string): Promise<Boundary> {
     ...[...ownPaths, ...named].flatMap((path) => firstMissing(root, path) ?? []),
     ...ownerFiles.absent,
   ]);
-  const uncovered = missing.filter((path) => ![...readOnly, ...hidden].some((other) => liesIn(other, path)));
+  const covered = new Set([...readOnly, ...hidden]);
+  const uncovered = missing.filter((path) => !covered.has(path) && !liesBelowOne(covered, path));
   const isOwn = (path: string) => ownPaths.some((each) => liesIn(path, each));
   const isRenamed = (path: string) =>
     !isOwn(path) && (FILES_OF_GIT.has(basename(path)) || named.some((each) => liesIn(path, each)));
@@ -146,8 +147,14 @@ function resolveLink(path: string): string {
 
 /** Drops the paths that lie in another one. */
 function outermost(paths: readonly string[]): readonly string[] {
-  const distinct = [...new Set(paths)];
-  return distinct.filter((path) => !distinct.some((other) => other !== path && liesIn(other, path)));
+  const distinct = new Set(paths);
+  return [...distinct].filter((path) => !liesBelowOne(distinct, path));
+}
+
+/** Whether one of the folders is above the path. All are absolute. */
+function liesBelowOne(folders: ReadonlySet<string>, path: string): boolean {
+  const folder = dirname(path);
+  return folder !== path && (folders.has(folder) || liesBelowOne(folders, folder));
 }
 
 /** The target as a link states it; undefined for anything else. */
