@@ -19,6 +19,7 @@ import {
   LEFT_TO_OTHERS,
 } from '../../shared/store/dispatch/fetch-jobs.ts';
 import { callOfJob, KEPT_JOBS, REMOVED_JOB_OPTIONS } from '../../shared/store/queues/jobs.ts';
+import { ignoreLateErrors } from '../../shared/store/redis/ioredis/late-errors.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { ConcurrencyLimiter } from './concurrency-slots.ts';
@@ -107,6 +108,7 @@ export class JobFetcher {
   /** The backend of BullMQ's worker, with our own `moveToActive` and `waitForJob`. */
   readonly backend: BackendFactory<RedisQueueBackend> = (name, options, connections) => {
     const backend = createRedisBackend(name, options, connections);
+    ignoreLateErrors(backend);
     this.#backend = backend;
     const moveToActive: MoveToActive = (lockToken) => this.#fetch(lockToken);
     const wait = backend.waitForJob.bind(backend);

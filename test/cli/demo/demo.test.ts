@@ -8,7 +8,7 @@ import { eventually } from '../../helpers/signal.ts';
 
 /** The demo with variables of its environment replaced. */
 const CHANGED_DEMO = new URL('../fixtures/demo.ts', import.meta.url);
-const DEMO_MS = 60_000;
+const DEMO_MS = 180_000;
 
 interface Started {
   readonly demo: TestProcess;
