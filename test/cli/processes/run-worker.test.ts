@@ -1,6 +1,5 @@
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startScript } from '../../helpers/process.ts';
@@ -221,14 +220,18 @@ describe('tools files', () => {
 });
 
 test('a process that stood still as a whole is distinguished from one whose event loop was blocked', async () => {
-  const silent = startScript(new URL('../fixtures/silent.ts', import.meta.url));
+  const start = () => startScript(new URL('../fixtures/silent.ts', import.meta.url));
+  const silent = start();
   await silent.line('ready');
   silent.say('block');
   await silent.line('stood still: false');
   // A busy machine holds up the process itself as well: the next pause shows it.
   await eventually(async () => {
     silent.pause();
-    await sleep(1_500);
+    // Another one takes as long as the pause has to be until it is ready.
+    const other = start();
+    await other.line('ready');
+    await other.kill();
     silent.resume();
     return silent.stdout().includes('stood still: true');
   });
