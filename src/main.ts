@@ -19,7 +19,6 @@ import { PawlError } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';
 import { quoteValue } from './shared/schema/schema-issues.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
-import { setHelperEnvironment } from './shared/store/redis/redis-binary.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
 import { guardedLogger } from './shared/telemetry/listeners.ts';
 import type { Logger } from './shared/telemetry/log.ts';
@@ -210,7 +209,6 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
     import('./producer/client.ts'),
     readSettings(options),
   ]);
-  setHelperEnvironment(environmentOfPrograms(settings));
   const tracing = await openTracing(process.env, settings.otlpEndpoint, PAWL_VERSION, async (tracer) => {
     const { CallTraces } = await import('./producer/calls/traces.ts');
     return new CallTraces(tracer);
@@ -219,6 +217,7 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
     settings,
     ...(tracing !== undefined && { tracing }),
     log: log === undefined ? createLogger({ ...settings, logLevel: ownLogLevel }) : guardedLogger(log),
+    environment: environmentOfPrograms(settings),
     defaultWorkspaceRoot: process.cwd(),
     ...defined({ hooks, toolsets, onEvent, operator, schedules }),
   });
@@ -266,8 +265,6 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   ]);
   boundYoungGeneration(process.env);
   protectProcess(settings, process.cwd(), process.env);
-  const environment = environmentOfPrograms(settings);
-  setHelperEnvironment(environment);
   return ToolWorker.start({
     settings,
     ...(tracing !== undefined && { tracing }),
@@ -275,7 +272,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     tiers: served,
     concurrency: concurrency ?? DEFAULT_CONCURRENCY,
     log: log === undefined ? createLogger({ ...settings, logLevel: ownLogLevel }) : guardedLogger(log),
-    environment,
+    environment: environmentOfPrograms(settings),
     memory: openMemory(settings),
     pawlVersion: PAWL_VERSION,
     ...defined({ hooks, onEvent, onDrainAsked }),

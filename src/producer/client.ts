@@ -102,6 +102,7 @@ export class Pawl implements AsyncDisposable {
       settings,
       name: 'producer',
       mode: 'fail-fast',
+      environment: options.environment,
       ...(options.audit !== undefined && { audit: options.audit }),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });

@@ -58,6 +58,8 @@ import { ToolClients } from './tools/tool-clients.ts';
 export interface PawlOptions {
   readonly settings: Settings;
   readonly log: Logger;
+  /** The environment of the programs that start an embedded Redis. Default: that of this process. */
+  readonly environment?: NodeJS.ProcessEnv;
   /** Receives decisions and refused attempts, beside the log. */
   readonly audit?: RecordAudit;
   /** The operator in the audit trail who cancels, resolves and switches here. Default: `library`. */

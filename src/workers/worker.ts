@@ -60,6 +60,7 @@ export class ToolWorker implements AsyncDisposable {
       name: 'worker',
       mode: 'patient',
       tiers: options.tiers,
+      environment: options.environment,
       ...(options.audit !== undefined && { audit: options.audit }),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });

@@ -46,6 +46,7 @@ import { ownKey } from './own-key.ts';
 import { Shards } from './queues/shards.ts';
 import { closeConnection, connectVerified, isClustered, type Redis } from './redis/connection.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './redis/embedded-redis.ts';
+import type { HelperEnvironment } from './redis/redis-binary.ts';
 import { checkRights, startError } from './redis/start-check.ts';
 import { Redrives } from './redrives/redrives.ts';
 import { ScheduleRecords } from './schedules/schedules.ts';
@@ -89,6 +90,7 @@ export interface BackendOptions {
   readonly audit?: RecordAudit;
   /** The tiers whose published tools a worker reads. Default: all. */
   readonly tiers?: readonly Tier[];
+  readonly environment?: HelperEnvironment;
 }
 
 /** Connects and checks the server. Throws `BACKEND_UNAVAILABLE` or, for a server that cannot be used at all, `CONFIGURATION`. */
@@ -243,6 +245,7 @@ async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
   try {
     return await startEmbeddedRedis({
       dataDir: options.settings.dataDir,
+      environment: options.environment,
       log: (line) => options.log('info', line, { event: EMBEDDED_REDIS_STEP }),
     });
   } catch (error) {

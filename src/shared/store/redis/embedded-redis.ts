@@ -105,7 +105,7 @@ async function start(
   const runDir = await makeRunDir(folder);
   const { url, command } = await configure(folder, binary, runDir);
   const endpoint: Endpoint = { url, runDir, home: folder.home, homeId: await idOf(folder.home) };
-  const { reference, supervisor } = await startSupervisor(folder, endpoint, command);
+  const { reference, supervisor } = await startSupervisor(folder, endpoint, command, options.environment);
   try {
     // Written before the server answers: another process can attach, and waits while the server loads its data.
     await writePrivateFile(folder.endpointFile, `${JSON.stringify(endpoint)}\n`);
@@ -144,7 +144,7 @@ async function startOwned(
 ): Promise<EmbeddedRedis> {
   const { url, command } = await configure(folder, binary, folder.home);
   const [program = '', ...args] = command;
-  const server = spawn(program, args, { ...helperOptions(), stdio: 'ignore', windowsHide: true });
+  const server = spawn(program, args, { ...helperOptions(options.environment), stdio: 'ignore', windowsHide: true });
   const end = () => void server.kill();
   process.once('exit', end);
   const endpoint: Endpoint = { url, runDir: folder.home };

@@ -17,19 +17,18 @@ const execute = promisify(execFile);
  * current folder.
  */
 const HELPER_FOLDER = '/';
-let helperEnvironment: NodeJS.ProcessEnv | undefined;
 
-/** Sets the environment of helper programs, whose PATH must lead to no folder in which calls can write. Default: that of this process. */
-export function setHelperEnvironment(environment: NodeJS.ProcessEnv): void {
-  helperEnvironment = environment;
+/** The environment of helper programs. Its PATH must lead to no folder in which calls can write. Default: that of this process. */
+export type HelperEnvironment = NodeJS.ProcessEnv | undefined;
+
+export function helperOptions(env: HelperEnvironment): { readonly cwd: string; readonly env: HelperEnvironment } {
+  return { cwd: HELPER_FOLDER, env };
 }
 
-export function helperOptions(): { readonly cwd: string; readonly env: NodeJS.ProcessEnv | undefined } {
-  return { cwd: HELPER_FOLDER, env: helperEnvironment };
-}
-
-export function runHelper(program: string, args: readonly string[], options: { readonly timeout?: number } = {}) {
-  return execute(program, [...args], { ...options, ...helperOptions() });
+/** Without a time limit in milliseconds it may run as long as it takes. */
+export function runHelper(environment: HelperEnvironment, command: readonly string[], timeoutMs = 0) {
+  const [program = '', ...args] = command;
+  return execute(program, args, { ...helperOptions(environment), timeout: timeoutMs });
 }
 
 /** The oldest server whose commands Pawl's scripts use. */
@@ -49,6 +48,7 @@ export interface RedisBinaryOptions {
   readonly cacheDir?: string;
   /** Called with one line for each step that takes time, such as a download. */
   readonly log?: (line: string) => void;
+  readonly environment?: HelperEnvironment;
 }
 
 /** No server was found and none could be fetched. The message lists what was tried and what to do on this platform. */
@@ -69,31 +69,36 @@ export async function findRedisBinary(options: RedisBinaryOptions = {}): Promise
   const log = options.log ?? (() => {});
   const tried: string[] = [];
   for (const command of NAMES_ON_PATH) {
-    const found = await probe(command, 'PATH', tried);
+    const found = await probe(command, 'PATH', options.environment, tried);
     if (found !== undefined) return found;
   }
   const cacheDir = resolve(options.cacheDir ?? userCacheFolder());
   const home = join(cacheDir, 'pawl', 'redis', `${process.platform}-${process.arch}`);
   const cached = join(home, 'redis-server');
-  const found = await probe(cached, 'cache', tried);
+  const found = await probe(cached, 'cache', options.environment, tried);
   if (found !== undefined) return found;
   if (process.platform === 'linux') {
     try {
-      await fetchDebianPackage(home, log);
-      const downloaded = await probe(cached, 'Debian package', tried);
+      await fetchDebianPackage(home, options.environment, log);
+      const downloaded = await probe(cached, 'Debian package', options.environment, tried);
       if (downloaded !== undefined) return downloaded;
     } catch (error) {
       tried.push(`Debian package: ${firstLine(error)}`);
     }
   }
-  const image = await findDockerImage(tried);
+  const image = await findDockerImage(options.environment, tried);
   if (image !== undefined) return { kind: 'docker', image, origin: 'Docker' };
   throw new NoRedisServerError(tried);
 }
 
-async function probe(command: string, origin: string, tried: string[]): Promise<RedisBinary | undefined> {
+async function probe(
+  command: string,
+  origin: string,
+  environment: HelperEnvironment,
+  tried: string[],
+): Promise<RedisBinary | undefined> {
   try {
-    const { stdout } = await runHelper(command, ['--version'], { timeout: PROBE_TIMEOUT_MS });
+    const { stdout } = await runHelper(environment, [command, '--version'], PROBE_TIMEOUT_MS);
     const version = /v=(?<version>\d+\.\d+\.\d+)/.exec(stdout)?.groups?.['version'];
     if (version === undefined) throw new Error(`answered '${stdout.trim()}'`);
     const [major = 0, minor = 0] = version.split('.').map(Number);
@@ -112,7 +117,11 @@ async function probe(command: string, origin: string, tried: string[]): Promise<
  * system's list of installed packages, so that it fetches just the missing ones. `redis-check-rdb` of *redis-tools* is the same binary as
  * the server, which it becomes under the server's name.
  */
-async function fetchDebianPackage(home: string, log: (line: string) => void): Promise<void> {
+async function fetchDebianPackage(
+  home: string,
+  environment: HelperEnvironment,
+  log: (line: string) => void,
+): Promise<void> {
   await access('/var/lib/dpkg/status');
   log('no Redis server here: fetching the package of this distribution into a private folder');
   await mkdir(join(home, '..'), { recursive: true });
@@ -129,18 +138,18 @@ async function fetchDebianPackage(home: string, log: (line: string) => void): Pr
       'Debug::NoLocking=1',
       'APT::Sandbox::User=',
     ].flatMap((setting) => ['-o', setting]);
-    const limits = { timeout: DOWNLOAD_TIMEOUT_MS };
-    await runHelper('apt-get', [...settings, '-qq', 'update'], limits);
+    const run = (...command: readonly string[]) => runHelper(environment, command, DOWNLOAD_TIMEOUT_MS);
+    await run('apt-get', ...settings, '-qq', 'update');
     const install = ['-qq', 'install', '--yes', '--reinstall', '--download-only', '--no-install-recommends'];
-    await runHelper('apt-get', [...settings, ...install, 'redis-tools'], limits);
+    await run('apt-get', ...settings, ...install, 'redis-tools');
     const root = join(work, 'root');
     for (const name of await readdir(archives)) {
-      if (name.endsWith('.deb')) await runHelper('dpkg-deb', ['-x', join(archives, name), root], limits);
+      if (name.endsWith('.deb')) await run('dpkg-deb', '-x', join(archives, name), root);
     }
     await rm(join(work, 'apt'), { recursive: true });
     await symlink('redis-check-rdb', join(root, 'usr', 'bin', 'pawl-redis-server'));
     await writeFile(join(work, 'redis-server'), LAUNCHER, { mode: 0o755 });
-    await replaceFolder(work, home);
+    await replaceFolder(work, home, environment);
   } finally {
     await rm(work, { recursive: true, force: true });
   }
@@ -162,29 +171,29 @@ exec "$here/root/usr/bin/pawl-redis-server" "$@"
 `;
 
 /** Two processes may fetch at once: the second finds the first's folder in place and keeps that one, if it works. */
-async function replaceFolder(from: string, to: string): Promise<void> {
+async function replaceFolder(from: string, to: string, environment: HelperEnvironment): Promise<void> {
   try {
     await rename(from, to);
   } catch {
-    if ((await probe(join(to, 'redis-server'), 'cache', [])) !== undefined) return;
+    if ((await probe(join(to, 'redis-server'), 'cache', environment, [])) !== undefined) return;
     await rm(to, { recursive: true, force: true });
     await rename(from, to);
   }
 }
 
-async function findDockerImage(tried: string[]): Promise<string | undefined> {
+async function findDockerImage(environment: HelperEnvironment, tried: string[]): Promise<string | undefined> {
   try {
-    await runHelper('docker', ['version', '--format', '{{.Server.Version}}'], { timeout: PROBE_TIMEOUT_MS });
+    await runHelper(environment, ['docker', 'version', '--format', '{{.Server.Version}}'], PROBE_TIMEOUT_MS);
   } catch (error) {
     tried.push(isMissing(error) ? 'no docker' : `docker: ${firstLine(error)}`);
     return undefined;
   }
   for (const image of DOCKER_IMAGES) {
-    const local = await runHelper('docker', ['image', 'inspect', image]).catch(() => undefined);
+    const local = await runHelper(environment, ['docker', 'image', 'inspect', image]).catch(() => undefined);
     if (local !== undefined) return image;
   }
   for (const image of DOCKER_IMAGES) {
-    const pulled = await runHelper('docker', ['pull', '--quiet', image], { timeout: DOWNLOAD_TIMEOUT_MS }).catch(
+    const pulled = await runHelper(environment, ['docker', 'pull', '--quiet', image], DOWNLOAD_TIMEOUT_MS).catch(
       () => undefined,
     );
     if (pulled !== undefined) return image;

@@ -359,8 +359,8 @@ test.each([
 });
 
 describe('a server that reads its data for long', () => {
-  /** Puts a stand-in that says so in place of `redis-server`. */
-  async function standIn(until = ''): Promise<void> {
+  /** An environment in which a stand-in that says so is `redis-server`. */
+  async function standIn(until = ''): Promise<NodeJS.ProcessEnv> {
     const folder = await mkdtemp(join(tmpdir(), 'pawl-loading-'));
     const script = fileURLToPath(new URL('../../../helpers/fixtures/loading-redis.ts', import.meta.url));
     await writeFile(
@@ -368,15 +368,12 @@ describe('a server that reads its data for long', () => {
       `#!/bin/sh\nexec '${process.execPath}' '${script}' '${until}' "$@"\n`,
     );
     await chmod(join(folder, 'redis-server'), 0o755);
-    vi.stubEnv('PATH', `${folder}${delimiter}${process.env['PATH']}`);
-    onTestFinished(async () => {
-      vi.unstubAllEnvs();
-      await rm(folder, { recursive: true });
-    });
+    onTestFinished(() => rm(folder, { recursive: true }));
+    return { ...process.env, PATH: `${folder}${delimiter}${process.env['PATH']}` };
   }
 
   test('is waited for past the time that a silent one has', async () => {
-    await standIn();
+    const environment = await standIn();
     let passedMs = 0;
     const now = Date.now;
     // From its first answer on ten seconds pass at every look at the clock.
@@ -386,7 +383,7 @@ describe('a server that reads its data for long', () => {
     });
     onTestFinished(() => void vi.restoreAllMocks());
     const lines: string[] = [];
-    const redis = await startEmbeddedRedis({ dataDir, log: (line) => lines.push(line) });
+    const redis = await startEmbeddedRedis({ dataDir, environment, log: (line) => lines.push(line) });
     expect(redis.serverVersion).toBe('7.0.0');
     expect(passedMs).toBeGreaterThan(60_000);
     expect(lines.filter((line) => line.includes('reads its data'))).toHaveLength(1);
@@ -395,16 +392,18 @@ describe('a server that reads its data for long', () => {
 
   test('is waited for by those who come meanwhile, too', async () => {
     const read = join(dataDir, 'read');
-    await standIn(read);
+    const environment = await standIn(read);
     const firstWaits = signal();
     const first = startEmbeddedRedis({
       dataDir,
+      environment,
       log: (line) => line.includes('reads its data') && firstWaits.fire(),
     });
     await firstWaits.promise;
     const secondWaits = signal();
     const second = startEmbeddedRedis({
       dataDir,
+      environment,
       log: (line) => line.includes('reads its data') && secondWaits.fire(),
     });
     await secondWaits.promise;

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { lstat, mkdir, open, readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import type { HelperEnvironment } from '../redis-binary.ts';
 
 /** The server was found but could not be started or reached. The message ends with the last lines of its log. */
 export class EmbeddedRedisError extends Error {
@@ -116,4 +117,5 @@ export interface EmbeddedRedisOptions {
   readonly log?: (line: string) => void;
   /** The folder in which a fetched server is kept between runs; default: the user's cache folder. */
   readonly cacheDir?: string;
+  readonly environment?: HelperEnvironment;
 }

@@ -6,7 +6,7 @@ import { readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { helperOptions, runHelper } from '../redis-binary.ts';
+import { type HelperEnvironment, helperOptions, runHelper } from '../redis-binary.ts';
 import {
   type DataFolder,
   DataFolderInUseError,
@@ -58,16 +58,17 @@ export async function startSupervisor(
   folder: DataFolder,
   endpoint: Endpoint,
   command: readonly string[],
+  environment: HelperEnvironment,
 ): Promise<{ reference: number; supervisor: ChildProcess }> {
   const fifo = join(endpoint.runDir, 'users');
-  await runHelper('mkfifo', ['-m', '600', fifo]);
+  await runHelper(environment, ['mkfifo', '-m', '600', fifo]);
   const both = openSync(fifo, constants.O_RDWR);
   const reading = openSync(fifo, constants.O_RDONLY);
   const reference = openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK);
   const log = openSync(folder.supervisorLog, 'a', 0o600);
   try {
     const supervisor = spawn('/bin/sh', [KEEPER, endpoint.runDir, folder.endpointFile, ...command], {
-      ...helperOptions(),
+      ...helperOptions(environment),
       detached: true,
       stdio: ['ignore', log, log, reading],
     });
