@@ -8,8 +8,8 @@ export interface FakeClock extends Clock {
   /** Advances time, and runs each due timer at its own time. */
   advance(ms: number): Promise<void>;
   /**
-   * Advances from one timer to the next until the promise settles. For code that waits for this clock, files and child processes. Code
-   * that waits for the network would hit its own time limit first.
+   * Advances from one timer to the next until the promise settles. For code that waits for this clock, files and child processes that
+   * started after the clock. Code that waits for the network would hit its own time limit first.
    */
   until<T>(promise: Promise<T>): Promise<T>;
 }
@@ -27,7 +27,15 @@ const MAX_SETTLE_MS = 20_000;
 export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
   let nowMs = startMs;
   const timers = new Set<Timer>();
+  // The programs that run already, such as a test's server, do not belong to the calls.
+  let otherPrograms = countPrograms();
 
+  const isBusy = () => {
+    const programs = countPrograms();
+    otherPrograms = Math.min(otherPrograms, programs);
+    return programs > otherPrograms || isRequesting();
+  };
+  const settle = () => waitUntilSettled(isBusy);
   const schedule: Schedule = (run, afterMs) => {
     if (typeof run !== 'function') throw invalidArgument('run', `must be a function; got ${quoteValue(run)}`);
     checkMs('afterMs', afterMs);
@@ -89,8 +97,8 @@ function checkMs(path: string, ms: number): void {
 /** Between two requests, or after a program's end, nothing is pending for a moment. Only a longer idle time counts as settled. */
 const REST_MS = 25;
 
-/** Resolves when code has settled and waits neither for files nor for child processes. */
-async function settle(): Promise<void> {
+/** Resolves when code has settled, and is busy with neither files nor child processes. */
+async function waitUntilSettled(isBusy: () => boolean): Promise<void> {
   const deadlineMs = performance.now() + MAX_SETTLE_MS;
   await yieldTurns();
   // Nothing may be pending at either end of the idle time.
@@ -105,7 +113,11 @@ async function yieldTurns(): Promise<void> {
   for (let turn = 0; turn < MAX_TURNS; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Whether file or DNS requests, or programs, are active. Sockets do not count: an idle one looks like one in use. */
-function isBusy(): boolean {
-  return process.getActiveResourcesInfo().some((name) => name.includes('Req') || name === 'ProcessWrap');
+/** Whether file or DNS requests are active. Sockets do not count: an idle one looks like one in use. */
+function isRequesting(): boolean {
+  return process.getActiveResourcesInfo().some((name) => name.includes('Req'));
+}
+
+function countPrograms(): number {
+  return process.getActiveResourcesInfo().filter((name) => name === 'ProcessWrap').length;
 }

@@ -118,6 +118,8 @@ function start(program: string, args: readonly string[], options: ProcessOptions
     killGroup(child);
     await ended;
   };
+  // To a fake clock of a later test it would be a program that a call waits for.
+  if (options.outlivesTest === true) child.unref();
   try {
     if (options.outlivesTest !== true) onTestFinished(dispose);
   } catch {

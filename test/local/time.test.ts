@@ -7,6 +7,7 @@ import type { PawlError } from '../../src/shared/errors/failure.ts';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';
 import type { AnyTool } from '../../src/shared/tools/tool.ts';
 import type { ToolContext } from '../../src/shared/tools/tool-context.ts';
+import { startProgram } from '../helpers/process.ts';
 import { signal } from '../helpers/signal.ts';
 import { MINUTE_MS, open, openTimeless, scripted, unavailable } from './open-runner.ts';
 
@@ -17,6 +18,16 @@ async function elapsed<T>(clock: FakeClock, promise: Promise<T>): Promise<{ read
 }
 
 describe('time', () => {
+  test('a program that ran before the clock was made is not waited for', { timeout: 15_000 }, async () => {
+    const server = startProgram('sleep', ['60']);
+    const { tool } = scripted('idempotent', (_ctx, run) => {
+      if (run < 4) throw unavailable();
+    });
+    const { clock, runner } = openTimeless(tool);
+    expect(await clock.until(runner.run(tool, {}))).toMatchObject({ status: 'success', attempts: 4 });
+    await server.kill();
+  });
+
   test('TR-5: retries wait as the dice say, and cost no real time', async () => {
     const { tool } = scripted('idempotent', (_ctx, run) => {
       if (run < 4) throw unavailable();
