@@ -132,6 +132,8 @@ test('an event that must be written is refused while Redis is away; others wait,
   await from.written();
   await redis.del(keys.pending);
   await from.record(used);
+  // Closing would wait for two seconds at most.
+  await from.written();
   await from.close();
   // Too many are dropped a batch at a time.
   expect(lost).toEqual([256]);

@@ -243,7 +243,7 @@ describe('indexes', () => {
   });
 
   test('are pruned where no call is claimed any more', async () => {
-    const books = await openBooks(50);
+    const books = await openBooks(10_000);
     const keys = books.ledger.keys(PLACE);
     await books.redis.rpush(keys.calls, 'old', ...Array.from({ length: 2_500 }, (_, n) => `old-${n}`));
     await books.ledger.claim(claimOf('new'));
