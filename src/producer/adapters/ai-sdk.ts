@@ -72,7 +72,8 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
   );
 }
 
-const responseNames = new WeakMap<object, string | undefined>();
+/** By the list of messages. A program's own loop may add to the same list. */
+const responseNames = new WeakMap<object, { readonly last: unknown; readonly name: string | undefined }>();
 
 /**
  * The name of a model's response is a digest of the messages before it. All calls of one response are given the same list. Lists of two
@@ -83,8 +84,11 @@ function sourceOf({ toolCallId, abortSignal: signal, messages }: Parameters<Exec
   if (!Array.isArray(messages) || messages.length === 0) return { toolCallId, signal };
   const approvalId = approvalOf(toolCallId, messages);
   if (approvalId !== undefined) return { toolCallId, signal, responseName: approvalId };
-  if (!responseNames.has(messages)) responseNames.set(messages, digestOf(messages));
-  return { toolCallId, signal, responseName: responseNames.get(messages), callObject: messages };
+  const last = messages.at(-1);
+  const cached = responseNames.get(messages);
+  const name = cached !== undefined && cached.last === last ? cached.name : digestOf(messages);
+  responseNames.set(messages, { last, name });
+  return { toolCallId, signal, responseName: name, callObject: messages };
 }
 
 /** The approval that the last message gives to a call. */

@@ -1,5 +1,5 @@
 /** Many model servers number the calls of each answer from the start: an ID names a call within one answer. */
-import { generateText, isStepCount } from 'ai';
+import { generateText, isStepCount, type ModelMessage } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
 import { describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
@@ -354,6 +354,23 @@ test.each([
     });
     expect(runs()).toBe(3 * prompt);
   }
+});
+
+test('the AI SDK’s own loop runs each step’s call, if the messages are one list that grows', async () => {
+  const { tool, runs } = counter(() => 'ok');
+  const { session } = await startFleet({ tools: [tool] });
+  const history: ModelMessage[] = [];
+  await generateText({
+    model: callingModel(3),
+    tools: await aiSdkTools(session),
+    prompt: 'Read it three times.',
+    stopWhen: isStepCount(5),
+    prepareStep: ({ messages }) => {
+      history.push(...messages.slice(history.length));
+      return { messages: history };
+    },
+  });
+  expect(runs()).toBe(3);
 });
 
 interface Cut {
