@@ -17,7 +17,7 @@ const FOLDERS = `(?:${ONE_NAME}${SLASH})*`;
 const ANYTHING = `[\\x00-${SLASH}]*`;
 /** One token of a pattern. A class begins with a literal "]", or contains none that is not escaped or part of a named class. */
 const TOKEN =
-  /(?<stars>\*+)|(?<any>\?)|\[(?<not>[!^]?)(?<members>\]?(?:\\.|\[:[^\]]*:\]|[^\]\\])*)\]|\\?(?<literal>.)/gs;
+  /(?<stars>\*+)|(?<any>\?)|\[(?<not>[!^]|(?![!^]))(?<members>(?:\]|(?!\]))(?:\\.|\[:[^\]]*:\]|[^\]\\])*)\]|\\?(?<literal>.)/gs;
 const MEMBER = /\[:(?<named>[^\]]*):\]|(?<from>\\?.)-(?<to>\\?.)|\\?(?<one>.)/gs;
 const NAMED_CLASSES: Readonly<Record<string, string>> = {
   alnum: '0-9A-Za-z',

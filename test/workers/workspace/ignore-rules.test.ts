@@ -22,6 +22,8 @@ const piece = fc.constantFrom(
     '[^a]',
     '[]a]',
     '[!]a]',
+    '[!]',
+    '[]',
     '[a-c]',
     '[c-a]',
     '[^c-a]',
