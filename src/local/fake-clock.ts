@@ -27,14 +27,7 @@ const MAX_SETTLE_MS = 20_000;
 export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
   let nowMs = startMs;
   const timers = new Set<Timer>();
-  // The programs that run already, such as a test's server, do not belong to the calls.
-  let otherPrograms = countPrograms();
-
-  const isBusy = () => {
-    const programs = countPrograms();
-    otherPrograms = Math.min(otherPrograms, programs);
-    return programs > otherPrograms || isRequesting();
-  };
+  const isBusy = busyCheck();
   const settle = () => waitUntilSettled(isBusy);
   const schedule: Schedule = (run, afterMs) => {
     if (typeof run !== 'function') throw invalidArgument('run', `must be a function; got ${quoteValue(run)}`);
@@ -111,6 +104,16 @@ async function waitUntilSettled(isBusy: () => boolean): Promise<void> {
 
 async function yieldTurns(): Promise<void> {
   for (let turn = 0; turn < MAX_TURNS; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Returns whether requests are active, or programs that were started since. The others, such as a test's server, do not belong to the calls. */
+function busyCheck(): () => boolean {
+  let otherPrograms = countPrograms();
+  return () => {
+    const programs = countPrograms();
+    otherPrograms = Math.min(otherPrograms, programs);
+    return programs > otherPrograms || isRequesting();
+  };
 }
 
 /** Whether file or DNS requests are active. Sockets do not count: an idle one looks like one in use. */
