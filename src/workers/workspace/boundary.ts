@@ -41,6 +41,8 @@ export interface MadeFiles {
 
 /** Git fails if one of these is a folder. */
 const FILES_OF_GIT = new Set(['commondir', 'config.worktree', 'gitdir', 'HEAD']);
+/** Git writes these itself at each step of a rebase or a cherry-pick, which programs may begin and continue. */
+const STEPS_OF_GIT = /\/(?:rebase-merge|sequencer)$/;
 /** Folders in which most files are not the owner's. */
 const SHARED_FOLDERS = ['.agents', '.clinerules', '.config', '.github', '.vim'];
 /**
@@ -58,7 +60,7 @@ export async function findBoundary(root: string): Promise<Boundary> {
   const hiddenFiles = protectedFiles();
   const hidden = [...new Set([...protectedFolders(), ...realPaths(hiddenFiles.filter(exists)), ...credentials()])];
   const searchedAtMs = Date.now();
-  const ownerFiles = await findOwnerFiles(root, ownerFilePaths());
+  const ownerFiles = withoutHarmlessSteps(await findOwnerFiles(root, ownerFilePaths()));
   const links = new Map(ownerFiles.present.map((path) => [path, linkAt(path)]));
   const repositories = ownerFiles.present
     .filter((path) => path.endsWith('/.git/config'))
@@ -102,6 +104,14 @@ export async function findBoundary(root: string): Promise<Boundary> {
   return { hidden, readOnly, absent: uncovered.filter(isOccupied), findMade, replaceable: replaceableLinks(root) };
 }
 
+function withoutHarmlessSteps({ present, absent, ...found }: FoundOwnerFiles): FoundOwnerFiles {
+  return {
+    ...found,
+    present: present.filter((path) => !(STEPS_OF_GIT.test(path) && runsNothing(path))),
+    absent: absent.filter((path) => !STEPS_OF_GIT.test(path)),
+  };
+}
+
 /**
  * Git's own files are left in folders that the program made, where git runs nothing for them: it may clone a repository. In a folder that
  * was there before, git would find them at the owner's next command.
@@ -112,7 +122,9 @@ async function findMadeSince(root: string, before: FoundOwnerFiles, searchedAtMs
   const presentBefore = new Set(before.present);
   const notGit = patterns.filter((pattern) => !pattern.startsWith('.git/'));
   const isLeft = (path: string) =>
-    !isOwnerFile(path, root, notGit, false) && !before.folders.has(dirname(path)) && runsNothing(path);
+    !isOwnerFile(path, root, notGit, false) &&
+    (STEPS_OF_GIT.test(path) || !before.folders.has(dirname(path))) &&
+    runsNothing(path);
   const isNewRepository = (folder: string) => before.folders.has(folder) && !before.bareRepositories.has(folder);
   const heads = [...bareRepositories].filter(isNewRepository).map((folder) => join(folder, BARE_HEAD));
   // The first search may not have reached all of the owner's own files. Programs cannot set this time.

@@ -3,7 +3,7 @@
  * shell prompt or an editor then starts git in it. Only what git itself writes there is known to be harmless; all else is not.
  */
 import { closeSync, constants, fstatSync, lstatSync, openSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
-import { basename, dirname, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 
 const MAX_BYTES = 64 * 1_024;
 
@@ -14,7 +14,7 @@ const HARMLESS_SETTINGS = new Set(
   remote.fetch remote.push remote.tagopt remote.prune remote.promisor remote.partialclonefilter remote.mirror branch.remote
   branch.pushremote branch.merge branch.rebase branch.description submodule.url submodule.active submodule.branch submodule.ignore
   user.name user.email lfs.repositoryformatversion lfs.url gc.auto init.defaultbranch extensions.* pull.* push.* advice.* color.*
-  rerere.* index.* feature.*`.split(/\s+/),
+  rerere.* index.* feature.* options.*`.split(/\s+/),
 );
 
 /** Whether the file or folder with this path, one of git's own by its name, makes git run nothing. */
@@ -30,6 +30,9 @@ export function runsNothing(path: string): boolean {
         return /\/\.git\/worktrees\/[^/]+\/commondir$/.test(path) && textOf(path).trim() === '../..';
       case 'gitdir':
         return lstatSync(path).isFile();
+      case 'rebase-merge':
+      case 'sequencer':
+        return lstatSync(path).isDirectory() && readdirSync(path).every((name) => stepRunsNothing(join(path, name)));
       case '.git':
         return leadsToRepository(path);
       default:
@@ -37,6 +40,20 @@ export function runsNothing(path: string): boolean {
     }
   } catch {
     return false;
+  }
+}
+
+/** A rebase runs the commands of its list; any merge runs the program that its strategy names, which may be a path. */
+function stepRunsNothing(path: string): boolean {
+  switch (basename(path)) {
+    case 'git-rebase-todo':
+      return !/^\s*(?:x|exec)(?!\S)/m.test(textOf(path));
+    case 'strategy':
+      return /^[a-z]+\n?$/.test(textOf(path));
+    case 'opts':
+      return areHarmlessSettings(textOf(path)) && !/^\t?strategy = (?![a-z]+$)/im.test(textOf(path));
+    default:
+      return true;
   }
 }
 

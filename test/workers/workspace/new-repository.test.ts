@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../helpers/context.ts';
-import { files, git, hasSandbox, run } from '../sandbox/boundary-checks.ts';
+import { expectUnchangeable, files, git, hasSandbox, run } from '../sandbox/boundary-checks.ts';
 
 const confined = test.skipIf(!hasSandbox);
 
@@ -86,4 +86,45 @@ confined('programs may make worktrees, submodules and clones', async () => {
   expect({ exitCode, stderr }).toMatchObject({ exitCode: 0, stderr: expect.not.stringContaining('renamed') });
   for (const folder of ['clone', 'tree', 'clone/sub', 'module'])
     expect(String(git(join(root, folder), 'status', '--short')), folder).not.toContain('fatal');
+});
+
+/** In `tree`, a worktree, a rebase waits for a person. */
+function withConflict(root: string): void {
+  git(root, 'init', '-q', '-b', 'one');
+  git(root, 'commit', '-q', '--allow-empty', '-m', 'first');
+  git(root, 'worktree', 'add', '-q', '-b', 'two', 'tree');
+  for (const folder of ['.', 'tree']) {
+    files(join(root, folder), { a: folder });
+    git(join(root, folder), 'add', 'a');
+    git(join(root, folder), 'commit', '-q', '-m', folder);
+  }
+}
+
+confined('programs may continue a rebase that another one began', async () => {
+  const root = temporaryFolder();
+  withConflict(root);
+  const begun = await run(root, 'git -C tree rebase one');
+  expect(begun).toMatchObject({ exitCode: 1, stderr: expect.not.stringContaining('renamed') });
+  const script = 'echo both > a && git add a && GIT_EDITOR=true git -c user.name=a -c user.email=a@b rebase --continue';
+  expect(await run(root, `cd tree && ${script}`)).toMatchObject({ exitCode: 0 });
+  expect(String(git(root, 'log', '--oneline', 'two')).split('\n')).toHaveLength(4);
+});
+
+confined.each([
+  ['rebase one', 'rebase-merge', 'echo "  x touch ran" >> git-rebase-todo'],
+  ['rebase one', 'rebase-merge', 'echo p/evil > strategy; echo "pick two" >> git-rebase-todo'],
+  ['rebase one', 'rebase-merge', 'rm -r ../rebase-merge; ln -s ../../../plain ../rebase-merge'],
+  ['cherry-pick one', 'sequencer', 'printf "[options]\\nstrategy = p/evil\\n" > opts; echo "pick one" > todo'],
+])('no program plants a command in a step of git: %s, %s, %s', async (command, name, plant) => {
+  const root = temporaryFolder();
+  withConflict(root);
+  expect(() => git(join(root, 'tree'), ...command.split(' '))).toThrow();
+  const folder = `.git/worktrees/tree/${name}`;
+  files(root, { 'plain/git-rebase-todo': 'exec touch ran' });
+  const { stderr } = await run(root, `mkdir -p ${folder} && cd ${folder} && ${plant}`);
+  expect(stderr).toContain('Pawl renamed');
+  expect(existsSync(join(root, folder))).toBe(false);
+  const own = `.git/${name}`;
+  files(root, { [`${own}/git-rebase-todo`]: 'exec mine', [`${own}/opts`]: 'mine' });
+  await expectUnchangeable(root, [`${own}/git-rebase-todo`, `${own}/opts`]);
 });
