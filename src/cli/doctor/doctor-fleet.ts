@@ -16,7 +16,7 @@ import { Catalogue, type CatalogueContent } from '../../shared/store/fleet/catal
 import { Limits } from '../../shared/store/limits/concurrency-limits.ts';
 import { readTierStates, type ShardState } from '../../shared/store/queues/shard-state.ts';
 import { Shards } from '../../shared/store/queues/shards.ts';
-import type { Redis } from '../../shared/store/redis/connection.ts';
+import { exactServerTimeMs, type Redis } from '../../shared/store/redis/connection.ts';
 import { PartitionKeys } from '../../shared/store/redis/keys.ts';
 import { type LostSegment, Segments } from '../../shared/store/segments/segments.ts';
 import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
@@ -256,7 +256,6 @@ export function clockFinding(
 async function readClockAhead(redis: Redis): Promise<number> {
   const clock = new SyncedClock();
   const requestedAtMs = clock.monotonic();
-  const [seconds, microseconds] = await redis.time();
-  clock.learn(Number(seconds) * 1_000 + Number(microseconds) / 1_000, clock.monotonic() - requestedAtMs);
+  clock.learn(await exactServerTimeMs(redis), clock.monotonic() - requestedAtMs);
   return clock.ownAheadMs;
 }

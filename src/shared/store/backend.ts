@@ -44,7 +44,7 @@ import { Limits } from './limits/concurrency-limits.ts';
 import { ResourceLocks } from './limits/resource-locks.ts';
 import { ownKey } from './own-key.ts';
 import { Shards } from './queues/shards.ts';
-import { closeConnection, connectVerified, isClustered, type Redis } from './redis/connection.ts';
+import { answeredInTime, closeConnection, connectVerified, isClustered, type Redis } from './redis/connection.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './redis/embedded-redis.ts';
 import type { HelperEnvironment } from './redis/redis-binary.ts';
 import { checkRights, startError } from './redis/start-check.ts';
@@ -111,7 +111,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   });
   const following = new ClockFollower(redis);
   try {
-    const server = await prepareServer(redis, options, following, embedded !== undefined);
+    const server = await answeredInTime(prepareServer(redis, options, following, embedded !== undefined), url);
     const writer = openAuditWriter(options, redis, following.clock);
     const audit = auditOf(options, writer);
     const signatures = new Signatures(
@@ -119,7 +119,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       (refused) => void audit(refusedEvent(refused)),
       workerSignersOf(settings),
     );
-    const shards = await loadShards(redis, settings);
+    const shards = await answeredInTime(loadShards(redis, settings), url);
     const stores = openStores({ url, redis, settings, tiers, signatures, writer, shards });
     stores.ledger.access.segments.onLost((lost) =>
       options.log('warn', LOST_SEGMENT, { event: 'segment_lost', ...lost }),

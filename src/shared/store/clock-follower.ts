@@ -1,6 +1,6 @@
 /** A clock that follows the clock of the Redis server. */
 import { SyncedClock } from '../util/time.ts';
-import type { Redis } from './redis/connection.ts';
+import { exactServerTimeMs, type Redis } from './redis/connection.ts';
 
 /** How often the server's clock is read. Until a changed clock is detected, time limits and leases may seem to be over. */
 const READ_CLOCK_MS = 2_000;
@@ -31,8 +31,7 @@ export class ClockFollower {
     this.#reading = true;
     try {
       const sentAtMs = clock.monotonic();
-      const [seconds, microseconds] = await this.#redis.time();
-      const redisMs = Number(seconds) * 1_000 + Number(microseconds) / 1_000;
+      const redisMs = await exactServerTimeMs(this.#redis);
       const roundTripMs = clock.monotonic() - sentAtMs;
       // If the round trip cannot explain the difference, the clock was set: then even a slow reading is better than the known value.
       const wasSet = Math.abs(redisMs - clock.now()) > roundTripMs + DRIFT_MS;

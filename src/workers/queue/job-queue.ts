@@ -23,7 +23,7 @@ import {
   scriptsOnRedisTime,
 } from '../../shared/store/queues/jobs.ts';
 import { promote } from '../../shared/store/queues/promote.ts';
-import { connectedInTime, slotOf } from '../../shared/store/redis/connection.ts';
+import { answeredInTime, slotOf } from '../../shared/store/redis/connection.ts';
 import { nodeOptions } from '../../shared/store/redis/connection-options.ts';
 import { type Partition, PartitionKeys } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
@@ -184,7 +184,7 @@ export class JobQueue {
     const meta = new PartitionKeys(settings.prefix, partition).job('meta');
     await backend.redis.hset(meta, 'opts.maxLenEvents', KEPT_EVENTS, 'events', settings.bullEvents);
     this.#bull.run().catch(onError);
-    await connectedInTime(this.#bull.waitUntilReady(), backend.url);
+    await answeredInTime(this.#bull.waitUntilReady(), backend.url);
   }
 
   /** The tier now has other queues that share its slots: direct dispatch ends, and the queues are polled in rotation. */

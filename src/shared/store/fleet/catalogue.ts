@@ -4,7 +4,7 @@ import { Signatures } from '../../signing/signatures.ts';
 import { type AnyTool, qualifiedName, TIERS, type Tier } from '../../tools/tool.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
-import type { Redis } from '../redis/connection.ts';
+import { type Redis, serverTimeMs } from '../redis/connection.ts';
 import { FleetKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import { signedText, splitSigned } from '../signing/signed-text.ts';
@@ -180,13 +180,12 @@ export class Catalogue {
   }
 
   async read(): Promise<CatalogueContent> {
-    const [storedTools, heartbeats, records, time] = await Promise.all([
+    const [storedTools, heartbeats, records, nowMs] = await Promise.all([
       this.#redis.hgetall(this.#keys.tools),
       this.#redis.zrange(this.#keys.workers, '0', '-1', 'WITHSCORES'),
       this.#redis.hgetall(this.#keys.workerLoads),
-      this.#redis.time(),
+      serverTimeMs(this.#redis),
     ]);
-    const nowMs = Number(time[0]) * 1_000;
     const workers: (WorkerRecord & { seenAtMs: number })[] = [];
     for (let index = 0; index < heartbeats.length; index += 2) {
       const record = parseWorkerRecord(records[heartbeats[index] ?? ''] ?? '') as WorkerRecord | undefined;

@@ -28,6 +28,15 @@ export function unavailable(cause: Error): PawlError {
   return new PawlError('BACKEND_UNAVAILABLE', `Redis cannot be used: ${explained(messageOf(cause))}`, { cause });
 }
 
+/** The error of an answer that Redis does not give. */
+export function unusableError(command: string, answer: unknown, cause?: Error): PawlError {
+  return new PawlError(
+    'BACKEND_UNAVAILABLE',
+    `Redis cannot be used: it answered ${command.toUpperCase()} with ${JSON.stringify(answer)}. Pawl needs a Redis 6.2 or later, or one that is like it, with all its commands under their own names.`,
+    { cause },
+  );
+}
+
 /** ioredis says of a cluster only that no node could be used; a node that refuses the user says why. */
 function messageOf({ message, lastNodeError }: Error & { readonly lastNodeError?: Error | undefined }): string {
   const reply = lastNodeError?.message ?? '';

@@ -8,7 +8,7 @@ import { type CommandQueues, CommandTimeouts } from './ioredis/command-timeout.t
 import { PipelinedWrites } from './ioredis/pipelined-writes.ts';
 import { unusableReason } from './redis-probe.ts';
 import './ioredis/ioredis-promises.ts';
-import { backendError, CLOSED, unavailable } from './backend-error.ts';
+import { backendError, CLOSED, unavailable, unusableError } from './backend-error.ts';
 import { type ConnectionOptions, clusterOptions, nodeOptions, redisOptions } from './connection-options.ts';
 
 export type { Redis } from 'ioredis';
@@ -139,17 +139,7 @@ export async function connectVerified(
     await awaitReady(redis, timeoutMs).catch(async (error: unknown) => {
       throw explainedError(error, await unusableReason(url));
     });
-    const server: unknown = await redis.info('server');
-    if (typeof server !== 'string' || !server.includes('redis_version:'))
-      throw new PawlError('BACKEND_UNAVAILABLE', 'Redis cannot be used: what answers there to INFO is no Redis.');
-    if (/^redis_mode:sentinel/m.test(server)) throw sentinelError();
-    // Since version 7, a Redis user has no channels by default: a script would fail at its PUBLISH, after its writes.
-    const [, cluster] = await Promise.all([redis.publish(options.name, ''), redis.info('cluster')]);
-    if (isCluster(url)) return { url, redis };
-    if (!/^cluster_enabled:1/m.test(cluster)) {
-      await checkDatabase(redis);
-      return { url, redis };
-    }
+    if (!(await answeredInTime(isNodeOfCluster(redis, options), url))) return { url, redis };
   } catch (error) {
     closeConnection(redis);
     throw error;
@@ -158,22 +148,40 @@ export async function connectVerified(
   return connectVerified({ ...options, url: clusterUrl(options.url) }, timeoutMs);
 }
 
+/** Whether a cluster's client must replace this connection. */
+async function isNodeOfCluster(redis: Redis, { url, name }: ConnectionOptions): Promise<boolean> {
+  const server: unknown = await redis.info('server');
+  if (typeof server !== 'string' || !server.includes('redis_version:'))
+    throw new PawlError('BACKEND_UNAVAILABLE', 'Redis cannot be used: what answers there to INFO is no Redis.');
+  if (/^redis_mode:sentinel/m.test(server)) throw sentinelError();
+  // Since version 7, a Redis user has no channels by default: a script would fail at its PUBLISH, after its writes.
+  const [, cluster] = await Promise.all([redis.publish(name, ''), redis.info('cluster')]);
+  if (isCluster(url)) return false;
+  if (/^cluster_enabled:1/m.test(cluster)) return true;
+  await checkDatabase(redis);
+  return false;
+}
+
 function explainedError(error: unknown, reason: string | undefined): unknown {
   if (reason === undefined || !(error instanceof PawlError)) return error;
   return new PawlError(error.code, `Redis cannot be used: ${reason}.`, { cause: error });
 }
 
 /** A worker may start together with its Redis. */
-const CONNECTED_MS = 15_000;
+const ANSWERED_MS = 15_000;
 
-/** Waits for connections that would wait for Redis without a limit, as BullMQ's do. Throws `BACKEND_UNAVAILABLE` with the reason. */
-export async function connectedInTime(connected: Promise<unknown>, url: string): Promise<void> {
-  const isConnected = await withinMs(
-    connected.then(() => true),
-    CONNECTED_MS,
+/**
+ * Limits the wait at a start for connections that send a command again and again until Redis answers, as a worker's do. Throws
+ * `BACKEND_UNAVAILABLE` with the reason.
+ */
+export async function answeredInTime<Value>(answered: Promise<Value>, url: string): Promise<Value> {
+  const answer = await withinMs(
+    answered.then((value) => ({ value })),
+    ANSWERED_MS,
   );
-  if (isConnected === undefined)
-    throw explainedError(unavailable(new Error(`no answer within ${CONNECTED_MS} ms`)), await unusableReason(url));
+  if (answer === undefined)
+    throw explainedError(unavailable(new Error(`no answer within ${ANSWERED_MS} ms`)), await unusableReason(url));
+  return answer.value;
 }
 
 function sentinelError(): PawlError {
@@ -198,8 +206,16 @@ async function checkDatabase(redis: Redis): Promise<void> {
 
 /** The server's clock, milliseconds since the epoch. */
 export async function serverTimeMs(redis: Pick<Redis, 'time'>): Promise<number> {
-  const [seconds, microseconds] = await redis.time();
-  return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+  return Math.floor(await exactServerTimeMs(redis));
+}
+
+/** The same with fractions of a millisecond. Throws `BACKEND_UNAVAILABLE` for an answer that is no time, as a proxy may give one. */
+export async function exactServerTimeMs(redis: Pick<Redis, 'time'>): Promise<number> {
+  const answer: unknown = await redis.time();
+  const [seconds, microseconds]: unknown[] = Array.isArray(answer) ? answer : [];
+  const timeMs = Number(seconds) * 1_000 + Number(microseconds) / 1_000;
+  if (!(timeMs > 0)) throw unusableError('time', answer);
+  return timeMs;
 }
 
 function clusterOf(redis: Redis): Cluster | undefined {

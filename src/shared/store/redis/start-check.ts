@@ -1,6 +1,6 @@
 /** Checks the rights of the Redis user at the start of a process: later it would wait in vain, or fail in the middle of a call. */
 import { PawlError } from '../../errors/failure.ts';
-import { backendError } from './backend-error.ts';
+import { backendError, unusableError } from './backend-error.ts';
 import { broadcastChannel } from './broadcasts.ts';
 import type { Redis } from './connection.ts';
 import { FleetKeys } from './keys.ts';
@@ -93,14 +93,6 @@ export function startError(error: unknown, prefix: string, commandName?: string)
   if (rule !== undefined) return missingRightsError([rule], 'NAME', reply);
   if (typed instanceof PawlError) return typed;
   return unusableError(name, reply.message, reply);
-}
-
-function unusableError(command: string, answer: unknown, cause?: Error): PawlError {
-  return new PawlError(
-    'BACKEND_UNAVAILABLE',
-    `Redis cannot be used: it answered ${command.toUpperCase()} with ${JSON.stringify(answer)}. Pawl needs a Redis 6.2 or later, or one that is like it, with all its commands under their own names.`,
-    { cause },
-  );
 }
 
 type Reply = Error & { readonly command?: { readonly name?: string } };

@@ -8,7 +8,13 @@ import { connect, startWorker } from '../../../../src/index.ts';
 import type { SettingsInput } from '../../../../src/shared/config/config.ts';
 import { resolveSettings } from '../../../../src/shared/config/resolve-settings.ts';
 import { openBackend } from '../../../../src/shared/store/backend.ts';
-import { connectVerified, openConnection, type Redis } from '../../../../src/shared/store/redis/connection.ts';
+import { ClockFollower } from '../../../../src/shared/store/clock-follower.ts';
+import {
+  connectVerified,
+  openConnection,
+  type Redis,
+  serverTimeMs,
+} from '../../../../src/shared/store/redis/connection.ts';
 import { findRedisBinary } from '../../../../src/shared/store/redis/redis-binary.ts';
 import { checkRights } from '../../../../src/shared/store/redis/start-check.ts';
 import { silentLogger } from '../../../../src/shared/telemetry/log.ts';
@@ -16,6 +22,7 @@ import { freePort, type Server, startServer } from '../../../chaos/server.ts';
 import { makeCertificates } from '../../../helpers/certificates.ts';
 import { temporaryFolder } from '../../../helpers/context.ts';
 import { startPawl, startProgram } from '../../../helpers/process.ts';
+import { startWire } from '../../../helpers/proxy.ts';
 import { createUser } from '../../../helpers/redis-user.ts';
 import { echo } from '../../../helpers/tools.ts';
 import { createWorld } from '../../../helpers/world.ts';
@@ -62,6 +69,14 @@ async function startSentinel(folder: string, watchedPort: number): Promise<numbe
   const sentinel = startProgram(binary.command, [file, '--sentinel']);
   await sentinel.line('monitor master watched');
   return port;
+}
+
+/** The limit of a start is 300 ms. */
+function hurryStart(): void {
+  const start = globalThis.setTimeout;
+  const hurry = (run: () => void, ms?: number) => start(run, ms === 15_000 ? 300 : ms);
+  vi.spyOn(globalThis, 'setTimeout').mockImplementation(hurry as typeof setTimeout);
+  onTestFinished(() => void vi.restoreAllMocks());
 }
 
 /** A command that needs Redis ends with one sentence. */
@@ -201,6 +216,35 @@ describe('an answer that Pawl does not know', () => {
     if (answer.startsWith('-')) await expectSentence(url, 7, reason);
   });
 
+  test.each(['publish', 'time', 'eval', 'hgetall'])(
+    'is that of a proxy that goes silent at %s: a worker does not wait for it without end',
+    async (command) => {
+      const { redisUrl } = await createWorld();
+      const wire = await startWire(redisUrl);
+      wire.deafenWhenSaid(`\n${command}\r`);
+      hurryStart();
+      await expect(startOn(wire.url)).rejects.toMatchObject({
+        code: 'BACKEND_UNAVAILABLE',
+        message: expect.stringContaining('no answer within'),
+      });
+    },
+  );
+
+  test.each([[null], ['OK'], [[]], [[null, null]], [[{}, 1]], [['x', '1']]])(
+    'of a proxy that answers TIME with %j ends it in one sentence',
+    async (answer) => {
+      const proxy = { time: async () => answer, on: () => {} } as unknown as Redis;
+      const refusal = {
+        code: 'BACKEND_UNAVAILABLE',
+        message: expect.stringContaining(`it answered TIME with ${JSON.stringify(answer)}`),
+      };
+      await expect(serverTimeMs(proxy)).rejects.toMatchObject(refusal);
+      const follower = new ClockFollower(proxy);
+      onTestFinished(() => follower.close());
+      await expect(follower.read()).rejects.toMatchObject(refusal);
+    },
+  );
+
   test.each(['OK', null, 1])('of a proxy that answers a script with %j ends it in one sentence', async (answer) => {
     const proxy = { on: () => {}, options: {}, eval: async () => answer } as unknown as Redis;
     await expect(checkRights(proxy, 'pawl', { blocks: false, waits: false })).rejects.toMatchObject({
@@ -262,10 +306,7 @@ describe('what stands behind an address', () => {
   test('is said of one that takes the first connections of a worker and no more', async () => {
     const { url, admin } = await serverWith('--maxclients', '3');
     await admin.ping();
-    const start = globalThis.setTimeout;
-    const hurry = (run: () => void, ms?: number) => start(run, ms === 15_000 ? 300 : ms);
-    vi.spyOn(globalThis, 'setTimeout').mockImplementation(hurry as typeof setTimeout);
-    onTestFinished(() => void vi.restoreAllMocks());
+    hurryStart();
     await expect(startWorker({ tools: [echo], redisUrl: url, log: silentLogger })).rejects.toMatchObject({
       code: 'BACKEND_UNAVAILABLE',
       message: expect.stringContaining('maxclients'),
