@@ -20,11 +20,20 @@ export function circuitKey(scope: {
 }
 
 const MAX_TARGET_LENGTH = 260;
+/** The members of a list that are read. */
+const MAX_TARGETS = 100;
 /** A host without a scheme. The case of its letters means nothing. */
 const HOST = /^[a-z\d-]{1,63}(?:\.[a-z\d-]{1,63}){1,9}\.?(?::\d{1,5})?$/i;
 
-/** The target that a parameter names: the host of an address, the text itself, or a number. Undefined where it names none. */
+/**
+ * The target that a parameter names: the host of an address, the text itself, a number, or the targets of a list together, because its call
+ * does not say which of them failed. Undefined where it names none.
+ */
 export function circuitTarget(value: unknown): string | undefined {
+  if (Array.isArray(value)) {
+    const targets = new Set(value.slice(0, MAX_TARGETS).flatMap((each) => circuitTarget(each) ?? []));
+    return targets.size === 0 ? undefined : startOf([...targets].sort().join(','), MAX_TARGET_LENGTH);
+  }
   if (typeof value === 'number') return String(value);
   if (typeof value !== 'string') return undefined;
   const { host = '' } = URL.canParse(value) ? new URL(value) : {};

@@ -12,6 +12,8 @@ export interface ClassificationOverrides {
 }
 
 const MAX_CODE_LENGTH = 100;
+/** A call with this code waits for an operator. Workers alone find a call to be poison; a tool may pass on the error of another call. */
+const QUARANTINED: FailureCode = 'POISONED';
 
 const NODE_CODES: Readonly<Record<string, FailureCode>> = {
   ECONNREFUSED: 'CONNECTION_REFUSED',
@@ -50,7 +52,7 @@ export function classify(thrown: unknown, overrides: ClassificationOverrides = {
 }
 
 function classifyByKind(thrown: unknown): Failure {
-  if (thrown instanceof PawlError && Object.hasOwn(FAILURES, thrown.code))
+  if (thrown instanceof PawlError && Object.hasOwn(FAILURES, thrown.code) && thrown.code !== QUARANTINED)
     return failureOf(thrown.code, thrown.message, issuesOf(thrown.issues));
   if (isToolError(thrown)) return fromToolError(thrown);
   const message = messageOf(thrown);
@@ -86,7 +88,7 @@ function issuesOf(issues: unknown): { readonly issues?: readonly Issue[] } {
 function fromToolError(error: ToolError): Failure {
   const given: unknown = error.code;
   // Tools pass on the codes of services. People read a code within a line.
-  const isGiven = typeof given === 'string' && given !== '';
+  const isGiven = typeof given === 'string' && given !== '' && given !== QUARANTINED;
   const code = isGiven ? startOf(escapeLine(clip(given)), MAX_CODE_LENGTH) : 'TOOL_FAILED';
   const catalogued = Object.hasOwn(FAILURES, code) ? FAILURES[code as FailureCode] : undefined;
   const retriable = error.retriable === true;

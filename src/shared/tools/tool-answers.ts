@@ -3,6 +3,7 @@
  * names an invalid answer; it is never treated as a valid one.
  */
 import { PawlError } from '../errors/failure.ts';
+import { describeUnknown } from '../schema/known-members.ts';
 import { findUnserializable } from '../util/json/json-support.ts';
 import { isObject } from '../util/json/json-types.ts';
 import type { Progress } from './tool-context.ts';
@@ -39,9 +40,15 @@ const IS_ANSWER: Readonly<Record<CheckedFunction, (value: unknown) => boolean>> 
 
 /** A sentence about an invalid answer of a function; undefined for a valid one. */
 export function answerFault(functionName: CheckedFunction, tool: string, value: unknown): string | undefined {
-  return isAnswer(functionName, value)
-    ? undefined
-    : `${functionName} of ${tool} must return ${EXPECTED[functionName]}; it returned ${describeValue(value)}.`;
+  if (!isAnswer(functionName, value))
+    return `${functionName} of ${tool} must return ${EXPECTED[functionName]}; it returned ${describeValue(value)}.`;
+  return functionName === 'preview' ? unknownMember('preview', tool, value, ['summary', 'details']) : undefined;
+}
+
+/** A sentence about a misspelt member, which would silently be missing. */
+function unknownMember(subject: string, tool: string, value: unknown, known: readonly string[]): string | undefined {
+  const unknown = Object.keys(asRecord(value)).filter((name) => !known.includes(name));
+  return unknown.length === 0 ? undefined : `${subject} of ${tool} ${describeUnknown(unknown, known)}.`;
 }
 
 /** The members of a value can throw, in a getter or a proxy. */
@@ -65,6 +72,8 @@ export function checkedProgress(tool: string, value: unknown): Progress {
       'RESULT_INVALID',
       `progress of ${tool} takes { progress, total?, message? } with two numbers and a text, such as progress({ progress: 1, total: 3, message: 'read' }); it got ${describeValue(value)}.`,
     );
+  const misspelt = unknownMember('progress', tool, value, ['progress', 'total', 'message']);
+  if (misspelt !== undefined) throw new PawlError('RESULT_INVALID', misspelt);
   return {
     progress: progress as number,
     ...(total !== undefined && { total: total as number }),

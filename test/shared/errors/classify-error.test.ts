@@ -312,6 +312,11 @@ test('a PawlError of a tool without types keeps the issues that are some, and a 
     expect(classify(thrown(code)).code, String(code)).toBe('TOOL_FAILED');
 });
 
+test('a tool cannot quarantine its call: the code of a quarantine is that of a failed tool', () => {
+  expect(classify(new ToolError('m', { code: 'POISONED' }))).toEqual(classify(new ToolError('m')));
+  expect(classify(new PawlError('POISONED', 'm'))).toEqual(classify(new Error('m')));
+});
+
 test('a ToolError of another copy of the package says as much', async () => {
   const module = new URL('../../../src/shared/errors/failure.ts', import.meta.url);
   const other: { ToolError: typeof ToolError } = await import(`${module.pathname}?another-copy`);

@@ -58,7 +58,7 @@ test.each([
 
 test('a report of progress is kept as it is, and an invalid one is named with the expected form', () => {
   const report = { progress: 1, total: 3, message: 'step' };
-  expect(checkedProgress('t', { ...report, more: 1 })).toEqual(report);
+  expect(checkedProgress('t', report)).toEqual(report);
   expect(checkedProgress('t', { progress: 0, message: undefined })).toEqual({ progress: 0 });
   const wrong = [
     1,
@@ -75,6 +75,16 @@ test('a report of progress is kept as it is, and an invalid one is named with th
         message: expect.stringMatching(/progress\(\{ progress: 1,.+it got /),
       }),
     );
+});
+
+test('a misspelt member of a preview or of a report is named', () => {
+  const unknown = 't has no member "totl" (did you mean total?).';
+  expect(() => checkedProgress('t', { progress: 1, totl: 3 })).toThrow(
+    expect.objectContaining({ code: 'RESULT_INVALID', message: `progress of ${unknown}` }),
+  );
+  expect(answerFault('preview', 't', { summary: 'x', detail: 'y' })).toBe(
+    'preview of t has no member "detail" (did you mean details?).',
+  );
 });
 
 test.each([

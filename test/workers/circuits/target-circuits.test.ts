@@ -31,6 +31,11 @@ test.each([
   ['', undefined],
   [7, '7'],
   [true, undefined],
+  [['https://b.example/x', 'https://a.example/y', 'https://b.example/z'], 'a.example,b.example'],
+  [['https://a.example/'], 'a.example'],
+  [[7, null], '7'],
+  [[], undefined],
+  [[{}, true], undefined],
   [null, undefined],
   [{ url: 'https://example.com' }, undefined],
 ])('of %j the target is %j', (value, target) => {
