@@ -11,7 +11,12 @@ export interface Effort {
   readonly rounds: number;
   readonly roundMs: number;
   readonly warmUpMs: number;
+  /** Each round starts new processes and stores, one side at a time, and counts from the first call. */
+  readonly cold?: true;
 }
+
+/** Starts a fleet of one side, with a store of its own. */
+export type StartSide = <T>(side: Side, use: (fleet: Fleet) => Promise<T>) => Promise<T>;
 
 /** A ratio over the rounds. */
 export interface Ratio {
@@ -62,7 +67,7 @@ interface Contender {
   readonly keys: Load['keys'];
 }
 
-export type Round = ReadonlyMap<ContenderId, Measured>;
+type Round = ReadonlyMap<ContenderId, Measured>;
 export type ContenderId = 'theirs' | 'pawl' | 'one' | 'alike' | 'paced' | 'paced-one' | 'fresh';
 
 /** A round in which other programs took more of the machine's CPU time than this, 0 to 1, is a disturbed one. */
@@ -130,17 +135,38 @@ export async function compare(fleet: Fleet, workload: Workload, effort: Effort, 
   });
 }
 
+/** The first seconds of new processes, which are all that many agents live. Each side runs alone. */
+export async function compareCold(
+  startSide: StartSide,
+  workload: Workload,
+  effort: Effort,
+  against: Side,
+): Promise<Compared> {
+  const { producers, keys, resultBytes, inFlight, callsPerRound, toolMs = 0 } = workload;
+  const until = callsPerRound === undefined ? { durationMs: effort.roundMs } : { calls: callsPerRound };
+  const load = { pace: { inFlight, until }, keys, resultBytes, toolMs };
+  const sides = [
+    ['theirs', against],
+    ['pawl', 'pawl'],
+  ] as const;
+  const rounds: Round[] = [];
+  for (let number = 0; number < effort.rounds; number += 1) {
+    const round = new Map<'theirs' | 'pawl', Measured>();
+    for (const [id, side] of number % 2 === 0 ? sides : sides.toReversed())
+      round.set(id, await startSide(side, (fleet) => fleet.run(side, producers, load)));
+    rounds.push(round);
+  }
+  // Neither the same load with fresh keys nor that of one producer ran beside it.
+  const { beside: _, ...alone } = workload;
+  return summary(alone, against, rounds, { run: effort.rounds, disturbed: 0, leftOut: 0 });
+}
+
 /** A key that all share would warm nothing up but its replay. */
 function warmUpKeys(keys: Load['keys']): Load['keys'] {
   return keys === 'same' ? 'fresh' : keys;
 }
 
-export function summary(
-  workload: Workload,
-  against: Side,
-  rounds: readonly Round[],
-  counted: Compared['rounds'],
-): Compared {
+function summary(workload: Workload, against: Side, rounds: readonly Round[], counted: Compared['rounds']): Compared {
   const all = (id: Contender['id']) => rounds.map((round) => round.get(id)).filter((one) => one !== undefined);
   const [theirs, pawl, fresh] = [all('theirs'), all('pawl'), all('fresh')];
   const growth = (many: readonly Measured[], one: readonly Measured[]): Growth => ({

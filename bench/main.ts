@@ -14,7 +14,7 @@ import { type Options, options } from './options.ts';
 import { performancePage } from './page.ts';
 import { comparePeers } from './peers.ts';
 import { notesPage, reportText } from './report.ts';
-import type { BenchResult, Scenarios } from './result.ts';
+import type { BenchResult, PhaseResult, Scenarios } from './result.ts';
 import { measureBacklog } from './scenarios/backlog.ts';
 import { measureBytes } from './scenarios/bytes.ts';
 import { measureDelayed } from './scenarios/delayed.ts';
@@ -27,7 +27,7 @@ import { measurePlans } from './scenarios/plans.ts';
 import { measureRefusals } from './scenarios/refusals.ts';
 import { measureScale } from './scenarios/scale.ts';
 import { measureSegments } from './scenarios/segments.ts';
-import type { Scenario } from './workloads.ts';
+import { inOrder, type Phase, type Scenario } from './workloads.ts';
 
 const RECORD = new URL('record.json', import.meta.url);
 const PARTIAL = new URL('results/partial.json', import.meta.url);
@@ -40,7 +40,7 @@ if (!chosen.pageOnly) await measure(chosen);
 else if (record !== undefined) await writePages(record);
 else say('There is no record: npm run bench -- --full makes one.');
 
-async function measure({ wanted, whole, quick, json, keeps, effort, steady }: Options): Promise<void> {
+async function measure({ wanted, whole, quick, json, keeps, effort, phase }: Options): Promise<void> {
   const where = await machine();
   const isOfHere = record !== undefined && isSameMachine(record.machine, where);
   // Figures of two machines do not stand side by side.
@@ -54,7 +54,7 @@ async function measure({ wanted, whole, quick, json, keeps, effort, steady }: Op
   const result: BenchResult = { machine: where, dates, effort, compared, scenarios, peers };
   console.log(json ? JSON.stringify(result, undefined, 2) : `\n${reportText(result)}`);
   if (!isKept) return writeFigures(PARTIAL, result);
-  const next = isOfHere ? (steady ? withSteady(record, result) : added(record, result)) : result;
+  const next = isOfHere ? added(record, result, phase) : result;
   await writeFigures(RECORD, next);
   await writePages(next);
 }
@@ -105,26 +105,26 @@ async function readRecord(): Promise<BenchResult | undefined> {
 }
 
 /** The record, with what this run measured in place of what it had of it. */
-function added(last: BenchResult, now: BenchResult): BenchResult {
-  const names = new Set(now.compared.map(({ name }) => name));
-  const peers = new Set(now.peers.map(({ peer }) => peer));
+function added(last: BenchResult, now: BenchResult, phase: Phase | undefined): BenchResult {
+  if (phase !== undefined) return { ...last, [phase]: replaced(last[phase], now) };
+  const { steady, cold } = last;
   return {
     ...now,
-    dates: { ...last.dates, ...now.dates },
-    ...(last.steady !== undefined && { steady: last.steady }),
-    compared: [...last.compared.filter(({ name }) => !names.has(name)), ...now.compared],
+    ...replaced(last, now),
+    ...(steady !== undefined && { steady }),
+    ...(cold !== undefined && { cold }),
     scenarios: { ...last.scenarios, ...now.scenarios },
-    peers: [...last.peers.filter(({ peer }) => !peers.has(peer)), ...now.peers],
   };
 }
 
-/** The record, with rows in steady state in place of those that it had of them. */
-function withSteady(last: BenchResult, { dates, effort, compared }: BenchResult): BenchResult {
-  const measured = new Set(compared.map(({ name }) => name));
-  const others = (last.steady?.compared ?? []).filter(({ name }) => !measured.has(name));
+function replaced(last: PhaseResult | undefined, { dates, effort, compared, peers }: PhaseResult): PhaseResult {
+  const names = new Set(compared.map(({ name }) => name));
+  const measuredPeers = new Set(peers.map(({ peer }) => peer));
   return {
-    ...last,
-    steady: { dates: { ...last.steady?.dates, ...dates }, effort, compared: [...others, ...compared] },
+    dates: { ...last?.dates, ...dates },
+    effort,
+    compared: inOrder([...(last?.compared ?? []).filter(({ name }) => !names.has(name)), ...compared]),
+    peers: [...(last?.peers ?? []).filter(({ peer }) => !measuredPeers.has(peer)), ...peers],
   };
 }
 

@@ -1,7 +1,7 @@
 /** What the command line asks for. */
 import { parseArgs } from 'node:util';
 import type { Effort } from './comparison.ts';
-import { PEERS, SCENARIOS, WORKLOADS } from './workloads.ts';
+import { PEERS, type Phase, SCENARIOS, WORKLOADS } from './workloads.ts';
 
 export interface Options {
   /** Names of workloads and scenarios to run. */
@@ -10,8 +10,8 @@ export interface Options {
   readonly whole: boolean;
   readonly quick: boolean;
   readonly json: boolean;
-  /** Rows against BullMQ go into a table of their own. */
-  readonly steady: boolean;
+  /** What is measured in it goes into tables of its own. */
+  readonly phase: Phase | undefined;
   /** Whether what is measured goes into the record and onto the page. */
   readonly keeps: boolean;
   /** Nothing is measured: the page is written from the record. */
@@ -23,6 +23,8 @@ export interface Options {
 const USUAL: Effort = { rounds: 21, roundMs: 700, warmUpMs: 3_000 };
 /** Long rounds in steady state: what a fleet shows that has run for a while. */
 const STEADY: Effort = { rounds: 5, roundMs: 10_000, warmUpMs: 30_000 };
+/** The first seconds of new processes: all that a short-lived agent's processes live. */
+const COLD: Effort = { rounds: 7, roundMs: 5_000, warmUpMs: 0, cold: true };
 const QUICK: Effort = { rounds: 7, roundMs: 300, warmUpMs: 700 };
 
 const NAMES = [...WORKLOADS, ...SCENARIOS, ...PEERS.map((name) => ({ name, title: `against ${name}`, full: true }))];
@@ -35,7 +37,9 @@ docs/performance.md is written; on another machine than the record's, only --ful
   npm run bench -- --only NAME,NAME  these only; record and page are left as they are
   npm run bench -- --only NAME --add these only, into record and page
   npm run bench -- --quick           fewer and shorter rounds, for a first look; record and page are left as they are
-  npm run bench -- --steady          with --only, for workloads: 5 rounds of 10 s, after 30 s of load; --add gives them a table of their own
+  npm run bench -- --steady          with --only, for workloads and other systems: 5 rounds of 10 s, after 30 s of load; --add gives them
+                                     tables of their own
+  npm run bench -- --cold            the same for 7 rounds of new processes and stores, measured in their first 5 s
   npm run bench -- --page            the page from the record; nothing is measured
   npm run bench -- --json            the figures on standard output as JSON
 
@@ -61,8 +65,11 @@ export function options(): Options {
   const wanted = named ?? NAMES.filter(({ full }) => values.full || full !== true).map(({ name }) => name);
   if (values.add && (values.only === undefined || values.quick))
     wrongUsage('--add goes with --only, and not with --quick.');
-  if (values.steady && named?.every((name) => WORKLOADS.some((workload) => workload.name === name)) !== true)
-    wrongUsage('--steady goes with --only, for workloads against BullMQ.');
+  const phase = values.steady ? 'steady' : values.cold ? 'cold' : undefined;
+  if (phase !== undefined && (named === undefined || named.some((name) => SCENARIOS.some((one) => one.name === name))))
+    wrongUsage(`--${phase} goes with --only, for workloads against BullMQ and for other systems.`);
+  if (Number(values.steady) + Number(values.cold) + Number(values.quick) > 1)
+    wrongUsage('Of --steady, --cold and --quick, one can be given.');
   if (values.page && (values.only !== undefined || values.quick || values.full))
     wrongUsage('--page measures nothing: it goes without --only, --quick and --full.');
   return {
@@ -70,10 +77,10 @@ export function options(): Options {
     whole: values.full && named === undefined,
     quick: values.quick,
     json: values.json,
-    steady: values.steady,
+    phase,
     pageOnly: values.page,
     keeps: values.add || (named === undefined && !values.quick),
-    effort: values.quick ? QUICK : values.steady ? STEADY : USUAL,
+    effort: values.quick ? QUICK : phase === undefined ? USUAL : { steady: STEADY, cold: COLD }[phase],
   };
 }
 
@@ -84,6 +91,7 @@ function parse() {
         full: { type: 'boolean', default: false },
         quick: { type: 'boolean', default: false },
         steady: { type: 'boolean', default: false },
+        cold: { type: 'boolean', default: false },
         only: { type: 'string' },
         add: { type: 'boolean', default: false },
         page: { type: 'boolean', default: false },

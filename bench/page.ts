@@ -2,7 +2,7 @@
 import type { Compared } from './comparison.ts';
 import { days, table, times, whole } from './format.ts';
 import type { PeerResult } from './peers.ts';
-import type { BenchResult } from './result.ts';
+import type { BenchResult, PhaseResult } from './result.ts';
 import { WORKLOADS } from './workloads.ts';
 
 /** The workloads of each peer that the page shows; all of them are in the notes. */
@@ -14,37 +14,56 @@ interface ShownRow {
   readonly title: string;
   readonly against: string;
   readonly compared: Compared;
-  readonly steady?: Compared;
+  readonly steady: Compared | undefined;
+  readonly cold: Compared | undefined;
 }
 
-function bullmqRows({ compared, steady }: BenchResult): readonly ShownRow[] {
-  return compared.map((row) => {
-    const inSteadyState = steady?.compared.find(({ name }) => name === row.name);
-    return { title: row.title, against: 'BullMQ', compared: row, ...(inSteadyState && { steady: inSteadyState }) };
-  });
+function bullmqRows({ compared, steady, cold }: BenchResult): readonly ShownRow[] {
+  const rowIn = (phase: PhaseResult | undefined, name: string) => phase?.compared.find((row) => row.name === name);
+  return compared.map((row) => ({
+    title: row.title,
+    against: 'BullMQ',
+    compared: row,
+    steady: rowIn(steady, row.name),
+    cold: rowIn(cold, row.name),
+  }));
 }
 
-function peerRows(peers: readonly PeerResult[]): readonly ShownRow[] {
-  return peers
-    .filter((peer): peer is MeasuredPeer => 'comparisons' in peer)
-    .flatMap(({ title, comparisons }) =>
-      comparisons.flatMap(({ durability, compared }) =>
-        compared
-          .filter(({ name }) => PEER_ROWS.includes(name))
-          .map((row) => ({ title: row.title, against: `${title}, durable ${durability}`, compared: row })),
-      ),
-    );
+function peerRows({ peers, steady, cold }: BenchResult): readonly ShownRow[] {
+  return measuredPeers(peers).flatMap(({ peer, title, comparisons }) =>
+    comparisons.flatMap(({ durability, compared }) => {
+      const rowIn = (phase: PhaseResult | undefined, name: string) =>
+        measuredPeers(phase?.peers ?? [])
+          .find((one) => one.peer === peer)
+          ?.comparisons.find((one) => one.durability === durability)
+          ?.compared.find((row) => row.name === name);
+      return compared
+        .filter(({ name }) => PEER_ROWS.includes(name))
+        .map((row) => ({
+          title: row.title,
+          against: `${title}, durable ${durability}`,
+          compared: row,
+          steady: rowIn(steady, row.name),
+          cold: rowIn(cold, row.name),
+        }));
+    }),
+  );
+}
+
+function measuredPeers(peers: readonly PeerResult[]): readonly MeasuredPeer[] {
+  return peers.filter((peer): peer is MeasuredPeer => 'comparisons' in peer);
 }
 
 function figures(rows: readonly ShownRow[]): string {
   return table([
-    ['workload', 'against', 'Pawl calls/s', 'throughput', 'in steady state', 'median latency', 'CPU time'],
-    ...rows.map(({ title, against, steady, compared: { pawl, throughputRatio, latencyRatio, cpuRatio } }) => [
+    ['workload', 'against', 'Pawl calls/s', 'throughput', 'in steady state', 'first 5 s', 'median latency', 'CPU time'],
+    ...rows.map(({ title, against, steady, cold, compared: { pawl, throughputRatio, latencyRatio, cpuRatio } }) => [
       title,
       against,
       whole(pawl.callsPerSecond),
       times(throughputRatio.median),
       steady === undefined ? '' : times(steady.throughputRatio.median),
+      cold === undefined ? '' : times(cold.throughputRatio.median),
       times(latencyRatio.median),
       times(cpuRatio.median),
     ]),
@@ -88,15 +107,24 @@ function scenarioLines({ refusals, installed, bytes, floor }: BenchResult['scena
   ];
 }
 
-/** How the figures of fleets that had run for a while were measured: a line, or nothing without such figures. */
-function steadyLine({ steady }: BenchResult): string {
-  if (steady === undefined) return '';
-  const { dates, effort } = steady;
-  return `- In steady state, rounds take ${effort.roundMs / 1_000} s, after ${effort.warmUpMs / 1_000} s of load (${days(dates)}).\n`;
+/** How the figures in steady state and in the first seconds were measured: a line for each of which there are figures. */
+function phaseLines({ steady, cold }: BenchResult): string {
+  return [
+    ...(steady === undefined
+      ? []
+      : [
+          `- In steady state, rounds take ${steady.effort.roundMs / 1_000} s, after ${steady.effort.warmUpMs / 1_000} s of load (${days(steady.dates)}).\n`,
+        ]),
+    ...(cold === undefined
+      ? []
+      : [
+          `- The first ${cold.effort.roundMs / 1_000} s are those of new processes and a new store, one side at a time (${days(cold.dates)}).\n`,
+        ]),
+  ].join('');
 }
 
 export function performancePage(result: BenchResult): string {
-  const { machine, effort, compared, scenarios, peers } = result;
+  const { machine, effort, compared, scenarios } = result;
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
   const shown = bullmqRows(result);
   return `# Performance
@@ -111,7 +139,7 @@ ${chart(shown)}
 
 Each figure below is Pawl's divided by the other side's. Throughput should be above 1, latency and CPU time below.
 
-${figures([...shown, ...peerRows(peers)])}
+${figures([...shown, ...peerRows(result)])}
 ${missing.length === 0 ? '' : `\nNot measured: ${missing.map(({ title }) => title).join('; ')}.\n`}
 ${scenarioLines(scenarios).join('\n')}
 
@@ -121,7 +149,7 @@ ${scenarioLines(scenarios).join('\n')}
 - The tool answers at once, so that only the system itself is measured. 64 calls are in flight unless the row says otherwise.
 - The hand-written side adds a job with an ID and waits for it. It has one ready \`QueueEvents\` for each producer.
 - Both sides run in each of ${effort.rounds} rounds of ${effort.roundMs / 1_000} s. A ratio is the median of the ratios within the rounds.
-${steadyLine(result)}- Each other system is written as its own documentation recommends. Durability is equal in pairs.
+${phaseLines(result)}- Each other system is written as its own documentation recommends. Durability is equal in pairs.
 - Redis and each worker have a scheduling group of the kernel of their own, as containers have.
 
 ## What limits it

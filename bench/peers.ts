@@ -9,7 +9,7 @@ import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { promisify } from 'node:util';
 import { attempt } from './attempt.ts';
-import { type Compared, compare, type Effort } from './comparison.ts';
+import { type Compared, compare, compareCold, type Effort, type StartSide } from './comparison.ts';
 import { Fleet } from './fleet.ts';
 import { folderOf } from './processes.ts';
 import { BUNQUEUE_DURABILITY, startBunqueue } from './stores/bunqueue.ts';
@@ -17,7 +17,7 @@ import { findPostgresql, POSTGRESQL_DURABILITY, startPostgresql } from './stores
 import { REDIS_DURABILITY, startServer } from './stores/redis.ts';
 import { RESTATE_DURABILITY, startRestate } from './stores/restate.ts';
 import { type Durability, type Store, withStore } from './stores/store.ts';
-import { PEER_WORKLOADS, PEERS, type Peer, WORKLOADS } from './workloads.ts';
+import { PEER_WORKLOADS, PEERS, type Peer, WORKLOADS, type Workload } from './workloads.ts';
 
 export type PeerResult = { readonly peer: Peer } & (
   | { readonly leftOut: string }
@@ -75,6 +75,8 @@ const KINDS: Readonly<Record<Peer, PeerKind>> = {
   'restate-tuned': onRestate(availableParallelism()),
 };
 const INSTALL_TIMEOUT_MS = 300_000;
+/** Other systems have many rows, and so many times fewer rounds for each. */
+export const ROUNDS_SHARE_OF_PEERS = 3;
 
 export async function comparePeers(
   wanted: ReadonlySet<string>,
@@ -82,8 +84,7 @@ export async function comparePeers(
   say: (line: string) => void,
 ): Promise<readonly PeerResult[]> {
   const results: PeerResult[] = [];
-  // They have many rows: fewer rounds each.
-  const rounds = Math.ceil(effort.rounds / 3);
+  const rounds = Math.ceil(effort.rounds / ROUNDS_SHARE_OF_PEERS);
   for (const peer of PEERS.filter((name) => wanted.has(name))) {
     const found = await prepare(peer, say);
     if ('leftOut' in found) {
@@ -194,20 +195,35 @@ async function onStores(
   effort: Effort,
   say: (line: string) => void,
 ): Promise<{ readonly title: string; readonly rows: readonly Compared[] }> {
+  const workloads = peerWorkloads().filter((one) => one.producers === producers);
+  const inTurn = async (compareOne: (workload: Workload) => Promise<Compared>) => {
+    const rows: Compared[] = [];
+    for (const { beside: _, ...workload } of workloads) {
+      say(`${name}, ${durability}: ${workload.title}`);
+      rows.push(await compareOne(workload));
+    }
+    return rows;
+  };
+  if (effort.cold) {
+    let title = '';
+    const startSide: StartSide = (side, use) =>
+      withStore(side === 'pawl' ? startServer(durability) : startStore(durability), (store) => {
+        if (side !== 'pawl') title = store.title;
+        return Fleet.with({ sides: new Map([[side, store]]), producers }, use);
+      });
+    const rows = await inTurn((workload) => compareCold(startSide, workload, effort, peer));
+    return { title, rows };
+  }
   return withStore(startServer(durability), (redis) =>
     withStore(startStore(durability), (store) => {
       const sides = new Map([
         [peer, store],
         ['pawl', redis],
       ] as const);
-      return Fleet.with({ sides, producers }, async (fleet) => {
-        const rows: Compared[] = [];
-        for (const { beside: _, ...workload } of peerWorkloads().filter((one) => one.producers === producers)) {
-          say(`${name}, ${durability}: ${workload.title}`);
-          rows.push(await compare(fleet, workload, effort, peer));
-        }
-        return { title: store.title, rows };
-      });
+      return Fleet.with({ sides, producers }, async (fleet) => ({
+        title: store.title,
+        rows: await inTurn((workload) => compare(fleet, workload, effort, peer)),
+      }));
     }),
   );
 }

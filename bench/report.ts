@@ -2,8 +2,8 @@
 import type { Compared } from './comparison.ts';
 import { cpu, days, milliseconds, spread, table, times, whole } from './format.ts';
 import { PEER_LIMITS, TRIED, WORKLOAD_LIMITS } from './limits-text.ts';
-import type { PeerResult } from './peers.ts';
-import type { BenchResult } from './result.ts';
+import { type PeerResult, ROUNDS_SHARE_OF_PEERS } from './peers.ts';
+import type { BenchResult, PhaseResult } from './result.ts';
 import {
   backlogText,
   bytesText,
@@ -89,15 +89,28 @@ function disturbance(compared: readonly Compared[]): readonly string[] {
   });
 }
 
-/** The rows of fleets that had run for a while, under a heading of their own. */
-function steadyText({ steady }: BenchResult): string {
-  if (steady === undefined) return '';
-  const { dates, effort, compared } = steady;
-  return `
-In steady state (${days(dates)}): ${effort.rounds} rounds of ${effort.roundMs / 1_000} s for each side, after ${effort.warmUpMs / 1_000} s of load.
+/** How the rows of a phase were measured. */
+function phaseWords({ dates, effort: { rounds, roundMs, warmUpMs, cold } }: PhaseResult, perPeer = 1): string {
+  const counted = `${Math.ceil(rounds / perPeer)} rounds of ${roundMs / 1_000} s for each side`;
+  return cold
+    ? `In the first ${roundMs / 1_000} s of new processes and a new store (${days(dates)}): ${counted}, one side at a time.`
+    : `In steady state (${days(dates)}): ${counted}, after ${warmUpMs / 1_000} s of load.`;
+}
 
-${figures('BullMQ', compared, FILE_BYTES)}
-${paragraphs(disturbance(compared))}`;
+/** The rows of a phase against hand-written BullMQ. */
+function phaseText(phase: PhaseResult | undefined): string {
+  if (phase === undefined || phase.compared.length === 0) return '';
+  return `
+${phaseWords(phase)}
+
+${figures('BullMQ', phase.compared, FILE_BYTES)}
+${paragraphs(disturbance(phase.compared))}`;
+}
+
+/** The rows of a phase against other systems. */
+function phasePeersText(phase: PhaseResult | undefined): string {
+  if (phase === undefined || phase.peers.length === 0) return '';
+  return `${phaseWords(phase, ROUNDS_SHARE_OF_PEERS)}\n\n${phase.peers.map(peerText).join('\n\n')}\n\n`;
 }
 
 function peerText(result: PeerResult): string {
@@ -157,7 +170,6 @@ tool that answers at once.
 - Before the first round every side runs for some seconds unmeasured; several producers, which share the cores, for longer than one.
 - Redis and each worker have a scheduling group of the kernel of their own, as containers have; the callers share one. Where all share one,
   16 busy callers leave Redis an eighteenth of two cores, and hand-written BullMQ suffers most.
-- "First 5 s" starts new processes and a new Redis for each of 7 rounds, one side at a time, and counts from the first call.
 - CPU is user and system time in milliseconds per 1,000 calls: worker / all callers together / Redis. It is the less noisy figure.
 - Pawl keeps a record of every call; here for 5 s instead of 24 h, so that every round also pays for forgetting.
 - "File bytes per call" is what a call adds to Redis' append-only file. The file is rewritten between the rounds, not in them.
@@ -166,7 +178,7 @@ tool that answers at once.
 - "One key" has its tool run once in each round, on either side, or the benchmark fails.
 
 ${figures('BullMQ', compared, FILE_BYTES)}
-${paragraphs(disturbance(compared))}${steadyText(result)}${missing.length === 0 ? '' : `\nNot part of this run: ${missing.map(({ title }) => title).join('; ')} (\`npm run bench -- --full\`).\n`}
+${paragraphs(disturbance(compared))}${phaseText(result.steady)}${phaseText(result.cold)}${missing.length === 0 ? '' : `\nNot part of this run: ${missing.map(({ title }) => title).join('; ')} (\`npm run bench -- --full\`).\n`}
 What limits each:
 
 ${WORKLOAD_LIMITS}
@@ -311,7 +323,7 @@ ${PEERS.map((peer) => result.peers.find((one) => one.peer === peer) ?? peer)
   .map((one) => (typeof one === 'string' ? `**${one}**: ${notRun(one)}` : peerText(one)))
   .join('\n\n')}
 
-What limits them:
+${phasePeersText(result.steady)}${phasePeersText(result.cold)}What limits them:
 
 ${PEER_LIMITS}
 

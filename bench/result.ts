@@ -23,10 +23,14 @@ export interface BenchResult {
   readonly effort: Effort;
   readonly compared: readonly Compared[];
   /** Long rounds after a long load: what a fleet shows that has run for a while. */
-  readonly steady?: Pick<BenchResult, 'dates' | 'effort' | 'compared'>;
+  readonly steady?: PhaseResult;
+  /** The first seconds of new processes. */
+  readonly cold?: PhaseResult;
   readonly scenarios: Scenarios;
   readonly peers: readonly PeerResult[];
 }
+
+export type PhaseResult = Pick<BenchResult, 'dates' | 'effort' | 'compared' | 'peers'>;
 
 /** A scenario that was not run is absent. */
 export interface Scenarios {

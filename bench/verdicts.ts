@@ -2,12 +2,14 @@
 
 import type { Compared } from './comparison.ts';
 import { milliseconds, table, times, whole } from './format.ts';
-import type { BenchResult } from './result.ts';
+import type { PeerResult } from './peers.ts';
+import type { BenchResult, PhaseResult } from './result.ts';
 import type { BytesResult } from './scenarios/bytes.ts';
 import type { InstalledResult, ProcessMemory, StartTime } from './scenarios/installed.ts';
 import {
   IN_FLIGHT,
   type Peer,
+  type Phase,
   REFUSAL_TARGET_MS,
   REFUSALS_PER_SECOND_TARGET,
   SMALL_BYTES,
@@ -24,7 +26,7 @@ export interface Verdict {
   readonly met: boolean;
 }
 
-type Measurements = Pick<BenchResult, 'compared' | 'steady' | 'scenarios' | 'peers'>;
+type Measurements = Pick<BenchResult, 'compared' | 'steady' | 'cold' | 'scenarios' | 'peers'>;
 
 /** Full against empty, either way. */
 const BACKLOG_TOLERANCE = 0.1;
@@ -35,16 +37,13 @@ const MOST_MEMORY_BYTES = 700;
 const MOST_FILE_BYTES = 4_000;
 
 /** Every target of which there is a figure. */
-export function verdicts({ compared, steady, scenarios, peers }: Measurements): readonly Verdict[] {
+export function verdicts({ compared, steady, cold, scenarios, peers }: Measurements): readonly Verdict[] {
   const { refusals, backlog, installed, memory, bytes, plans } = scenarios;
   const rates = scenarios['fixed-rates']?.rates ?? [];
   return [
-    ...compared.flatMap((row) => targetsOf(row.name, false).flatMap((target) => ofWorkload(row, target))),
-    ...(steady?.compared ?? []).flatMap((row) =>
-      targetsOf(row.name, true).flatMap((target) =>
-        ofWorkload({ ...row, title: `In steady state, ${row.title}` }, target),
-      ),
-    ),
+    ...compared.flatMap((row) => targetsOf(row.name).flatMap((target) => ofWorkload(row, target))),
+    ...ofPhase('steady', 'In steady state', steady),
+    ...ofPhase('cold', 'In the first 5 s', cold),
     ...(refusals === undefined
       ? []
       : [
@@ -107,12 +106,26 @@ export function verdicts({ compared, steady, scenarios, peers }: Measurements): 
       target: 'flat after warm-up',
       met: flat,
     })),
-    ...peers
-      .flatMap((one) => ('leftOut' in one ? [] : one.comparisons.map((comparison) => ({ ...comparison, ...one }))))
-      .flatMap(({ peer, title, durability, compared: rows }) =>
-        rows.map((row) => fasterThan(peer, `${title}, ${durability}`, row)),
-      ),
+    ...ofPeers(peers),
   ];
+}
+
+function ofPhase(phase: Phase, words: string, measured: PhaseResult | undefined): readonly Verdict[] {
+  if (measured === undefined) return [];
+  return [
+    ...measured.compared.flatMap((row) =>
+      targetsOf(row.name, phase).flatMap((target) => ofWorkload({ ...row, title: `${words}, ${row.title}` }, target)),
+    ),
+    ...ofPeers(measured.peers).map((verdict) => ({ ...verdict, what: `${words}, ${verdict.what}` })),
+  ];
+}
+
+function ofPeers(peers: readonly PeerResult[]): readonly Verdict[] {
+  return peers
+    .flatMap((one) => ('leftOut' in one ? [] : one.comparisons.map((comparison) => ({ ...comparison, ...one }))))
+    .flatMap(({ peer, title, durability, compared }) =>
+      compared.map((row) => fasterThan(peer, `${title}, ${durability}`, row)),
+    );
 }
 
 const ALIKE = 'against one producer with as many calls in flight as each of them';

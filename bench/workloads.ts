@@ -18,6 +18,9 @@ export type Target =
   /** Pawl's calls per second divided by those of fresh calls: at least. */
   | { readonly of: 'fresh'; readonly ratio: number };
 
+/** When a fleet is measured, beside the usual short rounds: after a long load, or from the first call of new processes. */
+export type Phase = 'steady' | 'cold';
+
 export interface Workload {
   readonly name: string;
   readonly title: string;
@@ -30,6 +33,8 @@ export interface Workload {
   readonly targets?: readonly Target[];
   /** Targets of the row in steady state alone. */
   readonly steadyTargets?: readonly Target[];
+  /** Targets of the row in the first seconds of new processes. */
+  readonly coldTargets?: readonly Target[];
   /**
    * Pawl runs another load, too: the same through one producer only, to see whether the cost grows with their number, or the
    * same with fresh keys.
@@ -43,8 +48,6 @@ export interface Workload {
   readonly kept?: number;
   /** How long the tool takes. Default: it answers at once. */
   readonly toolMs?: number;
-  /** Each round has new processes, and is measured from their first call. */
-  readonly cold?: true;
   /** Part of the long record only (`--full`). */
   readonly full?: true;
 }
@@ -142,16 +145,6 @@ export const WORKLOADS: readonly Workload[] = [
     full: true,
     targets: [{ of: 'slots', ratio: 0.9 }],
   },
-  { ...SMALL, name: 'cold-1', title: '200 B, 1 producer, first 5 s', cold: true, full: true },
-  {
-    ...SMALL,
-    name: 'cold-16',
-    title: '200 B, 16 producers, first 5 s',
-    producers: MANY_PRODUCERS,
-    cold: true,
-    full: true,
-    targets: [{ of: 'throughput', ratio: 3 }],
-  },
   {
     ...SMALL,
     name: 'duplicates',
@@ -173,6 +166,7 @@ export const WORKLOADS: readonly Workload[] = [
       { of: 'throughput', ratio: 3.5 },
       { of: 'cpu', ratio: 0.35 },
     ],
+    coldTargets: [{ of: 'throughput', ratio: 3 }],
   },
   {
     ...SMALL,
@@ -194,15 +188,24 @@ export const WORKLOADS: readonly Workload[] = [
   },
 ];
 
+/** Rows in the order of the workloads. */
+export function inOrder<Row extends { readonly name: string }>(rows: readonly Row[]): readonly Row[] {
+  const placeOf = (row: Row) => WORKLOADS.findIndex(({ name }) => name === row.name);
+  return rows.toSorted((a, b) => placeOf(a) - placeOf(b));
+}
+
 /** Targets of each row against hand-written BullMQ that has none of its own of the same kind. */
 const EVERY_ROW: readonly Target[] = [
   { of: 'throughput', ratio: 1 },
   { of: 'latency', ratio: 1.05 },
 ];
 
-export function targetsOf(name: string, isSteady: boolean): readonly Target[] {
+export function targetsOf(name: string, phase?: Phase): readonly Target[] {
   const workload = WORKLOADS.find((each) => each.name === name);
-  const own = (isSteady ? workload?.steadyTargets : undefined) ?? workload?.targets ?? [];
+  const own =
+    phase === 'cold'
+      ? (workload?.coldTargets ?? [])
+      : ((phase === 'steady' ? workload?.steadyTargets : undefined) ?? workload?.targets ?? []);
   return [...EVERY_ROW.filter(({ of }) => !own.some((target) => target.of === of)), ...own];
 }
 

@@ -105,16 +105,18 @@ test('targets are judged by the figures, both ways', () => {
   ]);
 });
 
-test('a row without targets of its own must not lose, and one in steady state has targets of its own', () => {
+test('a row without targets of its own must not lose, and one in steady state or of the first seconds has targets of its own', () => {
   const compare = [compared('small-16', { throughputRatio: ratio(3.2) })];
-  const steady = { dates: {}, effort: nothing.effort, compared: compare };
-  const found = verdicts({ ...nothing, compared: compare, steady });
+  const phase = { dates: {}, effort: nothing.effort, compared: compare, peers: [] };
+  const found = verdicts({ ...nothing, compared: compare, steady: phase, cold: phase });
   expect(found.map(({ what, target, met }) => `${what}: ${target}: ${met}`)).toEqual([
     '200 B, 16 producers: throughput: at least 1.00×: true',
     '200 B, 16 producers: median latency: at most 1.05×: true',
     'In steady state, 200 B, 16 producers: median latency: at most 1.05×: true',
     'In steady state, 200 B, 16 producers: throughput: at least 3.50×: false',
     'In steady state, 200 B, 16 producers: CPU time of all processes: at most 0.35×: false',
+    'In the first 5 s, 200 B, 16 producers: median latency: at most 1.05×: true',
+    'In the first 5 s, 200 B, 16 producers: throughput: at least 3.00×: true',
   ]);
 });
 
