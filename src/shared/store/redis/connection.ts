@@ -250,22 +250,27 @@ const READY_TICKS = 10;
 export async function awaitReady(client: Redis, timeoutMs: number): Promise<void> {
   if (client.status === 'ready') return;
   let lastError: Error | undefined;
+  let nodeError: Error | undefined;
   let closes = false;
   let timer: NodeJS.Timeout | undefined;
   const remember = (error: Error) => {
     lastError = error;
   };
+  const rememberOfNode = (error: Error) => {
+    nodeError = error;
+  };
   const rememberClose = () => {
     closes = true;
   };
   client.on('error', remember);
+  client.on('node error', rememberOfNode);
   client.on('close', rememberClose);
   try {
     await new Promise<void>((resolve, reject) => {
       let ticks = 0;
       timer = setInterval(() => {
         ticks += 1;
-        const silence = closes ? closedReason(client) : `no answer within ${timeoutMs} ms`;
+        const silence = closes ? closedReason(client, nodeError) : `no answer within ${timeoutMs} ms`;
         if (ticks === READY_TICKS) reject(unavailable(lastError ?? new Error(silence)));
       }, timeoutMs / READY_TICKS);
       client.once('ready', resolve);
@@ -273,13 +278,14 @@ export async function awaitReady(client: Redis, timeoutMs: number): Promise<void
   } finally {
     clearInterval(timer);
     client.off('error', remember);
+    client.off('node error', rememberOfNode);
     client.off('close', rememberClose);
   }
 }
 
 /** The reason why a connection is closed again and again, without an error. A cluster's client closes when no node's address can be used. */
-function closedReason(client: Redis): string {
-  return isClustered(client)
-    ? 'no node of the cluster can be reached at the address that it announces (cluster-announce-ip, cluster-announce-hostname)'
-    : 'it closes each connection without an answer';
+function closedReason(client: Redis, nodeError: Error | undefined): string {
+  if (!isClustered(client)) return 'it closes each connection without an answer';
+  const why = nodeError === undefined ? '' : `: ${nodeError.message}`;
+  return `no node of the cluster can be reached at the address that it announces (cluster-announce-ip, cluster-announce-hostname)${why}`;
 }

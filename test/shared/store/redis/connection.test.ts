@@ -252,6 +252,32 @@ describe('Redis out of reach is one typed error', () => {
     await expect(awaitReady(client, 300)).rejects.toThrow('it closes each connection without an answer');
   });
 
+  test('a cluster whose nodes cannot be reached by the names that they announce is reported with the reason', async () => {
+    const node = 'node.invalid';
+    const slots = `*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$${node.length}\r\n${node}\r\n:6379\r\n`;
+    const reply = (command: string) => (/\bslots\b/i.test(command) ? slots : '+OK\r\n');
+    const server = createServer((socket) => {
+      socket.on('data', (data) =>
+        socket.write(
+          data
+            .toString()
+            .split(/\*\d+\r\n/)
+            .slice(1)
+            .map(reply)
+            .join(''),
+        ),
+      );
+    });
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+    onTestFinished(() => void server.close());
+    const url = `redis+cluster://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const client = openConnection({ url, name: 'n', mode: 'fail-fast' });
+    onTestFinished(() => client.disconnect());
+    await expect(awaitReady(client, 300)).rejects.toThrow(
+      /at the address that it announces .*: getaddrinfo \w+ node\.invalid$/,
+    );
+  });
+
   test('no caller waits for it longer than its limit', async () => {
     const client = openConnection({ url: 'redis://127.0.0.1:1', name: 'n', mode: 'fail-fast' });
     try {
