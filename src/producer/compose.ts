@@ -11,6 +11,7 @@ import type { PublishedTool } from '../shared/store/fleet/catalogue.ts';
 import { InboxReader } from '../shared/store/queues/result-inbox.ts';
 import { publishBroadcast, receiveBroadcasts } from '../shared/store/redis/broadcasts.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
+import { signedMessage } from '../shared/store/signing/signed-text.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
 import { logListenerFailure } from '../shared/telemetry/listeners.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
@@ -270,8 +271,9 @@ function composeSessions(
       listenerFailed: core.listenerFailed,
       async emitInvalidParams(sessionKey, event) {
         listening.emit(sessionKey, event);
-        const { redis, prefix } = backend;
-        await publishBroadcast(redis, prefix, { type: 'invalid-params', sessionKey, from: inboxId, event });
+        const { redis, prefix, signatures } = backend;
+        const signed = signedMessage(signatures, sessionKey, event);
+        await publishBroadcast(redis, prefix, { type: 'invalid-params', sessionKey, from: inboxId, event: signed });
       },
       publishedFor: (session) => sessionTools.publishedFor(session),
     },

@@ -1,7 +1,7 @@
 /** Broadcasts of other processes, by which this producer keeps its copies up to date. */
 import type { Backend } from '../shared/store/backend.ts';
 import type { Broadcast } from '../shared/store/redis/broadcasts.ts';
-import type { CircuitView } from './circuits/circuit-cache.ts';
+import { verifiedMessage } from '../shared/store/signing/signed-text.ts';
 import type { GroupRunner } from './groups/group-runner.ts';
 import type { CircuitService } from './operations/circuit-service.ts';
 import type { ReliabilityService } from './operations/reliability-service.ts';
@@ -15,9 +15,9 @@ import type { ToolClients } from './tools/tool-clients.ts';
 
 export interface FleetUpdatesDeps {
   readonly inboxId: string;
+  readonly backend: Pick<Backend, 'signatures'>;
   readonly shards: Backend['shards'];
-  readonly view: CircuitView;
-  readonly circuits: Pick<CircuitService, 'catchUp'>;
+  readonly circuits: Pick<CircuitService, 'catchUp' | 'onChange'>;
   readonly reliability: Pick<ReliabilityService, 'catchUp'>;
   readonly catalogue: ToolCatalogue;
   readonly sessions: ProducerSessions;
@@ -42,10 +42,10 @@ export class FleetUpdates {
   }
 
   apply(broadcast: Broadcast): void {
-    const { inboxId, view, catalogue, agents, sessions, reliability, shards, toolClients, listening } = this.#deps;
+    const { inboxId, circuits, catalogue, agents, sessions, reliability, shards, toolClients } = this.#deps;
     switch (broadcast.type) {
       case 'circuit':
-        view.learn(broadcast);
+        circuits.onChange(broadcast);
         break;
       case 'catalogue':
         catalogue.refresh();
@@ -77,7 +77,7 @@ export class FleetUpdates {
         this.#deps.groups.notifyChanged(broadcast.id);
         break;
       case 'invalid-params':
-        if (broadcast.from !== inboxId) listening.emit(broadcast.sessionKey, broadcast.event as InvalidParams);
+        if (broadcast.from !== inboxId) this.#emitInvalidParams(broadcast);
         break;
       default:
         break;
@@ -90,6 +90,11 @@ export class FleetUpdates {
     sessions.clear();
     await Promise.all([reliability.catchUp(), circuits.catchUp(), catalogue.specs.catchUp(), shards.reload()]);
     agents.catchUp();
+  }
+
+  #emitInvalidParams({ sessionKey, event }: Extract<Broadcast, { type: 'invalid-params' }>): void {
+    const verified = verifiedMessage<InvalidParams>(this.#deps.backend.signatures, sessionKey, String(event));
+    if (verified !== undefined) this.#deps.listening.emit(sessionKey, verified);
   }
 
   #emitCatalogueChange(): void {

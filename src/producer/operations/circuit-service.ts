@@ -1,9 +1,11 @@
 /** `pawl.circuits`: lists the fleet's circuits, forces them open and resets them. */
+import { FORCED_BY_OPERATOR } from '../../shared/circuits/circuit-breaker.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { SwitchCache } from '../../shared/config/switches.ts';
 import { checkLimit } from '../../shared/schema/known-members.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CircuitChange } from '../../shared/store/circuits/circuits.ts';
+import type { CircuitBroadcast } from '../../shared/store/redis/broadcasts.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
 import type { RecordOverride } from '../calls/audit.ts';
@@ -60,7 +62,7 @@ export class CircuitService {
     const { admin, backend, catalogue, metrics, switches, recordOverride } = this.#deps;
     const { tools } = await catalogue.all();
     for (const tool of tools) metrics.tools.add(tool);
-    const changed = await admin.set(action, select, reason ?? 'forced by an operator');
+    const changed = await admin.set(action, select, reason ?? FORCED_BY_OPERATOR);
     // Applied here at once, so that the next call of this producer sees the change before its broadcast arrives.
     this.#learn(changed, await backend.ledger.now());
     const circuits = changed.map(({ key }) => key);
@@ -74,6 +76,12 @@ export class CircuitService {
     view.clear();
     const listings = await admin.list();
     this.#learn(listings, await backend.ledger.now());
+  }
+
+  /** Takes over a change of another process. */
+  onChange({ circuit, ...broadcast }: CircuitBroadcast): void {
+    const { backend, view } = this.#deps;
+    view.learn({ ...broadcast, circuit: backend.breakers.verified(broadcast.key, circuit) });
   }
 
   #learn(listings: readonly CircuitListing[], nowMs: number): void {

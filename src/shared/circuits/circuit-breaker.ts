@@ -36,6 +36,8 @@ export type Circuit =
   | { readonly state: 'FORCED_OPEN'; readonly epoch: number; readonly openedAtMs?: number; readonly reason: string };
 
 export const FORCED_BY_CONFIGURATION = 'forced by configuration';
+/** The reason of a circuit that was forced open without one. */
+export const FORCED_BY_OPERATOR = 'forced by an operator';
 /** The delay after which a refused caller may try again, because the end of a forced state is unknown. */
 export const FORCED_OPEN_RETRY_MS = 30_000;
 

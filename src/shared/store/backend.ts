@@ -201,7 +201,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
     dispatch: new JobDispatch(ledger.access),
     /** Calls that wait for outside systems, and their tokens. */
     completions: new Completions(ledger.access),
-    breakers: new Breakers(redis, prefix, shards),
+    breakers: new Breakers(redis, prefix, signatures, shards),
     limits: new Limits(redis, prefix),
     sessions: new Sessions(redis, prefix, signatures, shards),
     approvals: new Approvals(redis, ledger, signatures, settings),

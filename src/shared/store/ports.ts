@@ -50,7 +50,7 @@ export type GroupStore = Pick<
 export type ResourceLockRecords = Pick<ResourceLocks, 'acquire' | 'renew' | 'release'>;
 
 export type CircuitRecords = Pick<Breakers, 'addFailure' | 'change' | 'read' | 'list' | 'window'> &
-  Partial<Pick<Breakers, 'addSuccessApart'>>;
+  Partial<Pick<Breakers, 'addSuccessApart' | 'verified'>>;
 
 export type ApprovalRecords = Pick<
   Approvals,

@@ -50,6 +50,11 @@ export class FleetCircuits {
       : { kind: 'again' };
   }
 
+  /** A circuit with a reason that callers may read. */
+  verified(key: string, circuit: Circuit): Circuit {
+    return this.#breakers.verified?.(key, circuit) ?? circuit;
+  }
+
   /** Counts a failure, if it counts against the circuit. Returns the circuit's state after it. */
   async failed(hold: CircuitHold, failure: Failure): Promise<CircuitState> {
     if (hold.probe !== undefined) return this.#answerProbe(hold, failure.againstCircuit ? false : undefined);

@@ -32,7 +32,7 @@ export type CircuitEntry =
 export interface CircuitAdmissionDeps {
   readonly settings: Settings;
   readonly workerId: string;
-  readonly circuits: Pick<FleetCircuits, 'enter' | 'release'>;
+  readonly circuits: Pick<FleetCircuits, 'enter' | 'release' | 'verified'>;
   readonly settler: Pick<CallSettler, 'refuse'>;
   onEvent(event: WorkerEvent): void;
 }
@@ -83,10 +83,10 @@ export class CircuitAdmitter {
   }
 
   #refuse(callId: string, answer: OpenCircuit, tool: AnyTool, retryAfterMs: number): Promise<JobOutcome> {
-    const { settler, onEvent } = this.#deps;
+    const { circuits, settler, onEvent } = this.#deps;
     const { fence, request, earlierAttempts } = answer;
     const { envelope } = request;
-    const circuit = parseCircuit(answer.circuitRaw);
+    const circuit = circuits.verified(answer.circuit, parseCircuit(answer.circuitRaw));
     const breakerState = circuit.state;
     // The lost attempt may have had its effect, and the tool would have been probed before another one.
     const inDoubt = tool.effects === 'probe' && hasAttemptInDoubt(earlierAttempts);

@@ -7,6 +7,8 @@ import type { Hook } from '../../../src/shared/calls/define-hook.ts';
 import type { ToolResultEnvelope } from '../../../src/shared/calls/envelope.ts';
 import { decodeCall } from '../../../src/shared/model-tools/decode.ts';
 import type { PublishedTool } from '../../../src/shared/store/fleet/catalogue.ts';
+import { publishBroadcast } from '../../../src/shared/store/redis/broadcasts.ts';
+import { openConnection } from '../../../src/shared/store/redis/connection.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { DEFAULT_NAMESPACE, isMutating, type ToolAnnotations } from '../../../src/shared/tools/tool.ts';
 import type { ToolContext } from '../../../src/shared/tools/tool-context.ts';
@@ -245,15 +247,20 @@ test('D10: what a cached toolset found is shown again and again', async () => {
   expect(await shown()).toEqual(['echo']);
 });
 
-test('A15: the parent session hears of arguments that stayed wrong in another process, and no other session does', async () => {
+test('A15: the parent session hears of arguments that stayed wrong in another process, no other session does, and no one hears a forgery', async () => {
   const book = defineTool({ ...base, name: 'book', input: z.object({ seats: z.int() }), run: () => ({ output: 1 }) });
-  const { pawl, session, openProducer } = await startFleet({ tools: [book] });
+  const signingKeys = [{ kid: 'k1', key: 'k'.repeat(32) }];
+  const { pawl, session, openProducer, world } = await startFleet({ tools: [book], settings: { signingKeys } });
   const other = await pawl.openSession();
   const elsewhere = await openProducer();
   const branch = await elsewhere.openSession({ kind: 'branch', parent: session.key });
   const [heard, misheard] = [signal<object>(), [] as object[]];
   session.events.on('invalid-params', (event) => heard.fire(event));
   other.events.on('invalid-params', (event) => misheard.push(event));
+  const intruder = openConnection({ url: world.redisUrl, name: `${world.prefix}:intruder`, mode: 'fail-fast' });
+  onTestFinished(() => intruder.disconnect());
+  const news = { type: 'invalid-params', sessionKey: session.key, from: 'x' } as const;
+  await publishBroadcast(intruder, world.prefix, { ...news, event: '{"toolName":"forged"}' });
   const result = await branch.callWithReask('book', { seats: 'many' }, { ask: ({ params }) => params });
   expect(await within(heard.promise, 30_000, 'word from below')).toEqual({
     sessionKey: branch.key,

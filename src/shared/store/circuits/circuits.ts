@@ -4,7 +4,14 @@
  * In a cluster, a script of another shard cannot read it. There, each other shard has a copy, which is updated right after a change. An
  * attempt that starts in between still sees the old copy; counting its end detects that and refreshes the copy.
  */
-import { type Circuit, type CircuitSample, CLOSED_CIRCUIT, type Sample } from '../../circuits/circuit-breaker.ts';
+import {
+  type Circuit,
+  type CircuitSample,
+  CLOSED_CIRCUIT,
+  FORCED_BY_OPERATOR,
+  type Sample,
+} from '../../circuits/circuit-breaker.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import { isObject, parseJson } from '../../util/json/json-types.ts';
 import type { Shards } from '../queues/shards.ts';
 import type { CircuitBroadcast } from '../redis/broadcasts.ts';
@@ -38,6 +45,9 @@ export interface CircuitChange {
   readonly reason?: string;
 }
 
+/** A circuit as it is stored and broadcast: the signature of an operator's reason, where there is one. */
+type SignedCircuit = Circuit & { readonly signature?: string };
+
 /** The location of a circuit: its partition and key. */
 export interface CircuitAt {
   readonly partition: Partition;
@@ -49,19 +59,33 @@ export class Breakers extends FleetRecords {
   /** Successes that are not counted yet, by window: those that come during a write are written together. */
   readonly #successes = new Map<string, { count: number }>();
 
-  constructor(redis: Redis, prefix: string, shards?: Pick<Shards, 'partitions'>) {
-    super(redis, prefix);
+  constructor(redis: Redis, prefix: string, signatures?: Signatures, shards?: Pick<Shards, 'partitions'>) {
+    super(redis, prefix, signatures);
     this.#shards = shards;
   }
 
   async read(partition: Partition, key: string): Promise<Circuit> {
-    return parseCircuit((await this.redis.hget(this.partitionKeys(partition).circuits, key)) ?? '');
+    const stored = await this.redis.hget(this.partitionKeys(partition).circuits, key);
+    return this.verified(key, parseCircuit(stored ?? ''));
+  }
+
+  /** Callers read why an operator forced a circuit open: a reason that this fleet did not sign is replaced. */
+  verified(key: string, circuit: SignedCircuit): Circuit {
+    if (circuit.state !== 'FORCED_OPEN') return circuit;
+    const { signature = '', ...forced } = circuit;
+    const isSigned = this.signatures.verify('circuit', key, String(forced.reason), String(signature));
+    return isSigned ? forced : { ...forced, reason: FORCED_BY_OPERATOR };
+  }
+
+  #sign(key: string, circuit: Circuit): SignedCircuit {
+    if (circuit.state !== 'FORCED_OPEN') return circuit;
+    return { ...circuit, signature: this.signatures.sign('circuit', key, circuit.reason) };
   }
 
   /** All circuits of a partition that ever left CLOSED. */
   async list(partition: Partition): Promise<ReadonlyMap<string, Circuit>> {
     const stored = await this.redis.hgetall(this.partitionKeys(partition).circuits);
-    return new Map(Object.entries(stored).map(([key, raw]) => [key, parseCircuit(raw)]));
+    return new Map(Object.entries(stored).map(([key, raw]) => [key, this.verified(key, parseCircuit(raw))]));
   }
 
   /**
@@ -108,7 +132,8 @@ export class Breakers extends FleetRecords {
     retryAfterMs: number,
   ): Promise<{ readonly changed: boolean; readonly circuit: Circuit }> {
     const keys = this.partitionKeys(partition);
-    const broadcast: CircuitBroadcast = { type: 'circuit', partition, key, circuit: next, retryAfterMs };
+    const circuit = this.#sign(key, next);
+    const broadcast: CircuitBroadcast = { type: 'circuit', partition, key, circuit, retryAfterMs };
     const reason = 'reason' in next ? next.reason : undefined;
     const change = { key, from: from.state, to: next.state, ...(reason !== undefined && { reason }) };
     const [code, raw] = await changeScript.run(
@@ -117,7 +142,7 @@ export class Breakers extends FleetRecords {
       [
         key,
         from.epoch,
-        formatCircuit(next),
+        formatCircuit(circuit),
         this.channel,
         JSON.stringify(broadcast),
         JSON.stringify(change),
@@ -126,7 +151,7 @@ export class Breakers extends FleetRecords {
       ],
     );
     await this.#copy(partition, key, raw as string);
-    return { changed: code === 'changed', circuit: parseCircuit(raw as string) };
+    return { changed: code === 'changed', circuit: this.verified(key, parseCircuit(raw as string)) };
   }
 
   /**

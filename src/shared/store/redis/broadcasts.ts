@@ -22,8 +22,8 @@ export type Broadcast =
   | { readonly type: 'taint'; readonly sessionKey: string }
   /** A sub-agent of the session received a message, or replied. */
   | { readonly type: 'agent'; readonly sessionKey: string; readonly agentId: string }
-  /** A session below this one sent arguments that stayed invalid; `from` is the process that reports it. */
-  | { readonly type: 'invalid-params'; readonly sessionKey: string; readonly from: string; readonly event: object }
+  /** A session below this one sent arguments that stayed invalid; `from` is the process that reports it, `event` is signed. */
+  | { readonly type: 'invalid-params'; readonly sessionKey: string; readonly from: string; readonly event: string }
   /** A question to people has ended. */
   | { readonly type: 'question'; readonly id: string }
   /** A batch or a plan was changed by another process than its driver, or is over. */

@@ -21,6 +21,7 @@
  * | question      | question ID                                                                                           |
  * | answer        | question ID                                                                                           |
  * | audit         | sequence number, signature of the record before                                                       |
+ * | circuit       | key of a circuit that an operator forced open; the text is the reason                                 |
  * | redrive       | redrive ID                                                                                            |
  * | redrive-calls | redrive ID, position of the batch                                                                     |
  * | token         | none: the text of an approval button                                                                  |
@@ -49,6 +50,7 @@ const DESCRIPTIONS: Readonly<Record<string, (id: string) => Description>> = {
   'schedule-progress': (id) => ({ what: 'schedule', subject: `the progress of the schedule ${id}` }),
   group: (id) => ({ what: 'group', subject: `a part of the batch or plan ${id}` }),
   tool: (field) => ({ what: 'tool', subject: `the published tool ${field}` }),
+  circuit: (key) => ({ what: 'message', subject: `the reason of the circuit ${key}` }),
   question: (id) => ({ what: 'question', subject: `the question ${id}` }),
   answer: (id) => ({ what: 'answer', subject: `the answer to ${id}` }),
 };
