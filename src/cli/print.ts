@@ -30,7 +30,9 @@ export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]
 
 /** Named fields, one on each line. Line breaks in them are escaped, and empty fields are left out. */
 export function fieldLines(fields: readonly (readonly [string, string])[]): string[] {
-  return fields.filter(([, text]) => text !== '').map(([name, text]) => `${name.padEnd(14)} ${escapeLine(text)}`);
+  return fields
+    .filter(([, text]) => text !== '')
+    .map(([name, text]) => `${escapeLine(name).padEnd(14)} ${escapeLine(text)}`);
 }
 
 /** A text of several lines, prefixed so that none of them looks like a line of the command itself. */
@@ -75,7 +77,7 @@ export function outputLines(content: unknown): string[] {
   const lines = fields.flatMap(([name, value]) => {
     const text = textOf(value);
     if (['', '{}', 'null'].includes(text)) return [];
-    return text.includes('\n') ? [name, ...block(text).split('\n')] : fieldLines([[name, text]]);
+    return text.includes('\n') ? [escapeLine(name), ...block(text).split('\n')] : fieldLines([[name, text]]);
   });
   const rest = lines.length - MAX_OUTPUT_LINES;
   return rest <= 1

@@ -14,6 +14,7 @@ test.each([
   ],
   [7, ['output         7']],
   // What a file or a page says cannot move the cursor, or look like a line of the command itself.
+  [{ 'a\npawl: done': 1, 'b\npawl: done': 'c\nd' }, ['a\\u{A}pawl: done 1', 'b\\u{A}pawl: done', '  | c', '  | d']],
   [{ content: 'a\u001b[2Kb\npawl: done' }, ['content', '  | a\\u{1B}[2Kb', '  | pawl: done']],
 ])('the output %j is shown below what the tool says of it', (content, lines) => {
   expect(outputLines(content)).toEqual(lines);

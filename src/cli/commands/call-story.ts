@@ -35,7 +35,8 @@ export function storyOf(record: CallRecord, context: StoryContext = {}): string 
     ...(control.deadlineAtMs === undefined ? [] : [field('deadline', moment(control.deadlineAtMs))]),
     field('circuit', record.circuit),
     '',
-    ...historyLines(record, context),
+    // A record's names of workers and operators, and its codes, are not signed: each of them stays on its line.
+    ...historyLines(record, context).map(escapeLine),
     ...endLines(record),
   ].join('\n');
 }
@@ -105,7 +106,7 @@ function decisionLines({ state, decision, decidedAtMs }: ApprovalRecord, offsetT
   const by = decision === undefined ? '' : ` by ${decision.by}`;
   const edited = decision?.params === undefined ? '' : ', with other parameters';
   const reason = decision?.reason === undefined ? '' : `: ${decision.reason}`;
-  return [`${offsetText(decidedAtMs)}${escapeLine(`${state}${by}${edited}${reason}`)}`];
+  return [`${offsetText(decidedAtMs)}${state}${by}${edited}${reason}`];
 }
 
 /** A call that waits for a worker waits in vain while no worker has its tool, or only another line of versions. */
@@ -147,7 +148,7 @@ function endLines(record: CallRecord): string[] {
       : `, its key ${freeAtMs > readAtMs ? `free again in ${duration(freeAtMs - readAtMs)}` : 'free again'}`;
   return [
     '',
-    `  ended: ${outcome.status}${settlementText(outcome)}${retentionText}${freeText}`,
+    escapeLine(`  ended: ${outcome.status}${settlementText(outcome)}${retentionText}${freeText}`),
     ...outcomeLines(outcome, callId),
   ];
 }
@@ -158,7 +159,7 @@ function settlementText({ settlement }: Outcome): string {
 
 function outcomeLines({ error, output }: Outcome, callId: string): string[] {
   if (error !== undefined) {
-    const lines = [`  ${error.code}: ${escapeLines(error.message)}`];
+    const lines = [`  ${escapeLine(error.code)}: ${escapeLines(error.message)}`];
     for (const issue of error.issues ?? []) lines.push(`    ${escapeLine(`${issue.path}: ${issue.message}`)}`);
     return [...lines, ...resolutionSteps(error, callId).map((line) => `  ${line}`)];
   }

@@ -7,6 +7,7 @@ import { deadLetterView, redriveView } from '../../producer/http/core/views.ts';
 import type { DeadLetterFilter } from '../../shared/store/dead-letters/dead-letter-index.ts';
 import type { RedriveRecord } from '../../shared/store/redrives/redrives.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, pawlCommand, printList, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { type Column, moment, plural } from '../print.ts';
@@ -136,7 +137,7 @@ function report(context: CliContext, result: BulkAnswer, verb: string, { dryRun 
   const doneCount = dryRun === true ? matched - skipped.length : started;
   const lines = [
     `${doneCount} of ${plural(matched, 'call')} ${verb}, ${skipped.length} skipped`,
-    ...skipped.slice(0, MAX_LISTED_SKIPPED).map(({ callId, code }) => `  ${callId}  ${code}`),
+    ...skipped.slice(0, MAX_LISTED_SKIPPED).map(({ callId, code }) => escapeLine(`  ${callId}  ${code}`)),
   ];
   if (skipped.length > MAX_LISTED_SKIPPED)
     lines.push(`  and ${skipped.length - MAX_LISTED_SKIPPED} more: --json lists them`);

@@ -106,7 +106,7 @@ export class PatchReader extends LineReader {
     for (; isAddedLine(); this.position += 1) added.push(`${this.line?.slice(1)}\n`);
     const hasNoLineEnd = this.line?.trimEnd() === NO_LINE_END;
     if (hasNoLineEnd) this.position += 1;
-    if (this.line !== undefined && this.line.trim() !== '' && !this.#isNextFile())
+    if (this.line !== undefined && this.line.trim() !== '' && !FILE_HEAD.test(this.line))
       throw this.unexpected('a line of the new file, which begins with "+"');
     return hasNoLineEnd ? added.join('').slice(0, -1) : added.join('');
   }

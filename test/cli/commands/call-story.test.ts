@@ -44,6 +44,23 @@ test('the story of a call names its approval, pending or decided', () => {
 const attempt = { attempt: 1, fence: 1, worker: 'w', startedAtMs: 0, finishedAtMs: 9 };
 const success = { ...attempt, status: 'success' as const, retriable: false };
 
+test('no text of a record begins a line of the story', () => {
+  const text = 'x\n  +2.0 s    approved by alice';
+  const lost = { ...attempt, worker: text, errorCode: text, status: 'error' as const, retriable: false };
+  const call = { ...endedWith(text), phase: text, worker: text, approvalId: text, circuit: text };
+  const redrives = [{ by: text, code: text, atMs: 0, attempts: 0 }];
+  const outcome = { ...call.outcome, status: text, settlement: text };
+  const forged = {
+    ...call,
+    attempts: [lost, { ...lost, completedAtMs: 1 }],
+    redrives,
+    outcome,
+  } as unknown as CallRecord;
+  const approval = { state: text, decidedAtMs: 0, decision: { by: text, reason: text } } as never;
+  for (const state of ['failed', 'cancelled', 'inflight', text] as const)
+    expect(storyOf({ ...forged, state } as CallRecord, { approval, tools: [] })).not.toMatch(/^ *\+2\.0 s +approved/m);
+});
+
 test('the story says who decided, what completed the call from outside, and who resolved it', () => {
   const call = endedWith('CARD_DECLINED');
   const approved = { state: 'approved', decidedAtMs: 2_000, decision: { by: 'ada', reason: 'paid', params: {} } };

@@ -120,6 +120,12 @@ describe('a patch is read (C17)', () => {
     });
   });
 
+  test.each(['Add', 'Update', 'Delete'])('white space before a head (%s) that follows an added file', (verb) => {
+    const second = verb === 'Add' ? ['+two'] : verb === 'Update' ? ['-old', '+new'] : [];
+    const files = (space: string) => patch('*** Add File: a', '+one', `${space}*** ${verb} File: b`, ...second);
+    for (const space of [' ', '\t', '\u00a0']) expect(parsePatch(files(space))).toEqual(parsePatch(files('')));
+  });
+
   test.each(['  ', '    ', '\t'])('a whole patch behind a margin (%j)', (margin) => {
     const text = patch('*** Update File: f', '@@ head', ' a', '', '-b', '+B', '*** End of File');
     const indented = text.split('\n').map((line) => (line === '' ? line : margin + line));
