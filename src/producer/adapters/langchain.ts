@@ -6,6 +6,7 @@ import { loadPeer } from '../../shared/errors/optional-packages.ts';
 import { plainParameters } from '../../shared/model-tools/tools-for.ts';
 import { digest } from '../../shared/schema/canonical-json.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
+import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import type { Session } from '../sessions/session.ts';
 import { dataUrl } from './model-content.ts';
@@ -24,6 +25,8 @@ interface CallConfig {
   readonly signal?: AbortSignal;
   readonly toolCall?: { readonly id?: string };
   readonly configurable?: Readonly<Record<string, unknown>>;
+  /** LangGraph makes one for each attempt of a task. */
+  readonly executionInfo?: object;
 }
 
 interface CallBlock {
@@ -31,11 +34,28 @@ interface CallBlock {
   readonly args?: unknown;
 }
 
-/** LangGraph names each task of a graph's thread; a task that is run again from its checkpoint has the same name. */
-function sourceOf(call: { readonly id?: string } | undefined, { signal, configurable }: CallConfig = {}): CallSource {
+/** How many calls of each ID and arguments have ended in an attempt of a task. */
+const endedCalls = new WeakMap<object, Map<string, number>>();
+
+/**
+ * LangGraph names each task of a graph's thread; a task that is run again from its checkpoint has the same name. A node may hold a whole
+ * loop, so one task may run several responses. Then the calls that ended before distinguish them, because a task that is run again
+ * repeats them in their order. `end` is to be called at the call's end.
+ */
+function sourceOf(
+  call: CallBlock | undefined,
+  input: unknown,
+  { signal, configurable, executionInfo }: CallConfig = {},
+): { readonly source: CallSource; readonly end: () => void } {
+  const { id: toolCallId } = call ?? {};
   const task = configurable?.['checkpoint_ns'];
-  const isTask = typeof task === 'string' && task !== '';
-  return { toolCallId: call?.id, signal, ...(isTask ? { responseName: digest(task) } : { callObject: call }) };
+  if (typeof task !== 'string' || task === '')
+    return { source: { toolCallId, signal, callObject: call }, end: () => {} };
+  const counts = getOrInsert(endedCalls, executionInfo ?? {}, () => new Map<string, number>());
+  const key = JSON.stringify([toolCallId, input]);
+  const count = counts.get(key) ?? 0;
+  const responseName = digest(count === 0 ? task : `${task}#${count}`);
+  return { source: { toolCallId, signal, responseName }, end: () => counts.set(key, count + 1) };
 }
 
 /**
@@ -61,9 +81,11 @@ export async function langchainTools(session: Session, options: AdapterOptions =
       async func(input: Record<string, unknown>, runManager, config) {
         const { toolCall, ...rest } = (config ?? {}) as CallConfig;
         const toolCallId = toolCall?.id;
-        const running = tools.run({ kind: 'function', name, arguments: input }, sourceOf(toolCall, rest));
+        const { source, end } = sourceOf(toolCall, [name, input], rest);
+        const running = tools.run({ kind: 'function', name, arguments: input }, source);
         let next = await running.next();
         for (; next.done !== true; next = await running.next()) notify(next.value, runManager);
+        end();
         return toToolMessage(next.value, toolCallId);
       },
     });
@@ -79,13 +101,13 @@ export async function langchainTools(session: Session, options: AdapterOptions =
         if (!(error instanceof langchain.ToolInputParsingException)) throw error;
         const call = isObject(input) && input['type'] === 'tool_call' ? (input as CallBlock) : { args: input };
         // Pawl may accept parameters that LangChain refuses, such as null for an optional one. The call then runs, once.
-        return toToolMessage(
-          await tools.answer(
-            { kind: 'function', name, arguments: call.args as Record<string, unknown> },
-            sourceOf(call, config),
-          ),
-          call.id,
+        const { source, end } = sourceOf(call, [name, call.args], config);
+        const answer = await tools.answer(
+          { kind: 'function', name, arguments: call.args as Record<string, unknown> },
+          source,
         );
+        end();
+        return toToolMessage(answer, call.id);
       }
     };
     return Object.assign(structuredTool, { invoke: invokeOrExplain as typeof structuredTool.invoke });

@@ -71,3 +71,30 @@ test('pawl/langchain: a call whose null LangChain refuses runs once, too, and is
     content: expect.stringContaining('CANCELLED'),
   });
 });
+
+test('pawl/langchain: a loop within one LangGraph task has a call for each response, and the same ones when the task runs again', async () => {
+  let runs = 0;
+  const tool = defineTool({
+    name: 'read',
+    version: '1.0.0',
+    description: 'Says how often it ran.',
+    tier: 'workspace',
+    effects: 'once',
+    input: z.object({ path: z.string() }),
+    run: () => ({ output: `run ${++runs}` }),
+  });
+  const { session, pawl } = await startFleet({ tools: [tool] });
+  const runTask = async (responses: number) => {
+    const [read] = await langchainTools(await pawl.session(session.key));
+    const config = { configurable: { checkpoint_ns: 'agent:1' }, executionInfo: {} };
+    const answers: unknown[] = [];
+    for (let response = 1; response <= responses; response += 1) {
+      const call = { type: 'tool_call', id: 'read:0', name: 'read', args: { path: 'n.txt' } };
+      const message = (await read?.invoke(call as never, config)) as unknown as ToolMessage;
+      answers.push(message.content);
+    }
+    return answers;
+  };
+  expect(await runTask(2)).toEqual(['run 1', 'run 2']);
+  expect(await runTask(3)).toEqual(['run 1', 'run 2', 'run 3']);
+});
