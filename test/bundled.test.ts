@@ -85,3 +85,13 @@ test.each(
   );
   expect({ code, said }).toEqual({ code: 0, said: 'true\n' });
 });
+
+test('an adapter that was bundled without Pawl explains to the model what Pawl refuses', async () => {
+  const source = `import { chatTools } from 'pawl/openai';
+import { PawlError } from 'pawl';
+const session = { toolsFor: async () => ({ tools: [] }), decode: async () => { throw new PawlError('INVALID_PARAMS', 'no such city'); } };
+const { run } = await chatTools(session);
+console.log((await run([{ id: '1', function: { name: 'weather', arguments: '{}' } }]))[0].content);
+`;
+  expect(await run(source, { external: [/^pawl$/] })).toEqual({ code: 0, said: 'INVALID_PARAMS: no such city\n' });
+});

@@ -4,7 +4,7 @@
  */
 import type { ResultError, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
-import { type Issue, PawlError } from '../../shared/errors/failure.ts';
+import type { Issue, PawlError } from '../../shared/errors/failure.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
 import type { ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
 import { checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
@@ -164,7 +164,7 @@ export class ModelTools {
         ? run()
         : this.#calls.run({ namespace, name, params, turnId, ...origin }, run);
     } catch (error) {
-      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      if (!isPawlError(error) || error.code === 'BACKEND_UNAVAILABLE') throw error;
       return errorAnswer(await explain(error));
     }
     if (result.status === 'success') {
@@ -273,6 +273,11 @@ export class ModelTools {
     this.#session.inform('onGivenUp', onGivenUp && ((tool: string) => onGivenUp(tool, message)), toolName);
     await this.#session.emitInvalidParams({ toolName: result.toolName, reasks: MAX_REASKS, result });
   }
+}
+
+/** Compares the name, because an adapter in a bundle has a class of its own. */
+function isPawlError(error: unknown): error is PawlError {
+  return error instanceof Error && error.name === 'PawlError';
 }
 
 function errorAnswer(message: string): ModelAnswer {
