@@ -1,7 +1,7 @@
 /** Applies the ignore files of a workspace to its searches. */
 import { constants } from 'node:fs';
-import { lstat, open } from 'node:fs/promises';
-import { basename, dirname, join, relative, sep } from 'node:path';
+import { type FileHandle, lstat, open } from 'node:fs/promises';
+import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { type IgnoreRule, ignoreRules, pathBytes } from './ignore-rules.ts';
 import { enterFolder, entryPath, type Folder, statEntry, withLocation } from './safe-path.ts';
 
@@ -12,6 +12,8 @@ const IGNORE_FILES = ['.rgignore', '.ignore', '.gitignore', '.git/info/exclude']
 
 const IGNORE_ENTRIES = IGNORE_FILES.map((name) => ({ name: name.split('/')[0] ?? '' }));
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+/** Like Git, no symbolic link is followed. */
+const OPEN_FILE = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
 
 /** An ignore file of one folder, whose patterns are relative to it. */
 export interface IgnoreLevel {
@@ -126,19 +128,45 @@ export async function withIgnoreFile(
   return levels;
 }
 
-/** One character for each byte; undefined when there is no such file. Like Git, it follows no symbolic link. */
+/** One character for each byte; undefined when there is no such file. */
 async function readIgnoreFile(folder: Folder, path: string): Promise<string | undefined> {
   const [name = '', ...rest] = path.split('/');
-  const handle = await open(entryPath(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
+  const handle = await open(entryPath(folder, name), OPEN_FILE).catch(() => undefined);
   if (handle === undefined) return undefined;
   try {
-    const stats = await handle.stat();
-    if (rest.length > 0 && stats.isDirectory())
+    const isFolder = (await handle.stat()).isDirectory();
+    if (rest.length > 0 && isFolder)
       return await readIgnoreFile({ handle, path: join(folder.path, name) }, rest.join('/'));
-    return rest.length === 0 && stats.isFile() && stats.size <= MAX_IGNORE_BYTES
-      ? await handle.readFile('latin1')
-      : undefined;
+    const content = await readSmallFile(handle);
+    if (rest.length === 0) return content?.toString('latin1');
+    return content && (await readFromRepository(folder.path, content.toString(), rest.join('/')));
   } finally {
     await handle.close();
   }
+}
+
+/**
+ * The `.git` of a worktree or a submodule is a file that names the folder of its repository. What all worktrees of a repository share lies in
+ * another folder.
+ */
+async function readFromRepository(folder: string, link: string, path: string): Promise<string | undefined> {
+  const [, named] = /^gitdir: (.+)$/m.exec(link) ?? [];
+  if (named === undefined) return undefined;
+  const repository = resolve(folder, named);
+  const shared = (await readSmallFileAt(join(repository, 'commondir')))?.toString().trim() ?? '';
+  return (await readSmallFileAt(resolve(repository, shared, path)))?.toString('latin1');
+}
+
+async function readSmallFileAt(path: string): Promise<Buffer | undefined> {
+  const handle = await open(path, OPEN_FILE).catch(() => undefined);
+  try {
+    return handle && (await readSmallFile(handle));
+  } finally {
+    await handle?.close();
+  }
+}
+
+async function readSmallFile(handle: FileHandle): Promise<Buffer | undefined> {
+  const stats = await handle.stat();
+  return stats.isFile() && stats.size <= MAX_IGNORE_BYTES ? handle.readFile() : undefined;
 }

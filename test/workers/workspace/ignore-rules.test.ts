@@ -173,3 +173,34 @@ test('a workspace within a repository obeys the rules above it, unless they excl
     expect(await found('own', finder)).toEqual(['a.log']);
   }
 });
+
+test('a worktree and a submodule obey the rules that their repository keeps elsewhere', async () => {
+  const root = temporaryFolder();
+  const write = (path: string, content: string) => {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), content);
+  };
+  const settings = ['user.name=ada', 'user.email=ada@example.com', 'core.excludesFile=/dev/null'];
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-C', root, ...settings.flatMap((each) => ['-c', each]), ...args]).toString();
+  git('init', '--quiet');
+  git('commit', '--quiet', '--allow-empty', '--message=first');
+  git('worktree', 'add', '--quiet', '--detach', 'trees/one');
+  mkdirSync(join(root, '.git/modules'));
+  git('init', '--quiet', `--separate-git-dir=${join(root, '.git/modules/sub')}`, 'sub');
+  write('sub/.git', 'gitdir: ../.git/modules/sub\n');
+  write('.git/info/exclude', 'notes.txt\n');
+  write('.git/modules/sub/info/exclude', 'draft.txt\n');
+  for (const repository of ['trees/one', 'sub']) {
+    for (const name of ['a.txt', 'notes.txt', 'deep/draft.txt']) write(`${repository}/${name}`, 'needle');
+    const listed = git('-C', repository, 'ls-files', '-z', '--others', '--exclude-standard')
+      .split('\0')
+      .filter(Boolean);
+    expect(listed).toHaveLength(2);
+    for (const finder of [walkAlone, ripgrep]) {
+      const search = { pattern: 'needle' };
+      const { files } = await searchWithin(join(root, repository), search, new AbortController().signal, finder);
+      expect(files.map(({ path }) => path)).toEqual(listed);
+    }
+  }
+});
