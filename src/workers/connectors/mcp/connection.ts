@@ -117,7 +117,12 @@ export class McpConnection {
     return this.#withConnection(signal, (open) => send(open.client, { signal, timeout: NO_TIMEOUT_MS }));
   }
 
-  async #withConnection<T>(signal: AbortSignal, use: (open: OpenConnection) => Promise<T>): Promise<T> {
+  /** A server that no longer knows the session, because it has restarted, has not executed the request: it is sent once more. */
+  async #withConnection<T>(
+    signal: AbortSignal,
+    use: (open: OpenConnection) => Promise<T>,
+    isRepeated = false,
+  ): Promise<T> {
     clearTimeout(this.#idleTimer);
     this.#inUse += 1;
     try {
@@ -129,8 +134,9 @@ export class McpConnection {
         return result;
       } catch (error) {
         if (signal.aborted) throw signal.reason;
-        const { failure, isClosed } = requestFailure(error, open, this.server);
+        const { failure, isClosed, isUnknownSession } = requestFailure(error, open, this.server);
         if (isClosed) this.#retire(open);
+        if (isUnknownSession === true && !isRepeated) return await this.#withConnection(signal, use, true);
         throw failure;
       } finally {
         open.calls -= 1;

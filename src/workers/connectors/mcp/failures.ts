@@ -35,6 +35,8 @@ export interface RequestFailure {
   readonly failure: Error;
   /** The connection can no longer be used. */
   readonly isClosed: boolean;
+  /** The server does not know the session, and has not executed the request. */
+  readonly isUnknownSession?: true;
 }
 
 interface Broken {
@@ -167,9 +169,12 @@ function givesReason(body: string): boolean {
   );
 }
 
-/** The next attempt opens and initializes a new connection. */
 function sessionLost(server: string): RequestFailure {
-  return { failure: unavailable(`The MCP server ${server} no longer knows the session.`), isClosed: true };
+  return {
+    failure: unavailable(`The MCP server ${server} no longer knows the session.`),
+    isClosed: true,
+    isUnknownSession: true,
+  };
 }
 
 /** Adds an error's data to its message, because often only the data says what was wrong. */
