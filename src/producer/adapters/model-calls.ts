@@ -81,8 +81,11 @@ export class ModelCalls {
   ): AsyncGenerator<Notice, ToolResultEnvelope> {
     if (call.isNamed) return yield* run(call.toolCallId);
     const key = this.#keyOf(call);
+    const { callObject, response } = call;
+    const isKnown = callObject !== undefined && this.#namesByObject.get(callObject)?.has(key) === true;
     const cachedName = this.#cachedName(key, call);
-    const toolCallId = await this.#cacheName(key, call, cachedName ?? this.#initialName(key, call));
+    const name = this.#cacheName(key, call, cachedName ?? this.#initialName(key, call));
+    const toolCallId = await name;
     const submittedAtMs = performance.now();
     let result: ToolResultEnvelope;
     try {
@@ -93,9 +96,9 @@ export class ModelCalls {
       throw error;
     }
     if (toolCallId === call.toolCallId && isReplay(result) && !isOfFailed(result, submittedAtMs, key, call)) {
-      const isEarlier = cachedName === undefined && call.response?.isLater === true;
-      if (isEarlier) await this.#cacheName(key, call, this.#newName(key, call));
+      const isEarlier = !isKnown && response?.isLater === true;
       // The same call twice in one response: the other one may have got the new name.
+      if (isEarlier && this.#cachedName(key, call) === name) await this.#cacheName(key, call, this.#newName(key, call));
       const newCallId = (await this.#cachedName(key, call)) ?? toolCallId;
       if (newCallId !== toolCallId) result = yield* run(newCallId);
     }

@@ -161,3 +161,33 @@ describe('pawl/openai', () => {
     );
   });
 });
+
+test('the same call twice in a later answer has one new result, whichever of the two is answered first', async () => {
+  let runs = 0;
+  const tool = defineTool({
+    name: 'read',
+    version: '1.0.0',
+    description: 'Says how often it ran.',
+    tier: 'workspace',
+    effects: 'once',
+    input: z.object({}),
+    run: () => ({ output: `run ${++runs}` }),
+  });
+  const { session, pawl } = await startFleet({ tools: [tool] });
+  const answer = () => ({ id: 'read:0', function: { name: 'read', arguments: '{}' } });
+  await (await chatTools(session)).run([answer()]);
+  const resumed = await pawl.session(session.key);
+  const second = Promise.withResolvers<void>();
+  const submit = resumed.submit.bind(resumed);
+  let submitted = 0;
+  const submitSecondFirst = async (...call: Parameters<typeof submit>) => {
+    submitted += 1;
+    if (submitted === 1) await second.promise;
+    else second.resolve();
+    return submit(...call);
+  };
+  Object.assign(resumed, { submit: submitSecondFirst });
+  const tools = await chatTools(resumed);
+  await tools.run([]);
+  expect((await tools.run([answer(), answer()])).map(({ content }) => content)).toEqual(['run 2', 'run 2']);
+});
