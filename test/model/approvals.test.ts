@@ -100,6 +100,6 @@ test.each<[Broken, RegExp]>([
   ['use twice', /I2: a had 2 effects/],
   ['free what was not used', /I2: a had 2 effects/],
 ])('a broken rule is found: %s', async (broken, breach) => {
-  const result = await fc.check(holds(broken), { numRuns: 40_000, seed: 1, endOnFailure: true });
+  const result = await fc.check(holds(broken), { numRuns: 40_000, seed: 3, endOnFailure: true });
   expect(String(result.errorInstance ?? 'nothing')).toMatch(breach);
 });

@@ -67,16 +67,16 @@ test('the faults of a value of any size are a short text', async () => {
   const many = <Item>(count: number, item: (index: number) => Item) =>
     Array.from({ length: count }, (_, index) => item(index));
   const odd: readonly unknown[] = [
-    Object.fromEntries(many(100_000, (index) => [`k${index}`, 1])),
-    { tool: 'tool', items: many(100_000, () => 1) },
-    { tool: 'tool', items: many(100_000, () => ({ ['n'.repeat(40)]: 1 })) },
+    Object.fromEntries(many(20_000, (index) => [`k${index}`, 1])),
+    { tool: 'tool', items: many(20_000, () => 1) },
+    { tool: 'tool', items: many(20_000, () => ({ ['n'.repeat(40)]: 1 })) },
     { tool: 'tool', ['x'.repeat(1_000_000)]: 1 },
-    { tool: 'tool', mode: 'x'.repeat(1_000_000), every: many(100_000, (index) => ({ index })) },
+    { tool: 'tool', mode: 'x'.repeat(1_000_000), every: many(20_000, (index) => ({ index })) },
     {
-      tool: many(100_000, (index) => ({ index })),
-      count: Object.fromEntries(many(100_000, (index) => [`k${index}`, 1])),
+      tool: many(20_000, (index) => ({ index })),
+      count: Object.fromEntries(many(20_000, (index) => [`k${index}`, 1])),
     },
-    { tool: 'tool', named: Object.fromEntries(many(100_000, (index) => [`k${index}`, 1])) },
+    { tool: 'tool', named: Object.fromEntries(many(20_000, (index) => [`k${index}`, 1])) },
     { tool: 'tool', zone: 'x'.repeat(1_000_000) },
   ];
   const quoting = schema.extend({
