@@ -1,6 +1,6 @@
 /** Calls that wait for a person: a live list, and the details of the chosen one. */
 import { ApiError, ask, LISTED, part } from './api.js';
-import { count, element, shownText, timeLeft } from './dom.js';
+import { count, editableJson, element, shownText, timeLeft } from './dom.js';
 import { facts, heading, intent, link } from './parts.js';
 import { openQuestions } from './questions.js';
 
@@ -201,7 +201,7 @@ export function open(root, page, wanted) {
       spellcheck: 'false',
       'aria-label': 'Parameters to run with',
     });
-    edited.value = JSON.stringify(approval.params, null, 2);
+    edited.value = editableJson(approval.params);
     const problem = element('p', { class: 'problem', role: 'alert' });
     const decide = (decision) => (event) => {
       if (hand.isMeant(event)) void send(approval, { decision, reason, remember, edited, editing, problem });

@@ -22,6 +22,12 @@ export function shownText(text) {
   return String(text).replace(DECEPTIVE, (found) => `\\u{${found.codePointAt(0).toString(16).toUpperCase()}}`);
 }
 
+/** JSON to edit: it means the same, with such characters as JSON's own escapes. */
+export function editableJson(value) {
+  const escapeUnit = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return JSON.stringify(value, null, 2).replace(DECEPTIVE, (found) => found.split('').map(escapeUnit).join(''));
+}
+
 export function shownJson(value) {
   return shownText(typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? ''));
 }
