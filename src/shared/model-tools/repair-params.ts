@@ -62,5 +62,5 @@ function parseIf(text: string, accepts: (value: unknown) => boolean): unknown {
 
 /** An integer with too many digits would be rounded to another one. */
 function isExactNumber(text: string): boolean {
-  return /^-?\d+(?:\.\d+)?$/.test(text) && (text.includes('.') || Number.isSafeInteger(Number(text)));
+  return /^-?\d+(?:\.\d+)?$/.test(text) && Math.abs(Number(text)) <= Number.MAX_SAFE_INTEGER;
 }

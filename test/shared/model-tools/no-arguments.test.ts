@@ -53,7 +53,9 @@ test('a number that would become another one is refused, and so is one that a te
     decodeCall(toolsFor('openai', [ids]), [ids], { kind: 'function', name: 'ids', arguments: sent });
   expect(() => decode('{"id":12345678901234567890}')).toThrow(/arguments of ids hold 12345678901234567890 as "id"/);
   expect(decode('{"id":9007199254740991}').params).toEqual({ id: 9_007_199_254_740_991 });
-  expect(repairParams(ids.inputSchema, { id: '12345678901234567890' })).toEqual({ id: '12345678901234567890' });
+  for (const id of ['12345678901234567890', '9007199254740993.0', '9007199254740993.5', `${'9'.repeat(400)}.0`])
+    expect(repairParams(ids.inputSchema, { id }), id).toEqual({ id });
+  expect(repairParams(ids.inputSchema, { id: '42.0' })).toEqual({ id: 42 });
   expect(repairParams(ids.inputSchema, { id: '42' })).toEqual({ id: 42 });
 });
 

@@ -53,7 +53,7 @@ export function parseWithLongNumbersAsText(text: string): unknown {
   let quoted = '';
   let copied = 0;
   scanJson(text, (start, end) => {
-    const source = text.slice(start, end);
+    const source = withoutZeros(text.slice(start, end));
     if (!isLongInteger(source) && Number.isFinite(Number(source))) return;
     quoted += `${text.slice(copied, start)}"${source}"`;
     copied = end;
@@ -110,6 +110,11 @@ function endOfNumber(text: string, start: number): number {
   return end;
 }
 
+/** A fraction of zeros, which some languages write, makes no other number. */
+function withoutZeros(source: string): string {
+  return source.replace(/\.0+$/, '');
+}
+
 /** Whether a text is a whole number beyond 2^53. */
 export function isLongInteger(text: string): boolean {
   return /^-?\d{16,}$/.test(text) && !Number.isSafeInteger(Number(text));
@@ -118,7 +123,8 @@ export function isLongInteger(text: string): boolean {
 /** A whole number with more digits than a number holds becomes a different one, and one beyond all numbers is infinite. */
 function isRounded(value: number, source: string): boolean {
   if (!Number.isFinite(value)) return true;
-  return !Number.isSafeInteger(value) && /^-?\d+$/.test(source) && String(value) !== source;
+  const digits = withoutZeros(source);
+  return !Number.isSafeInteger(value) && /^-?\d+$/.test(digits) && String(value) !== digits;
 }
 
 function roundedProblem(source: string, name: string | undefined): string {
