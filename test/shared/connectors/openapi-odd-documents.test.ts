@@ -139,6 +139,15 @@ test('a schema whose reference leads nowhere accepts anything, and the change is
   expect(tools[0]?.changes.join()).toContain('$ref dropped, "#/$defs/Missing" cannot be followed');
 });
 
+test('a component that nothing fits stays one, and one that anything fits as well', async () => {
+  const refer = (name: string) => ({ $ref: `#/components/schemas/${name}` });
+  const body = jsonBody({ type: 'object', properties: { no: refer('No'), any: refer('Any') } });
+  const components = { schemas: { No: false, Any: true } };
+  const { tools } = await importOpenApi({ ...document, ...withOperation(body, 'post'), components });
+  const check = compileSchema(tools[0]?.spec.inputSchema ?? {});
+  expect([check({ body: { any: 1 } }).length, check({ body: { no: 1 } }).length > 0]).toEqual([0, true]);
+});
+
 test('what is nested too deep accepts anything, and the change is reported', async () => {
   const schema = Array.from({ length: 40 }).reduce<object>((a) => ({ type: 'object', properties: { a } }), items);
   const { tools } = await importOpenApi({ ...document, ...withOperation(jsonBody(schema), 'post') });

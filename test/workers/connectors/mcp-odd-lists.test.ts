@@ -20,12 +20,14 @@ test('an odd entry in a list of tools is named, and hides no other', async () =>
   };
   const odd = [null, 5, 'echo', [], {}, { name: null }, { name: 7, inputSchema: {} }, { name: '', inputSchema: {} }];
   const deep = { name: 'deep', inputSchema: JSON.parse(`${'{"not":'.repeat(300)}{}${'}'.repeat(300)}`) };
-  await writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify([...odd, good, deep, good]));
+  const schemas = ['{}', [{}], true, 5].map((inputSchema, index) => ({ name: `schema-${index}`, inputSchema }));
+  await writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify([...odd, good, deep, ...schemas, good]));
   const outcome = await fleet.bring('odd', fleet.odd());
   expect(outcome.tools.map(({ tool }) => tool)).toEqual(['mcp.odd.echo']);
   expect(outcome.refused).toEqual([
     ...odd.map((_, index) => ({ tool: `entry ${index + 1}`, why: expect.stringMatching(/^it is /) })),
     { tool: 'deep', why: 'its definition is nested too deep' },
+    ...schemas.map(({ name }) => ({ tool: name, why: expect.stringMatching(/^its inputSchema is /) })),
   ]);
   expect(contentOf(await fleet.session.call('echo', { text: 'a' }, { namespace: 'mcp.odd' }))).toBe('a');
 });

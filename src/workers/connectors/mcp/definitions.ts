@@ -3,6 +3,7 @@ import type { Client } from '@modelcontextprotocol/client';
 import { definitionDigest, type McpDefinition } from '../../../shared/connectors/mcp.ts';
 import { asToolError } from '../../../shared/errors/classify-error.ts';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
+import { describeValue } from '../../../shared/tools/tool-answers.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
 import { unlessAborted } from '../../../shared/util/wait.ts';
 import { list } from './listing.ts';
@@ -93,6 +94,7 @@ function definitionOf(entry: unknown, index: number): McpDefinition {
     return { name: `entry ${index + 1}`, inputSchema: {}, unusable: `it is ${actual}` };
   }
   const { name, title, description, inputSchema, outputSchema, annotations, execution } = entry;
+  const isUsable = inputSchema === undefined || inputSchema === null || isObject(inputSchema);
   const { taskSupport } = isObject(execution) ? execution : {};
   return {
     name,
@@ -102,5 +104,6 @@ function definitionOf(entry: unknown, index: number): McpDefinition {
     outputSchema,
     annotations: isObject(annotations) ? annotations : undefined,
     taskSupport: typeof taskSupport === 'string' ? taskSupport : undefined,
+    unusable: isUsable ? undefined : `its inputSchema is ${describeValue(inputSchema)}`,
   };
 }
