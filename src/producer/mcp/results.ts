@@ -14,7 +14,7 @@ import type { FailureCode } from '../../shared/errors/failure-codes.ts';
 import { FAILURE_RESPONSES } from '../../shared/errors/failure-responses.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import { withDigitsAsNumbers } from '../../shared/schema/long-integers.ts';
-import { lazyValidator } from '../../shared/schema/validator.ts';
+import { cachedValidator, lazyValidator } from '../../shared/schema/validator.ts';
 import type { ContentBlock as ToolContentBlock } from '../../shared/tools/tool-result.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -96,7 +96,7 @@ async function fitting<T extends object>(
 ): Promise<T & Record<string, unknown>> {
   if (schema === undefined || !/"-?\d{16,}"/.test(JSON.stringify(content)))
     return content as T & Record<string, unknown>;
-  return (await withDigitsAsNumbers(lazyValidator(schema), content)) as T & Record<string, unknown>;
+  return (await withDigitsAsNumbers(cachedValidator(schema, lazyValidator), content)) as T & Record<string, unknown>;
 }
 
 function withContent(

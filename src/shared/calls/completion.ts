@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { type Issue, invalidInput, PawlError } from '../errors/failure.ts';
 import { digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { fitToSchema, validatorOf } from '../schema/validator.ts';
+import { cachedValidator, fitToSchema } from '../schema/validator.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { MAX_PENDING_MS } from '../tools/pending.ts';
 import type { Tier } from '../tools/tool.ts';
@@ -140,7 +140,7 @@ export async function resultFromOutside(
   const result = normalizeResult(toolName, given);
   if (typeof result === 'string') throw new PawlError('COMPLETION_INVALID', result);
   if (outputSchema === undefined) return result;
-  const { value, issues } = await fitToSchema(outputSchema, validatorOf(outputSchema), result.output);
+  const { value, issues } = await fitToSchema(outputSchema, cachedValidator(outputSchema), result.output);
   if (issues.length > 0) throw outputInvalid(issues);
   return { ...result, output: value };
 }

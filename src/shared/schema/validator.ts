@@ -60,6 +60,21 @@ export function lazyValidator(schema: JsonSchema): Validator {
   };
 }
 
+const MAX_CACHED = 100;
+const cachedValidators = new Map<string, Validator>();
+
+/** The validator of a schema that each request reads again, such as a tool's output schema. The last used ones are kept. */
+export function cachedValidator(schema: JsonSchema, make = validatorOf): Validator {
+  if (isLargeSchema(schema)) return make(schema);
+  const text = JSON.stringify(schema);
+  const validator = cachedValidators.get(text) ?? make(schema);
+  cachedValidators.delete(text);
+  cachedValidators.set(text, validator);
+  const [oldest = ''] = cachedValidators.keys();
+  if (cachedValidators.size > MAX_CACHED) cachedValidators.delete(oldest);
+  return validator;
+}
+
 /** A bound, because processes hold the text of each declared schema, and write it into lists of tools. */
 const MAX_SCHEMA_LENGTH = 1_048_576;
 

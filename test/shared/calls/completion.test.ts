@@ -1,8 +1,10 @@
-import { describe, expect, test } from 'vitest';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import {
   completionToken,
   parseCompletion,
   readCompletionToken,
+  resultFromOutside,
   TOKEN_BYTES,
 } from '../../../src/shared/calls/completion.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
@@ -58,4 +60,17 @@ describe('a completion token', () => {
   test.each(['', 'nonsense', 'pawlc_', 'pawlc_s0.short', callId])('%j is none', (token) => {
     expect(thrown(() => readCompletionToken(token)).code).toBe('UNKNOWN_COMPLETION');
   });
+});
+
+test('an output schema is compiled once for the completions of its tool', async () => {
+  const compile = vi.spyOn(Ajv2020.prototype, 'compile');
+  onTestFinished(() => compile.mockRestore());
+  const complete = (output: unknown) =>
+    resultFromOutside('t', { outputSchema: { type: 'integer', title: 'of this test' } }, { output });
+  expect((await complete(1)).output).toBe(1);
+  const compiled = compile.mock.calls.length;
+  expect(compiled).toBeGreaterThan(0);
+  await expect(complete('x')).rejects.toMatchObject({ code: 'COMPLETION_INVALID' });
+  expect((await complete(2)).output).toBe(2);
+  expect(compile).toHaveBeenCalledTimes(compiled);
 });
