@@ -2,7 +2,9 @@
 import type { Outcome } from '../calls/outcome.ts';
 import { redact, secretsIn } from '../errors/redaction.ts';
 import { REDACTED } from '../errors/secret-patterns.ts';
+import { MAX_MEMBERS } from '../groups/group.ts';
 import { looksLikeReference } from '../groups/references.ts';
+import { invalidArgument } from '../schema/known-members.ts';
 import { shortName, type Tier } from '../tools/tool.ts';
 import { truncateJson, truncateText } from '../util/text/truncate-json.ts';
 import { escapeJson, escapeLine, formatForDisplay } from '../util/text/visible-text.ts';
@@ -48,9 +50,14 @@ const MAX_LISTED_TOOLS = 500;
 /** A shorter text occurs in too many outputs to refer to one of them. */
 const MIN_REFERRED_LENGTH = 8;
 
-/** Captures the calls that succeeded, the oldest first, without what looks like a secret. */
+/**
+ * Captures the calls that succeeded, the oldest first, without what looks like a secret. Throws `CONTRACT_INVALID` for more of them than a
+ * plan may have.
+ */
 export function captureCalls(calls: readonly CapturedCall[], source: CaptureSource): Capture {
   const succeeded = calls.filter(({ outcome }) => outcome?.status === 'success');
+  if (succeeded.length > MAX_MEMBERS)
+    throw invalidArgument('limit', `a plan has at most ${MAX_MEMBERS} calls; got ${succeeded.length}`);
   const nodes: Record<string, CapturedNode> = {};
   const references = new Map<string, string>();
   let previousNode: string | undefined;

@@ -185,3 +185,11 @@ test('a plan refers to the results of earlier steps, and no text of a caller or 
   expect(skill.match(/^```/gm)).toHaveLength(4);
   expect(skill).not.toContain('\u202e');
 });
+
+test('more calls than a plan may have are refused, because the plan could not run', () => {
+  const call = { tool: { namespace: 'tools', name: 'read', tier: 'read-only' }, params: {} } as const;
+  const calls = Array(1_001).fill({ ...call, outcome: { status: 'success' } });
+  const source = { name: 'n', sessionKey: 's', taint: [], capturedAt: 'now' };
+  expect(() => captureCalls(calls, source)).toThrow('limit: a plan has at most 1000 calls; got 1001');
+  expect(Object.keys(captureCalls(calls.slice(1), source).plan.nodes)).toHaveLength(1_000);
+});
