@@ -73,7 +73,7 @@ function restsBelow(folder: string, parts: readonly string[]): readonly (readonl
 
 /** Git takes any folder with these names for a repository, and runs what its settings say. A folder with a `.git` is none of them. */
 export const BARE_HEAD = 'HEAD';
-const BARE_CONTENT = ['config', 'config.worktree', 'hooks', 'commondir'];
+const BARE_CONTENT = ['config', 'config.worktree', 'hooks', 'commondir', 'rebase-merge', 'sequencer'];
 
 /** `commondir` names another folder in which the objects and references are. */
 function isBareRepository(has: (name: string) => boolean): boolean {

@@ -128,3 +128,15 @@ confined.each([
   files(root, { [`${own}/git-rebase-todo`]: 'exec mine', [`${own}/opts`]: 'mine' });
   await expectUnchangeable(root, [`${own}/git-rebase-todo`, `${own}/opts`]);
 });
+
+confined('no call plants a command in a step of git in a worktree of a plain repository', async () => {
+  const root = temporaryFolder();
+  withConflict(root);
+  git(root, 'clone', '-q', '--bare', '.', 'plain.git');
+  git(join(root, 'plain.git'), 'worktree', 'add', '-q', '../own', 'two');
+  const folder = 'plain.git/worktrees/own';
+  files(root, { [`${folder}/rebase-merge/git-rebase-todo`]: 'exec mine' });
+  await expectUnchangeable(root, [`${folder}/rebase-merge/git-rebase-todo`, `${folder}/commondir`]);
+  await run(root, `cd ${folder} && mkdir sequencer && printf "[options]\\nstrategy = p/evil\\n" > sequencer/opts`);
+  expect(existsSync(join(root, folder, 'sequencer'))).toBe(false);
+});
