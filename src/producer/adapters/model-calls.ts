@@ -46,6 +46,8 @@ export interface ModelCall {
 export class ModelCalls {
   readonly #session: Session;
   readonly #namesByObject = new WeakMap<object, CallNames>();
+  /** The names of calls that ended under them here. */
+  readonly #provenNames = new WeakSet<Promise<string>>();
   /** Calls that ended here; the oldest are dropped. */
   readonly #seenKeys = new Set<string>();
   #responses = 0;
@@ -59,14 +61,15 @@ export class ModelCalls {
   async respond<Answer>(run: (response: ModelResponse) => Promise<Answer>): Promise<Answer> {
     const isLater = this.#responses > 0;
     const failed = this.#failed;
-    const response: ModelResponse = { isLater, names: new Map(), startedAtMs: performance.now(), failed };
+    // The failed response may be this one, and calls of it may still run: both give them their names.
+    const names = failed?.names ?? new Map();
+    const response: ModelResponse = { isLater, names, startedAtMs: performance.now(), failed };
     this.#responses += 1;
     this.#failed = undefined;
     try {
       return await run(response);
     } catch (error) {
-      const { startedAtMs } = failed ?? response;
-      this.#failed = { startedAtMs, names: new Map([...(failed?.names ?? []), ...response.names]) };
+      this.#failed = failed ?? response;
       throw error;
     }
   }
@@ -81,39 +84,27 @@ export class ModelCalls {
   ): AsyncGenerator<Notice, ToolResultEnvelope> {
     if (call.isNamed) return yield* run(call.toolCallId);
     const key = this.#keyOf(call);
-    const { callObject, response } = call;
-    const isKnown = callObject !== undefined && this.#namesByObject.get(callObject)?.has(key) === true;
     const cachedName = this.#cachedName(key, call);
+    const isKnown = cachedName !== undefined && this.#provenNames.has(cachedName);
     const name = this.#cacheName(key, call, cachedName ?? this.#initialName(key, call));
     const toolCallId = await name;
     const submittedAtMs = performance.now();
-    let result: ToolResultEnvelope;
-    try {
-      result = yield* run(toolCallId);
-    } catch (error) {
-      // Whether the name belongs to this response is still unknown.
-      if (cachedName === undefined && toolCallId === call.toolCallId) this.#forget(key, call);
-      throw error;
-    }
+    let result = yield* run(toolCallId);
     if (toolCallId === call.toolCallId && isReplay(result) && !isOfFailed(result, submittedAtMs, key, call)) {
-      const isEarlier = !isKnown && response?.isLater === true;
+      const isEarlier = !isKnown && call.response?.isLater === true;
       // The same call twice in one response: the other one may have got the new name.
       if (isEarlier && this.#cachedName(key, call) === name) await this.#cacheName(key, call, this.#newName(key, call));
       const newCallId = (await this.#cachedName(key, call)) ?? toolCallId;
       if (newCallId !== toolCallId) result = yield* run(newCallId);
     }
+    this.#provenNames.add(this.#cacheName(key, call, this.#cachedName(key, call) ?? name));
     this.#markSeen(key);
     return result;
   }
 
-  #forget(key: string, { callObject }: ModelCall): void {
-    if (callObject !== undefined) this.#namesByObject.get(callObject)?.delete(key);
-  }
-
   #cachedName(key: string, call: ModelCall): Promise<string> | undefined {
-    return this.#namesOf(call)
-      .find((names) => names.has(key))
-      ?.get(key);
+    const names = this.#namesOf(call).flatMap((each) => each.get(key) ?? []);
+    return names.find((name) => this.#provenNames.has(name)) ?? names.at(-1);
   }
 
   #namesOf({ callObject, response }: ModelCall): CallNames[] {
@@ -135,8 +126,6 @@ export class ModelCalls {
   }
 
   async #initialName(key: string, call: ModelCall): Promise<string> {
-    const failedName = call.response?.failed?.names.get(key);
-    if (failedName !== undefined) return failedName;
     if (this.#seenKeys.has(key)) return this.#newName(key, call);
     if (call.response?.isLater === true) return call.toolCallId;
     // The newest name comes first: the record of the ID's first call may have expired, or its key may be free again after a failure.

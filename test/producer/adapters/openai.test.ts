@@ -14,6 +14,7 @@ import {
   type ResponseItem,
   responsesTools,
 } from '../../../src/producer/adapters/openai.ts';
+import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -162,7 +163,8 @@ describe('pawl/openai', () => {
   });
 });
 
-test('the same call twice in a later answer has one new result, whichever of the two is answered first', async () => {
+/** Says how often it ran. */
+function counter() {
   let runs = 0;
   const tool = defineTool({
     name: 'read',
@@ -170,24 +172,65 @@ test('the same call twice in a later answer has one new result, whichever of the
     description: 'Says how often it ran.',
     tier: 'workspace',
     effects: 'once',
-    input: z.object({}),
+    input: z.object({ path: z.string() }),
     run: () => ({ output: `run ${++runs}` }),
   });
+  const call = (path: string) => ({ id: 'read:0', function: { name: 'read', arguments: JSON.stringify({ path }) } });
+  return { tool, call, runs: () => runs };
+}
+
+const contents = (answers: readonly ChatToolMessage[]) => answers.map(({ content }) => content);
+
+test('the same call twice in a later answer has one new result, whichever of the two is answered first', async () => {
+  const { tool, call } = counter();
   const { session, pawl } = await startFleet({ tools: [tool] });
-  const answer = () => ({ id: 'read:0', function: { name: 'read', arguments: '{}' } });
-  await (await chatTools(session)).run([answer()]);
+  await (await chatTools(session)).run([call('a')]);
   const resumed = await pawl.session(session.key);
   const second = Promise.withResolvers<void>();
   const submit = resumed.submit.bind(resumed);
   let submitted = 0;
-  const submitSecondFirst = async (...call: Parameters<typeof submit>) => {
+  const submitSecondFirst = async (...args: Parameters<typeof submit>) => {
     submitted += 1;
     if (submitted === 1) await second.promise;
     else second.resolve();
-    return submit(...call);
+    return submit(...args);
   };
   Object.assign(resumed, { submit: submitSecondFirst });
   const tools = await chatTools(resumed);
   await tools.run([]);
-  expect((await tools.run([answer(), answer()])).map(({ content }) => content)).toEqual(['run 2', 'run 2']);
+  expect(contents(await tools.run([call('a'), call('a')]))).toEqual(['run 2', 'run 2']);
 });
+
+test.each(['the same objects', 'copies'])(
+  'a later answer that failed while its calls ran, and runs again as %s, has no earlier result and runs each call once',
+  async (form) => {
+    const { tool, call, runs } = counter();
+    const { session, pawl } = await startFleet({ tools: [tool] });
+    await (await chatTools(session)).run([call('a')]);
+    const resumed = await pawl.session(session.key);
+    const outage = Promise.withResolvers<void>();
+    const submit = resumed.submit.bind(resumed);
+    let isDown = true;
+    const results: Promise<unknown>[] = [];
+    const submitInOutage = async (...args: Parameters<typeof submit>) => {
+      if (isDown && JSON.stringify(args[1]).includes('b')) throw new PawlError('BACKEND_UNAVAILABLE');
+      if (isDown) await outage.promise;
+      const submission = await submit(...args);
+      results.push(Promise.resolve(submission.result));
+      return submission;
+    };
+    Object.assign(resumed, { submit: submitInOutage });
+    const tools = await chatTools(resumed);
+    await tools.run([]);
+    const answer = [call('a'), call('b')];
+    await expect(tools.run(answer)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+    isDown = false;
+    const again = contents(await tools.run(form === 'copies' ? structuredClone(answer) : answer));
+    expect(again.toSorted()).toEqual(['run 2', 'run 3']);
+    // The first run's other call goes on.
+    outage.resolve();
+    await eventually(() => results.length === 5, { what: 'the calls of both runs' });
+    await Promise.all(results);
+    expect(runs()).toBe(3);
+  },
+);
