@@ -235,11 +235,13 @@ export class McpConnection {
     try {
       await client.connect(transport, { timeout: connectTimeoutMs });
     } catch (error) {
+      const hasSession = transport.sessionId !== undefined;
       await transport.close().catch(() => undefined);
       const stderr = transport instanceof StdioTransport ? transport.stderrTail : '';
       const fault = transport instanceof StdioTransport ? transport.fault : undefined;
       throw Object.assign(new Error(messageWith(error, stderr), { cause: fault ?? error }), {
         ended: fault !== undefined,
+        hasSession,
       });
     }
     return open;

@@ -10,12 +10,20 @@ import {
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
-/** Returns faults of the declaration or of policy unchanged, because no retry corrects them. */
+/**
+ * Returns faults of the declaration or of policy unchanged, because no retry corrects them. `hasSession`: the server has opened a session,
+ * so one that refuses it has restarted since.
+ */
 export function connectFailure(error: unknown, server: string): Error {
+  const { hasSession } = error as { readonly hasSession?: boolean };
   for (const cause of causesOf(error)) {
     if (cause instanceof PawlError && cause.code !== 'MCP_PROTOCOL' && cause.code !== 'RESULT_TOO_LARGE') return cause;
-    if (SdkHttpError.isInstance(cause) && cause.status >= 400 && cause.status < 500 && cause.status !== 429)
-      return withStatus(cause.status, `The MCP server ${server} refuses the connection: ${cause.message}`);
+    if (!SdkHttpError.isInstance(cause)) continue;
+    const { status, message } = cause;
+    if (hasSession === true && (status === 404 || UNKNOWN_SESSION.test(message) || NOT_INITIALIZED.test(message)))
+      break;
+    if (status >= 400 && status < 500 && status !== 429)
+      return withStatus(status, `The MCP server ${server} refuses the connection: ${message}`);
   }
   const [first] = causesOf(error);
   return new ToolError(
