@@ -198,7 +198,9 @@ test('the same call twice in a later answer has one new result, whichever of the
   Object.assign(resumed, { submit: submitSecondFirst });
   const tools = await chatTools(resumed);
   await tools.run([]);
-  expect(contents(await tools.run([call('a'), call('a')]))).toEqual(['run 2', 'run 2']);
+  const answer = [call('a'), call('a')];
+  expect(contents(await tools.run(answer))).toEqual(['run 2', 'run 2']);
+  for (const each of answer) expect(contents(await tools.run([each]))).toEqual(['run 2']);
 });
 
 test.each(['the same objects', 'copies'])(
