@@ -119,7 +119,9 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   the same hour of a busy machine. The store's 22 µs for a call, instead of 60, are those of the audit records.
 - **A slow machine.** On 2026-11-27 and 28, the rows in steady state and that of 64 producers were measured while an empty Node took 112 ms to start,
   instead of 27. Short rounds of that hour gave 1.68 times with one producer, the median of 8 runs each of that day's code and of that of the other
-  rows, in turns; and 0.65 to 0.76 times one call at a time. So the code is as fast as before, and Pawl loses more on a slow machine than hand-written BullMQ does.`;
+  rows, in turns; and 0.65 to 0.76 times one call at a time. So the code is as fast as before, and Pawl loses more on a slow machine than hand-written BullMQ does.
+  The first seconds of new processes were measured on such a machine, too (2026-11-29); on 2026-11-26, with an empty Node of 27 ms, they gave 1.65 times
+  with one producer and 1.86 with 16. A new process runs code that V8 has not compiled yet, of which Pawl has more for each call.`;
 
 export const PEER_LIMITS = `- **pg-boss, graphile-worker: commits and rows.** A call is a row that is inserted, locked, updated and left to vacuum; a waiting
   caller is told by \`NOTIFY\`, whose commits take turns on one lock, and reads the result. Neither returns results to callers by itself.

@@ -52,7 +52,7 @@ async function measure({ wanted, whole, quick, json, keeps, effort, phase }: Opt
   const measured = [...compared.map(({ name }) => name), ...Object.keys(scenarios), ...peers.map(({ peer }) => peer)];
   const dates = Object.fromEntries(measured.map((name) => [name, where.date]));
   const result: BenchResult = { machine: where, dates, effort, compared, scenarios, peers };
-  console.log(json ? JSON.stringify(result, undefined, 2) : `\n${reportText(result)}`);
+  console.log(json ? JSON.stringify(result, undefined, 2) : `\n${reportText(result, phase)}`);
   if (!isKept) return writeFigures(PARTIAL, result);
   const next = isOfHere ? added(record, result, phase) : result;
   await writeFigures(RECORD, next);

@@ -20,7 +20,7 @@ import {
 import type { NetworkResult } from './scenarios/network.ts';
 import { median } from './statistics.ts';
 import { verdictTable } from './verdicts.ts';
-import { PEERS, WORKLOADS } from './workloads.ts';
+import { PEERS, type Phase, WORKLOADS } from './workloads.ts';
 
 /** Pawl beside another queue; `more` are columns for what is not measured everywhere. */
 function figures(other: string, compared: readonly Compared[], ...more: readonly Column[]): string {
@@ -49,8 +49,8 @@ const FILE_BYTES: Column = [
   ({ theirs, pawl }) => `${whole(theirs.fileBytesPerCall)} → ${whole(pawl.fileBytesPerCall)}`,
 ];
 
-/** What the terminal shows. */
-export function reportText(result: BenchResult): string {
+/** What the terminal shows of a run, which measured in one phase alone. */
+export function reportText(result: BenchResult, phase?: Phase): string {
   const { compared, scenarios, machine, peers } = result;
   const { floor, refusals, network, backlog, installed, memory, bytes, scale, segments, delayed, plans } = scenarios;
   const fixedRates = scenarios['fixed-rates'];
@@ -72,7 +72,7 @@ export function reportText(result: BenchResult): string {
     ...(plans === undefined ? [] : [plansText(plans)]),
     ...peers.map(peerText),
     ...disturbance(compared),
-    verdictTable(result),
+    verdictTable(phase === undefined ? result : { compared: [], scenarios: {}, peers: [], [phase]: result }),
   ].join('\n\n');
 }
 
@@ -241,6 +241,11 @@ language) are loaded by a program's tools anyway, a sixth of a start. Interleave
 The rest, of a worker: Node itself 22, Zod 57, V8's collector 40, modules of Pawl and their schemas 90, ioredis' 400 commands 15. Base tools make
 their schemas when they are read, and no program is started to try the sandbox unless a tool needs it (a tenth of a start). Node's own modules
 cost 10 more by \`import\` than by \`process.getBuiltinModule\`: not worth a rewrite of every import.
+
+These are the times of a fast machine. On one whose empty Node takes 110 ms (2026-11-28) \`pawl worker\` took 756 ms, \`startWorker\` 685, \`pawl call\` 677 and
+\`pawl --help\` 181: the targets are not met there. Starts of a worker with V8's flags were tried on it, in turns, 15 each (2026-11-29; wall and CPU
+time in ms): without any 578 and 737, a young generation of 16 MiB 652 and 794, a collector in one thread 651 and 758, without the optimising
+compiler 611 and 772, functions compiled when they first run 636 and 791, bytecode that is kept 642 and 804. None was kept.
 
 Resident memory after 20,000 calls, 64 at a time: a worker 195 MiB instead of 261, a producer 167 (130 are wanted).
 V8's young generation had 113 and 55 MiB of that. In a worker it is bounded now, but a start alone takes it to 32; V8 has no way to make it
