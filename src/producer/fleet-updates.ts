@@ -1,7 +1,8 @@
 /** Broadcasts of other processes, by which this producer keeps its copies up to date. */
 import type { Backend } from '../shared/store/backend.ts';
-import type { Broadcast } from '../shared/store/redis/broadcasts.ts';
+import type { Broadcast, CircuitBroadcast } from '../shared/store/redis/broadcasts.ts';
 import { verifiedMessage } from '../shared/store/signing/signed-text.ts';
+import type { CircuitView } from './circuits/circuit-cache.ts';
 import type { GroupRunner } from './groups/group-runner.ts';
 import type { CircuitService } from './operations/circuit-service.ts';
 import type { ReliabilityService } from './operations/reliability-service.ts';
@@ -15,9 +16,10 @@ import type { ToolClients } from './tools/tool-clients.ts';
 
 export interface FleetUpdatesDeps {
   readonly inboxId: string;
-  readonly backend: Pick<Backend, 'signatures'>;
+  readonly backend: Pick<Backend, 'signatures' | 'breakers'>;
   readonly shards: Backend['shards'];
-  readonly circuits: Pick<CircuitService, 'catchUp' | 'onChange'>;
+  readonly view: CircuitView;
+  readonly circuits: Pick<CircuitService, 'catchUp'>;
   readonly reliability: Pick<ReliabilityService, 'catchUp'>;
   readonly catalogue: ToolCatalogue;
   readonly sessions: ProducerSessions;
@@ -42,10 +44,10 @@ export class FleetUpdates {
   }
 
   apply(broadcast: Broadcast): void {
-    const { inboxId, circuits, catalogue, agents, sessions, reliability, shards, toolClients } = this.#deps;
+    const { inboxId, catalogue, agents, sessions, reliability, shards, toolClients } = this.#deps;
     switch (broadcast.type) {
       case 'circuit':
-        circuits.onChange(broadcast);
+        this.#learnCircuit(broadcast);
         break;
       case 'catalogue':
         catalogue.refresh();
@@ -90,6 +92,11 @@ export class FleetUpdates {
     sessions.clear();
     await Promise.all([reliability.catchUp(), circuits.catchUp(), catalogue.specs.catchUp(), shards.reload()]);
     agents.catchUp();
+  }
+
+  #learnCircuit({ circuit, ...broadcast }: CircuitBroadcast): void {
+    const { backend, view } = this.#deps;
+    view.learn({ ...broadcast, circuit: backend.breakers.verified(broadcast.key, circuit) });
   }
 
   #emitInvalidParams({ sessionKey, event }: Extract<Broadcast, { type: 'invalid-params' }>): void {

@@ -5,7 +5,6 @@ import type { SwitchCache } from '../../shared/config/switches.ts';
 import { checkLimit } from '../../shared/schema/known-members.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CircuitChange } from '../../shared/store/circuits/circuits.ts';
-import type { CircuitBroadcast } from '../../shared/store/redis/broadcasts.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
 import { TIERS } from '../../shared/tools/tool.ts';
 import type { RecordOverride } from '../calls/audit.ts';
@@ -76,12 +75,6 @@ export class CircuitService {
     view.clear();
     const listings = await admin.list();
     this.#learn(listings, await backend.ledger.now());
-  }
-
-  /** Takes over a change of another process. */
-  onChange({ circuit, ...broadcast }: CircuitBroadcast): void {
-    const { backend, view } = this.#deps;
-    view.learn({ ...broadcast, circuit: backend.breakers.verified(broadcast.key, circuit) });
   }
 
   #learn(listings: readonly CircuitListing[], nowMs: number): void {
