@@ -177,16 +177,13 @@ export class LanceMemory implements MemoryStore {
     const dimensions = this.#embed === undefined ? undefined : (await this.#embed('dimensions')).length;
     const schema = await schemaOf(dimensions);
     const table = await retryOnConflict(() => connection.createEmptyTable(name, schema, { existOk: true }));
-    await table.checkoutLatest();
-    if ((await table.listIndices()).length === 0) {
-      // Two processes may create the index at once; one of them suffices.
-      await table
-        .createIndex('text', { config: lance.Index.fts({ stem: true, removeStopWords: true }), replace: false })
-        .catch(async (error: unknown) => {
-          await table.checkoutLatest();
-          if ((await table.listIndices()).length === 0) throw error;
-        });
-    }
+    // Two processes may create table and index at once, which LanceDB calls a conflict; one index suffices.
+    await retryOnConflict(async () => {
+      await table.checkoutLatest();
+      if ((await table.listIndices()).length > 0) return;
+      const config = lance.Index.fts({ stem: true, removeStopWords: true });
+      await table.createIndex('text', { config, replace: false });
+    });
     return table;
   }
 
