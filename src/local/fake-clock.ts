@@ -106,21 +106,20 @@ async function yieldTurns(): Promise<void> {
   for (let turn = 0; turn < MAX_TURNS; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Returns whether requests are active, or programs that were started since. The others, such as a test's server, do not belong to the calls. */
+/**
+ * Returns whether file or DNS requests are active, or programs that were started since. Older programs, such as a test's server, do not
+ * belong to the calls. Sockets do not count: an idle one looks like one in use.
+ */
 function busyCheck(): () => boolean {
-  let otherPrograms = countPrograms();
+  let otherPrograms = programsIn(process.getActiveResourcesInfo());
   return () => {
-    const programs = countPrograms();
+    const active = process.getActiveResourcesInfo();
+    const programs = programsIn(active);
     otherPrograms = Math.min(otherPrograms, programs);
-    return programs > otherPrograms || isRequesting();
+    return programs > otherPrograms || active.some((name) => name.includes('Req'));
   };
 }
 
-/** Whether file or DNS requests are active. Sockets do not count: an idle one looks like one in use. */
-function isRequesting(): boolean {
-  return process.getActiveResourcesInfo().some((name) => name.includes('Req'));
-}
-
-function countPrograms(): number {
-  return process.getActiveResourcesInfo().filter((name) => name === 'ProcessWrap').length;
+function programsIn(active: readonly string[]): number {
+  return active.filter((name) => name === 'ProcessWrap').length;
 }

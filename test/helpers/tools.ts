@@ -63,3 +63,21 @@ export function gated(name = 'gate', change: Parameters<typeof scripted>[2] = {}
 export function httpError(status: number, members: object = {}): Error {
   return Object.assign(new Error(`HTTP ${status}`), { status, ...members });
 }
+
+/** Counts its runs, so that an earlier result is told from a new one. `once`: a second run of the same call would be a fault. */
+export function countingTool(outputOf = (run: number) => `run ${run}`) {
+  let runs = 0;
+  const tool = defineTool({
+    name: 'read',
+    version: '1.0.0',
+    description: 'Says how often it ran.',
+    tier: 'workspace',
+    effects: 'once',
+    input: z.object({ path: z.string() }),
+    run() {
+      runs += 1;
+      return { output: outputOf(runs) };
+    },
+  });
+  return { tool, runs: () => runs };
+}

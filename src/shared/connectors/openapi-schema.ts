@@ -308,8 +308,8 @@ export function withDefinitions(
     const reference = references.get(name);
     const found = reference === undefined ? undefined : target(document, reference);
     // `false` is a schema, too, which nothing fits.
-    if (found === undefined || found === false) return found === false ? { not: {} } : undefined;
-    return convertSchema(document, replaceRecursiveRefs(found, reference ?? ''));
+    if (found === false) return { not: {} };
+    return found === undefined ? undefined : convertSchema(document, replaceRecursiveRefs(found, reference ?? ''));
   });
   if (Object.keys(converted).length === 0) return schema;
   const extended = breakInheritanceCircles(converted);

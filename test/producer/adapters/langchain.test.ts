@@ -5,6 +5,7 @@ import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
+import { countingTool } from '../../helpers/tools.ts';
 import { weather } from './weather.ts';
 
 test('pawl/langchain: a message’s tool calls become tool messages, with custom events on the way', async () => {
@@ -73,16 +74,7 @@ test('pawl/langchain: a call whose null LangChain refuses runs once, too, and is
 });
 
 test('pawl/langchain: a loop within one LangGraph task has a call for each response, and the same ones when the task runs again', async () => {
-  let runs = 0;
-  const tool = defineTool({
-    name: 'read',
-    version: '1.0.0',
-    description: 'Says how often it ran.',
-    tier: 'workspace',
-    effects: 'once',
-    input: z.object({ path: z.string() }),
-    run: () => ({ output: `run ${++runs}` }),
-  });
+  const { tool } = countingTool();
   const { session, pawl } = await startFleet({ tools: [tool] });
   const runTask = async (responses: number) => {
     const [read] = await langchainTools(await pawl.session(session.key));

@@ -18,6 +18,7 @@ import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
+import { countingTool } from '../../helpers/tools.ts';
 import { weather } from './weather.ts';
 
 describe('pawl/openai', () => {
@@ -163,28 +164,17 @@ describe('pawl/openai', () => {
   });
 });
 
-/** Says how often it ran. */
-function counter() {
-  let runs = 0;
-  const tool = defineTool({
-    name: 'read',
-    version: '1.0.0',
-    description: 'Says how often it ran.',
-    tier: 'workspace',
-    effects: 'once',
-    input: z.object({ path: z.string() }),
-    run: () => ({ output: `run ${++runs}` }),
-  });
-  const call = (path: string) => ({ id: 'read:0', function: { name: 'read', arguments: JSON.stringify({ path }) } });
-  return { tool, call, runs: () => runs };
-}
+const readCall = (path: string) => ({
+  id: 'read:0',
+  function: { name: 'read', arguments: JSON.stringify({ path }) },
+});
 
 const contents = (answers: readonly ChatToolMessage[]) => answers.map(({ content }) => content);
 
 test('the same call twice in a later answer has one new result, whichever of the two is answered first', async () => {
-  const { tool, call } = counter();
+  const { tool } = countingTool();
   const { session, pawl } = await startFleet({ tools: [tool] });
-  await (await chatTools(session)).run([call('a')]);
+  await (await chatTools(session)).run([readCall('a')]);
   const resumed = await pawl.session(session.key);
   const second = Promise.withResolvers<void>();
   const submit = resumed.submit.bind(resumed);
@@ -198,7 +188,7 @@ test('the same call twice in a later answer has one new result, whichever of the
   Object.assign(resumed, { submit: submitSecondFirst });
   const tools = await chatTools(resumed);
   await tools.run([]);
-  const answer = [call('a'), call('a')];
+  const answer = [readCall('a'), readCall('a')];
   expect(contents(await tools.run(answer))).toEqual(['run 2', 'run 2']);
   for (const each of answer) expect(contents(await tools.run([each]))).toEqual(['run 2']);
 });
@@ -206,9 +196,9 @@ test('the same call twice in a later answer has one new result, whichever of the
 test.each(['the same objects', 'copies'])(
   'a later answer that failed while its calls ran, and runs again as %s, has no earlier result and runs each call once',
   async (form) => {
-    const { tool, call, runs } = counter();
+    const { tool, runs } = countingTool();
     const { session, pawl } = await startFleet({ tools: [tool] });
-    await (await chatTools(session)).run([call('a')]);
+    await (await chatTools(session)).run([readCall('a')]);
     const resumed = await pawl.session(session.key);
     const outage = Promise.withResolvers<void>();
     const submit = resumed.submit.bind(resumed);
@@ -224,7 +214,7 @@ test.each(['the same objects', 'copies'])(
     Object.assign(resumed, { submit: submitInOutage });
     const tools = await chatTools(resumed);
     await tools.run([]);
-    const answer = [call('a'), call('b')];
+    const answer = [readCall('a'), readCall('b')];
     await expect(tools.run(answer)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
     isDown = false;
     const again = contents(await tools.run(form === 'copies' ? structuredClone(answer) : answer));

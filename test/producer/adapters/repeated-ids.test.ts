@@ -12,24 +12,7 @@ import type { Session } from '../../../src/producer/sessions/session.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { startFleet } from '../../helpers/fleet.ts';
-
-/** Counts, so that an earlier result is told from a new one. `once`: a second run of the same call would be a fault. */
-const counter = (outputOf = (run: number) => `run ${run}`) => {
-  let runs = 0;
-  const tool = defineTool({
-    name: 'read',
-    version: '1.0.0',
-    description: 'Says how often it ran.',
-    tier: 'workspace',
-    effects: 'once',
-    input: z.object({ path: z.string() }),
-    run() {
-      runs += 1;
-      return { output: outputOf(runs) };
-    },
-  });
-  return { tool, runs: () => runs };
-};
+import { countingTool } from '../../helpers/tools.ts';
 
 const ID = 'read:0';
 const input = { path: 'n.txt' };
@@ -115,7 +98,7 @@ const TAKES_TURNS = ['chat', 'responses', 'messages'];
 
 describe.each(Object.entries(LOOPS))('pawl’s adapter for %s', (kind, open) => {
   test('a later answer with the same ID and arguments is a new call', async () => {
-    const { tool, runs } = counter();
+    const { tool, runs } = countingTool();
     const { session } = await startFleet({ tools: [tool] });
     const loop = await open(session);
     for (let answer = 1; answer <= 3; answer += 1) expect(await loop.run(loop.answer())).toBe(`run ${answer}`);
@@ -123,7 +106,7 @@ describe.each(Object.entries(LOOPS))('pawl’s adapter for %s', (kind, open) => 
   });
 
   test('the same answer run again is the same call, in this process and after a crash, whichever answer it is', async () => {
-    const { tool, runs } = counter();
+    const { tool, runs } = countingTool();
     const { session, pawl } = await startFleet({ tools: [tool] });
     const loop = await open(session);
     for (let answer = 1; answer <= 3; answer += 1) {
@@ -138,7 +121,7 @@ describe.each(Object.entries(LOOPS))('pawl’s adapter for %s', (kind, open) => 
   });
 
   test('an answer runs once, also where the key of an earlier answer’s failed call is free again', async () => {
-    const { tool, runs } = counter((run) => {
+    const { tool, runs } = countingTool((run) => {
       if (run === 1) throw new Error('not yet');
       return `run ${run}`;
     });
@@ -153,7 +136,7 @@ describe.each(Object.entries(LOOPS))('pawl’s adapter for %s', (kind, open) => 
   });
 
   test('a turn of one response names its calls, and a fixed turn does not distinguish responses', async () => {
-    const { tool, runs } = counter();
+    const { tool, runs } = countingTool();
     const { session } = await startFleet({ tools: [tool] });
     let turn = 'first';
     const loop = await open(session, TAKES_TURNS.includes(kind) ? {} : { turnId: () => turn });
@@ -172,7 +155,7 @@ describe.each(Object.entries(LOOPS))('pawl’s adapter for %s', (kind, open) => 
   });
 
   test.each([undefined, null, ''])('a turn of %j names no response', async (noTurn) => {
-    const { tool } = counter();
+    const { tool } = countingTool();
     const { session } = await startFleet({ tools: [tool] });
     const empty = noTurn as string;
     for (const turnId of [() => empty, empty]) {
@@ -193,7 +176,7 @@ test.each([
     { ttl: { doneMs: 1 }, tools: { read: { ttl: { doneMs: 60_000 } } } },
   ],
 ])('a call with an ID of an earlier answer keeps its name while %s', async (_what, settings) => {
-  const { tool } = counter();
+  const { tool } = countingTool();
   const { session, pawl, world } = await startFleet({ tools: [tool], settings });
   const tools = await chatTools(session);
   for (let answer = 1; answer <= 2; answer += 1)
@@ -203,7 +186,7 @@ test.each([
 });
 
 test('a new adapter’s second response is a later one, whatever another adapter ran before', async () => {
-  const { tool } = counter();
+  const { tool } = countingTool();
   const { session } = await startFleet({ tools: [tool] });
   for (const name of ['chat', 'responses', 'messages']) {
     const loop = await LOOPS[name]?.(session);
@@ -216,7 +199,7 @@ test('a new adapter’s second response is a later one, whatever another adapter
 });
 
 test('calls with one constant ID in one answer are as many as their arguments', async () => {
-  const { tool, runs } = counter();
+  const { tool, runs } = countingTool();
   const { session } = await startFleet({ tools: [tool] });
   const tools = await chatTools(session);
   const call = (path: string) => ({ id: 'call', function: { name: 'read', arguments: JSON.stringify({ path }) } });
@@ -236,7 +219,7 @@ describe.each([undefined, null, '', 7])('calls of a server that writes %j for ea
   };
 
   test.each(Object.entries(answers))('run once for each response of %s', async (kind, callOf) => {
-    const { tool, runs } = counter();
+    const { tool, runs } = countingTool();
     const { session, pawl } = await startFleet({ tools: [tool] });
     const loop = await LOOPS[kind]?.(session);
     for (const response of [1, 2]) {
@@ -278,7 +261,7 @@ test('sessions share no ID of a call, also where they share a tool’s calls', a
 });
 
 test.each(TAKES_TURNS)('a response of %s that failed in an outage is the same when it runs again', async (kind) => {
-  const { tool, runs } = counter();
+  const { tool, runs } = countingTool();
   const { session } = await startFleet({ tools: [tool] });
   const loop = await LOOPS[kind]?.(session);
   if (loop === undefined) throw new Error('there is no such loop');
@@ -300,7 +283,7 @@ test.each(TAKES_TURNS)('a response of %s that failed in an outage is the same wh
 test.each(TAKES_TURNS)(
   'a response of %s that failed before it ran is given no result of an earlier process',
   async (kind) => {
-    const { tool, runs } = counter();
+    const { tool, runs } = countingTool();
     const { session } = await startFleet({ tools: [tool] });
     const [before, loop] = [await LOOPS[kind]?.(session), await LOOPS[kind]?.(session)];
     if (before === undefined || loop === undefined) throw new Error('there is no such loop');
@@ -341,7 +324,7 @@ test.each([
   ['are cut to the prompt', { from: 0, to: 1 }],
   ['are cut to the last two', { from: -2 }],
 ])('the AI SDK’s own loop runs each step’s call, if the messages %s', async (_title, { from, to = undefined }: Cut) => {
-  const { tool, runs } = counter(() => 'ok');
+  const { tool, runs } = countingTool(() => 'ok');
   const { session } = await startFleet({ tools: [tool] });
   const tools = await aiSdkTools(session);
   for (const prompt of [1, 2]) {
@@ -357,7 +340,7 @@ test.each([
 });
 
 test('the AI SDK’s own loop runs each step’s call, if the messages are one list that grows', async () => {
-  const { tool, runs } = counter(() => 'ok');
+  const { tool, runs } = countingTool(() => 'ok');
   const { session } = await startFleet({ tools: [tool] });
   const history: ModelMessage[] = [];
   await generateText({
@@ -379,7 +362,7 @@ interface Cut {
 }
 
 test('an approved call of the AI SDK is one call in all processes, also when the history was cut, and two are two', async () => {
-  const { tool, runs } = counter();
+  const { tool, runs } = countingTool();
   const { session, pawl } = await startFleet({ tools: [tool] });
   for (const approvalId of ['first', 'second']) {
     const request = { type: 'tool-approval-request', approvalId, toolCallId: ID };

@@ -20,8 +20,7 @@ export function connectFailure(error: unknown, server: string): Error {
     if (cause instanceof PawlError && cause.code !== 'MCP_PROTOCOL' && cause.code !== 'RESULT_TOO_LARGE') return cause;
     if (!SdkHttpError.isInstance(cause)) continue;
     const { status, message } = cause;
-    if (hasSession === true && (status === 404 || UNKNOWN_SESSION.test(message) || NOT_INITIALIZED.test(message)))
-      break;
+    if (hasSession === true && (status === 404 || saysSessionIsLost(message))) break;
     if (status >= 400 && status < 500 && status !== 429)
       return withStatus(status, `The MCP server ${server} refuses the connection: ${message}`);
   }
@@ -68,8 +67,7 @@ export function requestFailure(error: unknown, open: Broken, server: string): Re
     if (transport.sessionId !== undefined && open.hasAnswered && REFUSED_CODES.includes(error.code)) {
       if (BARE_SESSION_FAULT.test(error.message)) return sessionLost(server);
       // The words may be those of a tool, which then has run. Later calls have a new session in any case.
-      if (UNKNOWN_SESSION.test(message) || NOT_INITIALIZED.test(message))
-        return { failure: protocolFailure(error.code, message, server), isClosed: true };
+      if (saysSessionIsLost(message)) return { failure: protocolFailure(error.code, message, server), isClosed: true };
     }
     if (error.code === ProtocolErrorCode.InvalidParams)
       return keepOpen(new PawlError('INVALID_PARAMS', `${server}: ${message}`));
@@ -146,6 +144,12 @@ function saysSessionIsUnknown(code: number, message: string): boolean {
 /** The words and codes, such as `session_expired`, of servers for a session that is not theirs. The status alone does not say it. */
 const UNKNOWN_SESSION =
   /(?<![a-z])(?:unknown|invalid|expired|missing|unrecogni[sz]ed|no (?:such |valid |active )?)(?:[ _]mcp)?[ _-]?session|(?<![a-z])session(?:[ _-]?ids?)?(?: (?:is|was|has|been|does))*[ :_-]+(?:not[ _](?:found|known|exist|valid|active)|unknown|invalid|expired|closed|terminated|missing|required)|\bexpect(?:s|ed|ing)? (?:an? )?initiali[sz]e request/i;
+
+/** Says that a request which was refused before it was executed names no session that the server knows. */
+function saysSessionIsLost(message: string): boolean {
+  return UNKNOWN_SESSION.test(message) || NOT_INITIALIZED.test(message);
+}
+
 /** The statuses of requests that were refused before they were executed. */
 const REFUSED: readonly number[] = [401, 403, 409, 412, 422];
 
@@ -156,7 +160,7 @@ function httpFailure(error: SdkHttpError, { transport, hasAnswered }: Broken, se
   // Many servers answer 400 when the session is gone, so the request was not executed.
   const refusesSession =
     (status === 400 && (/session/i.test(message) || NOT_INITIALIZED.test(message))) ||
-    (REFUSED.includes(status) && (UNKNOWN_SESSION.test(message) || NOT_INITIALIZED.test(message)));
+    (REFUSED.includes(status) && saysSessionIsLost(message));
   // A session that worked before is opened again where the server gives no reason of its own.
   const wasGood = transport.sessionId !== undefined && hasAnswered;
   if (status === 404 || status === 410 || refusesSession || (wasGood && status === 400 && !givesReason(body)))

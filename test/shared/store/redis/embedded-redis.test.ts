@@ -1,17 +1,14 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, watch } from 'node:fs';
-import { chmod, cp, mkdir, mkdtemp, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
-import { type AddressInfo, createServer } from 'node:net';
+import { cp, mkdir, mkdtemp, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { delimiter, dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { dirname, join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { DataFolderInUseError, EmbeddedRedisError } from '../../../../src/shared/store/redis/embedded/data-folder.ts';
-import { readState } from '../../../../src/shared/store/redis/embedded/server-state.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from '../../../../src/shared/store/redis/embedded-redis.ts';
 import { startScript, type TestProcess } from '../../../helpers/process.ts';
-import { eventually, isGone, signal } from '../../../helpers/signal.ts';
+import { eventually, isGone } from '../../../helpers/signal.ts';
 
 const FIXTURE = new URL('../../../helpers/fixtures/redis-user.ts', import.meta.url);
 
@@ -344,73 +341,6 @@ describe('a server that ends again and again', () => {
     await redis.stop();
     await gone(supervisor);
     expect(existsSync(runDirOf(redis))).toBe(false);
-  });
-});
-
-test.each([
-  ['+PONG', 'ready'],
-  ['-MISCONF Errors writing to the AOF file: No space left on device', 'ready'],
-  ['-LOADING Redis is loading the dataset in memory', 'loading'],
-])('a server that answers PING with %s is %s', async (answer, kind) => {
-  const server = createServer((client) => client.end(`${answer}\r\n$24\r\nredis_version:7.0.15\r\n\r\n+OK\r\n`));
-  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => void server.close());
-  expect(await readState(`redis://127.0.0.1:${(server.address() as AddressInfo).port}`)).toMatchObject({ kind });
-});
-
-describe('a server that reads its data for long', () => {
-  /** An environment in which a stand-in that says so is `redis-server`. */
-  async function standIn(until = ''): Promise<NodeJS.ProcessEnv> {
-    const folder = await mkdtemp(join(tmpdir(), 'pawl-loading-'));
-    const script = fileURLToPath(new URL('../../../helpers/fixtures/loading-redis.ts', import.meta.url));
-    await writeFile(
-      join(folder, 'redis-server'),
-      `#!/bin/sh\nexec '${process.execPath}' '${script}' '${until}' "$@"\n`,
-    );
-    await chmod(join(folder, 'redis-server'), 0o755);
-    onTestFinished(() => rm(folder, { recursive: true }));
-    return { ...process.env, PATH: `${folder}${delimiter}${process.env['PATH']}` };
-  }
-
-  test('is waited for past the time that a silent one has', async () => {
-    const environment = await standIn();
-    let passedMs = 0;
-    const now = Date.now;
-    // From its first answer on ten seconds pass at every look at the clock.
-    vi.spyOn(Date, 'now').mockImplementation(() => {
-      if (existsSync(join(dataDir, 'redis', 'asked'))) passedMs += 10_000;
-      return now() + passedMs;
-    });
-    onTestFinished(() => void vi.restoreAllMocks());
-    const lines: string[] = [];
-    const redis = await startEmbeddedRedis({ dataDir, environment, log: (line) => lines.push(line) });
-    expect(redis.serverVersion).toBe('7.0.0');
-    expect(passedMs).toBeGreaterThan(60_000);
-    expect(lines.filter((line) => line.includes('reads its data'))).toHaveLength(1);
-    await redis.stop();
-  });
-
-  test('is waited for by those who come meanwhile, too', async () => {
-    const read = join(dataDir, 'read');
-    const environment = await standIn(read);
-    const firstWaits = signal();
-    const first = startEmbeddedRedis({
-      dataDir,
-      environment,
-      log: (line) => line.includes('reads its data') && firstWaits.fire(),
-    });
-    await firstWaits.promise;
-    const secondWaits = signal();
-    const second = startEmbeddedRedis({
-      dataDir,
-      environment,
-      log: (line) => line.includes('reads its data') && secondWaits.fire(),
-    });
-    await secondWaits.promise;
-    await writeFile(read, '');
-    const both = await Promise.all([first, second]);
-    expect(both[0].url).toBe(both[1].url);
-    await Promise.all(both.map((redis) => redis.stop()));
   });
 });
 
