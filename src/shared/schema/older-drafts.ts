@@ -19,7 +19,7 @@ export function translateOlderDrafts(edit: SchemaEdit): void {
 
 /** Up to draft 7 a reference stands alone: what checks beside it has no effect. */
 export function dropBesideReference({ schema, note }: SchemaEdit, dialect: unknown): void {
-  if (typeof schema['$ref'] !== 'string' || !/\/draft-0[3-7]\//.test(String(dialect))) return;
+  if (typeof schema['$ref'] !== 'string' || typeof dialect !== 'string' || !/\/draft-0[3-7]\//.test(dialect)) return;
   const ignored = Object.keys(schema).filter((keyword) => keyword !== '$ref' && !UNCHECKED_KEYWORDS.includes(keyword));
   for (const keyword of ignored) delete schema[keyword];
   if (ignored.length > 0) note(`${ignored.join(', ')} dropped, the document's draft ignores it beside $ref`);

@@ -352,7 +352,15 @@ describe('C8: foreign schemas are repaired', () => {
         expect(schema).not.toHaveProperty('$ref');
         expect(sanitizeSchema(schema).changes).toEqual([]);
       }),
-      { numRuns: 300, examples: [[{ const: null }], [{ type: ['a'], const: null }], [NARROWED]] },
+      {
+        numRuns: 300,
+        examples: [
+          [{ $ref: '#', $schema: { toString: 1 } }],
+          [{ const: null }],
+          [{ type: ['a'], const: null }],
+          [NARROWED],
+        ],
+      },
     );
   });
 });
