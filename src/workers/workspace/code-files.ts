@@ -7,9 +7,11 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { liesIn } from '../../shared/util/file-path.ts';
 
-/** Literal specifiers of files: `from './x'`, `import './x'`, `import('./x')`, `require('./x')`, `new URL('./x', …)`, `fork('./x')`. */
+/** Literal specifiers: `from 'x'`, `import 'x'`, `import('x')`, `require('x')`, `new URL('./x', …)`, `fork('./x')`. */
 const SPECIFIER =
-  /\b(?:from|import(?:\.meta\.resolve)?|require(?:\.resolve)?|register|URL|Worker|fork)\s*\(?\s*(['"`])((?:\.{1,2}\/|\/|file:)[^'"`\n]+)\1/g;
+  /\b(?:from|import(?:\.meta\.resolve)?|require(?:\.resolve)?|register|URL|Worker|fork)\s*\(?\s*(?:\/\*[^*]*\*\/\s*)*(['"`])([^'"`\n]+)\1/g;
+/** Other literals that may name a file of code: `new URL('x.mjs', …)`, `join(import.meta.dirname, 'x.mjs')`, `spawn('node', ['x.mjs'])`. */
+const CODE_LITERAL = /(['"`])(?:\$\{[^}`\n]*\}\/?)?([^'"`\n$]+\.(?:[cm]?[jt]s|node|wasm|sh|py))\1/g;
 const EXTENSIONS = ['.js', '.json', '.node', '.ts', '.mjs', '.cjs', '.mts', '.cts'];
 const INDEX_FILES = ['package.json', ...EXTENSIONS.map((extension) => `index${extension}`)];
 const MAX_FILES = 5_000;
@@ -35,12 +37,70 @@ export function codeNames(entries: readonly string[], completeFolders: readonly 
     names.add(real);
     if (completeFolders.some((folder) => liesIn(folder, real))) continue;
     for (const name of packageLookupNames(real)) names.add(name);
-    for (const specifier of specifiersIn(real)) {
-      const target = specifier.startsWith('file:') ? pathOf(specifier) : resolve(dirname(real), specifier);
-      if (target !== undefined) pending.push(target);
-    }
+    pending.push(...importsOf(real));
   }
   return [...names];
+}
+
+/** The files that a file imports or starts, by their path without an extension if it has none. */
+function importsOf(file: string): readonly string[] {
+  const text = sourceOf(file);
+  const specifiers = [...text.matchAll(SPECIFIER)].map((match) => match[2] ?? '');
+  const literals = [...text.matchAll(CODE_LITERAL)].map((match) => match[2] ?? '');
+  const started = literals
+    .flatMap((name) => [dirname(file), process.cwd()].map((folder) => join(folder, name)))
+    .filter((path) => statSync(path, { throwIfNoEntry: false })?.isFile() === true);
+  return [...specifiers.flatMap((specifier) => targetsOf(specifier, file)), ...started];
+}
+
+/** The paths that a specifier in `file` may lead to, except in packages of a `node_modules`, which is protected as a whole. */
+function targetsOf(specifier: string, file: string): readonly string[] {
+  if (specifier.startsWith('file:')) return [pathOf(specifier) ?? []].flat();
+  if (/^\.{0,2}\//.test(specifier)) return [resolve(dirname(file), specifier)];
+  const lookedUp = packageLookupNames(file);
+  const ownFolder = lookedUp.filter((name) => basename(name) === 'package.json' && existsSync(name)).map(dirname);
+  if (specifier.startsWith('#'))
+    return ownFolder.flatMap((folder) => mappedPaths(packageJsonOf(folder).imports, specifier, folder));
+  const [name = ''] = /^(?:@[^/]+\/)?[^/:]+/.exec(specifier) ?? [];
+  // Pawl is protected as a whole as well.
+  if (name === '' || name === 'pawl' || specifier.startsWith('node:')) return [];
+  // A package may be a link into the workspace, and a file may import its own package by its name.
+  const installed = lookedUp.filter((path) => basename(path) === 'node_modules').map((path) => join(path, name));
+  const folders = [
+    ...ownFolder.filter((folder) => packageJsonOf(folder).name === name),
+    ...installed.filter((folder) => existsSync(folder)).map((folder) => realpathSync(folder)),
+  ].filter((folder) => !folder.includes('/node_modules/'));
+  return folders.flatMap((folder) => {
+    const { exports, main } = packageJsonOf(folder);
+    const path = `.${specifier.slice(name.length)}`;
+    if (exports !== undefined) return mappedPaths(exports, path, folder);
+    return [resolve(folder, path === '.' && typeof main === 'string' ? main : path)];
+  });
+}
+
+/** The targets of a name in the `imports` or `exports` of the package in `folder`, under any condition. */
+function mappedPaths(map: unknown, name: string, folder: string): readonly string[] {
+  if (typeof map === 'string') {
+    if (map.startsWith('.')) return [resolve(folder, map)];
+    // Only an import may lead to another package.
+    return name.startsWith('#') && !map.startsWith('#') ? targetsOf(map, join(folder, 'package.json')) : [];
+  }
+  return Object.entries(map ?? {}).flatMap(([key, value]) => {
+    // Other keys are conditions, or places in a list.
+    if (key === name || !/^[.#]/.test(key)) return mappedPaths(value, name, folder);
+    const [start = '', end] = key.split('*');
+    if (end === undefined || !name.startsWith(start) || !name.endsWith(end)) return [];
+    const matched = name.slice(start.length, name.length - end.length);
+    return mappedPaths(value, name, folder).map((path) => path.replaceAll('*', matched));
+  });
+}
+
+function packageJsonOf(folder: string): Readonly<Record<string, unknown>> {
+  try {
+    return (JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) ?? {}) as Record<string, unknown>;
+  } catch {
+    return {};
+  }
 }
 
 /** The links on a path, each with the real path of its folder. */
@@ -63,13 +123,13 @@ export function packageLookupNames(file: string): readonly string[] {
   }
 }
 
-function specifiersIn(file: string): readonly string[] {
-  if (file.includes('/node_modules/')) return [];
+/** Empty for a file that imports nothing from the workspace. */
+function sourceOf(file: string): string {
+  if (file.includes('/node_modules/') || !/\.[cm]?[jt]s$/.test(file)) return '';
   try {
-    if (!/\.[cm]?[jt]s$/.test(file) || statSync(file).size > MAX_BYTES) return [];
-    return [...readFileSync(file, 'utf8').matchAll(SPECIFIER)].map((match) => match[2] ?? '');
+    return statSync(file).size > MAX_BYTES ? '' : readFileSync(file, 'utf8');
   } catch {
-    return [];
+    return '';
   }
 }
 

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -35,4 +35,59 @@ test('the imports of a program are followed, but not out of a folder that is pro
   const near = ['far.ts', 'library/index.ts', 'main.ts', 'near.ts', ...started];
   expect(names([])).toEqual([...near, 'library/inside.ts'].toSorted());
   expect(names([join(root, 'library')])).toEqual(near.toSorted());
+});
+
+test.each([
+  ["import { a } from '#lib/a';", 'lib/a.ts'],
+  ["import { a } from '#one';", 'lib/one.node.ts', 'lib/one.ts'],
+  ["import { a } from '#other';", 'packages/other/src/index.ts'],
+  ["import { a } from 'app/self';", 'lib/self.ts'],
+  [
+    "import other from 'other';",
+    'packages/other/src/index.ts',
+    'packages/other/src/deep.ts',
+    'packages/other/package.json',
+  ],
+  ["import other from 'other/extra/one';", 'packages/other/extra/one.ts'],
+  [
+    "const plain = require('@app/plain');",
+    'packages/plain/lib/main.js',
+    'packages/plain/lib/main',
+    'packages/plain/lib/y.js',
+  ],
+  ["const plain = require('@app/plain/lib/y');", 'packages/plain/lib/y.js', 'packages/plain/lib/y'],
+  ["new Worker(new URL('jobs/worker.mjs', import.meta.url));", 'jobs/worker.mjs'],
+  ["fork(join(import.meta.dirname, 'jobs/worker.mjs'));", 'jobs/worker.mjs'],
+  [`fork(\`\${import.meta.dirname}/jobs/worker.mjs\`);`, 'jobs/worker.mjs'],
+  ["// don't\nspawn('python3', ['jobs/run.py']);", 'jobs/run.py'],
+  ["await import(/* webpackIgnore: true */ './lib/later.ts');", 'lib/later.ts'],
+])('%s makes what it leads to code', (line, ...expected) => {
+  const root = program({
+    'main.ts': line,
+    'package.json': JSON.stringify({
+      name: 'app',
+      imports: {
+        '#lib/*': './lib/*.ts',
+        '#one': [{ node: './lib/one.node.ts' }, './lib/one.ts'],
+        '#other': 'other',
+        '#loop': '#loop',
+      },
+      exports: { './self': './lib/self.ts' },
+    }),
+    'packages/other/package.json': JSON.stringify({
+      exports: { '.': { import: './src/index.ts' }, './extra/*': { default: './extra/*.ts' } },
+    }),
+    'packages/other/src/index.ts': "export * from './deep.ts';",
+    'packages/other/src/deep.ts': '',
+    'packages/plain/package.json': '{ "main": "./lib/main" }',
+    'packages/plain/lib/main.js': "require('./y');",
+    'packages/plain/lib/y.js': '',
+    'jobs/worker.mjs': '',
+    'jobs/run.py': '',
+    'node_modules/@app/none': '',
+  });
+  symlinkSync('../packages/other', join(root, 'node_modules/other'));
+  symlinkSync('../../packages/plain', join(root, 'node_modules/@app/plain'));
+  const names = codeNames([join(root, 'main.ts')]);
+  expect(names).toEqual(expect.arrayContaining(expected.map((name) => join(root, name))));
 });
