@@ -109,12 +109,17 @@ function skillPaths(folder: string): readonly string[] {
 
 /** The file that Node was started with, and those that it loads before. A module without a path is a package. */
 function programFiles(cwd: string, environment: Environment): readonly string[] {
-  const modules = nodeOptions(environment, /^(?:-r|--require|--import|--loader|--experimental-loader)$/)
+  const loaders = nodeOptions(environment, /^(?:-r|--require|--import|--loader|--experimental-loader)$/);
+  const modules = loaders
     .map((each) => (each.startsWith('file:') ? fileURLToPath(each) : each))
     .filter((path) => /^[./]/.test(path));
   const configs = nodeOptions(environment, /^--(?:experimental-config-file|openssl-config|snapshot-blob)$/);
+  // It maps the names of packages to files.
+  const mapping = loaders.some((name) => /\b(?:tsx|ts-node|swc-node)\b/.test(name))
+    ? [environment['TSX_TSCONFIG_PATH'] ?? environment['TS_NODE_PROJECT'] ?? 'tsconfig.json']
+    : [];
   const started = process.argv[1] === undefined ? [] : [process.argv[1]];
-  return [...started, ...[...modules, ...configs].map((path) => resolve(cwd, path))];
+  return [...started, ...[...modules, ...configs, ...mapping].map((path) => resolve(cwd, path))];
 }
 
 /** Without a folder that holds the current one: then the whole workspace would be read-only. */

@@ -45,6 +45,7 @@ test.each([
   ['hook.mjs', '--import=./hook.mjs', none],
   ['hook.mjs', '--experimental_loader ./hook.mjs', none],
   ['node.json', '--experimental-config-file=node.json', none],
+  ['tsconfig.json', '--import tsx', none],
   ['bin/secret', '', (root: string) => ({ connectors: { secrets: { programs: [join(root, 'bin/secret')] } } })],
   ['skills/a/SKILL.md', '', (root: string) => ({ skillFolders: [join(root, 'skills')] })],
 ] as const)('%s is read-only for calls with NODE_OPTIONS=%s', async (path, nodeOptions, settings) => {

@@ -7,12 +7,15 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { liesIn } from '../../shared/util/file-path.ts';
 
-/** Literal specifiers: `from 'x'`, `import 'x'`, `import('x')`, `require('x')`, `new URL('./x', …)`, `fork('./x')`. */
+/** Literal specifiers: `from 'x'`, `import 'x'`, `import('x')`, `require('x')`, `new URL('./x', …)`, `fork('./x')`, `"extends": "./x"`. */
 const SPECIFIER =
-  /\b(?:from|import(?:\.meta\.resolve)?|require(?:\.resolve)?|register|URL|Worker|fork)\s*\(?\s*(?:\/\*[^*]*\*\/\s*)*(['"`])([^'"`\n]+)\1/g;
+  /\b(?:from|import(?:\.meta\.resolve)?|require(?:\.resolve)?|register|URL|Worker|fork|extends"\s*:)\s*\(?\s*(?:\/\*[^*]*\*\/\s*)*(['"`])([^'"`\n]+)\1/g;
 /** Other literals that may name a file of code: `new URL('x.mjs', …)`, `join(import.meta.dirname, 'x.mjs')`, `spawn('node', ['x.mjs'])`. */
 const CODE_LITERAL = /(['"`])(?:\$\{[^}`\n]*\}\/?)?([^'"`\n$]+\.(?:[cm]?[jt]s|node|wasm|sh|py))\1/g;
-const EXTENSIONS = ['.js', '.json', '.node', '.ts', '.mjs', '.cjs', '.mts', '.cts'];
+/** Signs of a program that reads variables from files, and the names of such files. */
+const READS_ENV = /(['"`])dotenv(?:\/config)?\1|\bloadEnvFile\(/;
+const ENV_LITERAL = /(['"`])([^'"`\n$]*\.env(?:\.[\w-]+)*)\1/g;
+const EXTENSIONS = ['.js', '.json', '.node', '.ts', '.mjs', '.cjs', '.mts', '.cts', '.tsx'];
 const INDEX_FILES = ['package.json', ...EXTENSIONS.map((extension) => `index${extension}`)];
 const MAX_FILES = 5_000;
 const MAX_BYTES = 4 * 1_024 * 1_024;
@@ -37,14 +40,22 @@ export function codeNames(entries: readonly string[], completeFolders: readonly 
     names.add(real);
     if (completeFolders.some((folder) => liesIn(folder, real))) continue;
     for (const name of packageLookupNames(real)) names.add(name);
-    pending.push(...importsOf(real));
+    const text = sourceOf(real);
+    for (const name of envFilesOf(real, text)) names.add(name);
+    pending.push(...importsOf(real, text));
   }
   return [...names];
 }
 
+/** The files of variables that a program reads into its environment, and so into Pawl's settings. */
+function envFilesOf(file: string, text: string): readonly string[] {
+  if (!READS_ENV.test(text)) return [];
+  const literals = [...text.matchAll(ENV_LITERAL)].map((match) => match[2] ?? '');
+  return ['.env', ...literals].flatMap((name) => [resolve(name), resolve(dirname(file), name)]);
+}
+
 /** The files that a file imports or starts, by their path without an extension if it has none. */
-function importsOf(file: string): readonly string[] {
-  const text = sourceOf(file);
+function importsOf(file: string, text: string): readonly string[] {
   const specifiers = [...text.matchAll(SPECIFIER)].map((match) => match[2] ?? '');
   const literals = [...text.matchAll(CODE_LITERAL)].map((match) => match[2] ?? '');
   const started = literals
@@ -56,7 +67,7 @@ function importsOf(file: string): readonly string[] {
 /** The paths that a specifier in `file` may lead to, except in packages of a `node_modules`, which is protected as a whole. */
 function targetsOf(specifier: string, file: string): readonly string[] {
   if (specifier.startsWith('file:')) return [pathOf(specifier) ?? []].flat();
-  if (/^\.{0,2}\//.test(specifier)) return [resolve(dirname(file), specifier)];
+  if (/^\.{0,2}\//.test(specifier)) return withTypeScript(resolve(dirname(file), specifier));
   const lookedUp = packageLookupNames(file);
   const ownFolder = lookedUp.filter((name) => basename(name) === 'package.json' && existsSync(name)).map(dirname);
   if (specifier.startsWith('#'))
@@ -76,6 +87,12 @@ function targetsOf(specifier: string, file: string): readonly string[] {
     if (exports !== undefined) return mappedPaths(exports, path, folder);
     return [resolve(folder, path === '.' && typeof main === 'string' ? main : path)];
   });
+}
+
+/** Loaders of TypeScript take `x.js` for `x.ts` or `x.tsx`, if that is there. */
+function withTypeScript(path: string): readonly string[] {
+  const sources = ['ts', 'tsx'].map((extension) => path.replace(/js$/, extension));
+  return [path, ...sources.filter((source) => source !== path && existsSync(source))];
 }
 
 /** The targets of a name in the `imports` or `exports` of the package in `folder`, under any condition. */
@@ -125,7 +142,7 @@ export function packageLookupNames(file: string): readonly string[] {
 
 /** Empty for a file that imports nothing from the workspace. */
 function sourceOf(file: string): string {
-  if (file.includes('/node_modules/') || !/\.[cm]?[jt]s$/.test(file)) return '';
+  if (file.includes('/node_modules/') || !/\.(?:[cm]?[jt]s|tsx)$|\btsconfig[^/]*\.json$/.test(file)) return '';
   try {
     return statSync(file).size > MAX_BYTES ? '' : readFileSync(file, 'utf8');
   } catch {

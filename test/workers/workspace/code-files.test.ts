@@ -61,6 +61,10 @@ test.each([
   [`fork(\`\${import.meta.dirname}/jobs/worker.mjs\`);`, 'jobs/worker.mjs'],
   ["// don't\nspawn('python3', ['jobs/run.py']);", 'jobs/run.py'],
   ["await import(/* webpackIgnore: true */ './lib/later.ts');", 'lib/later.ts'],
+  ["import { later } from './lib/later.js';", 'lib/later.ts'],
+  ["import 'dotenv/config';", '.env'],
+  ["config({ path: 'settings/prod.env' }); import { config } from 'dotenv';", 'settings/prod.env', '.env'],
+  ["process.loadEnvFile('.env.local');", '.env.local'],
 ])('%s makes what it leads to code', (line, ...expected) => {
   const root = program({
     'main.ts': line,
@@ -84,6 +88,7 @@ test.each([
     'packages/plain/lib/y.js': '',
     'jobs/worker.mjs': '',
     'jobs/run.py': '',
+    'lib/later.ts': '',
     'node_modules/@app/none': '',
   });
   symlinkSync('../packages/other', join(root, 'node_modules/other'));
