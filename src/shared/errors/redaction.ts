@@ -13,7 +13,7 @@ import {
   WEAK_SECRET_NAME,
 } from './secret-patterns.ts';
 import { programPatterns } from './secret-programs.ts';
-import { MIXED_PREFIXES, PLAIN_PREFIXES, TOKEN_FORMS, WORD_START } from './secret-rules.ts';
+import { MIXED_PREFIXES, PLAIN_PREFIXES, SERVICE_HINT, SERVICE_KEYS, TOKEN_FORMS, WORD_START } from './secret-rules.ts';
 import { ESCAPE, FORMS_OF_VALUE, formsOf } from './value-forms.ts';
 
 const MIN_VALUE_LENGTH = 8;
@@ -109,7 +109,7 @@ function withoutWrapped(text: string, forms: readonly string[]): string {
 function withoutTokens(text: string): string {
   let clean = TOKEN_HINT.test(text) ? text.replace(TOKENS, REDACTED) : text;
   for (const [hint, form] of TOKEN_FORMS) if (clean.includes(hint)) clean = clean.replace(form, REDACTED);
-  return clean;
+  return SERVICE_HINT.test(clean) ? clean.replace(SERVICE_KEYS, `$1${REDACTED}`) : clean;
 }
 
 /**

@@ -128,6 +128,8 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   ['key-', atStart(/key-[a-f0-9]{32}\b/)],
   ['-us', atStart(/[a-f0-9]{32}-us\d{1,2}\b/)],
   [':AA', atStart(/(?:bot)?\d{8,10}:AA[\w-]{32,33}/)],
+  [':A', atStart(/(?:bot)?\d{5,16}:A[\w-]{34}(?![\w-])/)],
+  ['k.', atStart(/[pst]k\.[A-Za-z0-9]{60}\.[A-Za-z0-9]{22}\b/)],
   ['.', atStart(/[MNO][A-Za-z\d_-]{23,27}\.[\w-]{6}\.[\w-]{27,40}/)],
   ['hooks.slack.com', /hooks\.slack\.com\/(?:services|workflows|triggers)\/[\w+/]{20,}/g],
   ['.make.com/', /hook\.[a-z\d.]{2,12}\.make\.com\/[a-z\d]{20,}/g],
@@ -155,6 +157,18 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   ['AzFu', atStart(/[A-Za-z0-9+/_-]{44}AzFu[A-Za-z0-9+/_-]{6}==/)],
   ['ZXlK', atStart(/ZXlK[A-Za-z0-9/_+-]{40,}={0,2}/)],
 ];
+
+/** Services whose keys look like any other text of letters and digits: one is a secret behind the service's name. */
+const SERVICES =
+  words(`adafruit airtable algolia asana beamer bitbucket bittrex codecov coinbase confluence confluent contentful cloudflare
+  datadog discord droneci dropbox etsy fastly finicity finnhub flickr freshbooks gitter heroku hubspot intercom artifactory jfrog
+  kraken kucoin launchdarkly linkedin looker mailgun mattermost meraki messagebird netlify nytimes okta plaid privateai rapidapi sendbird
+  sentry snyk sourcegraph squarespace sumologic sumo_access travis trello twitch twitter yandex zendesk`).join('|');
+export const SERVICE_HINT = new RegExp(SERVICES, 'i');
+export const SERVICE_KEYS = new RegExp(
+  `((?:${SERVICES})[\\w .-]{0,20}[\\\\"']{0,4}\\s{0,3}(?:=>|:=|[:=])\\s{0,3}[\\\\"']{0,4})(?=[\\w/+-]{0,128}[a-z]\\d)(?=[\\w/+-]{0,128}\\d[a-z])(?!/)(?:[\\w/+=-]{32,256}|[a-z0-9]{15,31}={0,2})(?![\\w.:@/-])`,
+  'gi',
+);
 
 /** Keys with so many characters before the mark of their service, and six behind it. */
 function azureForms(length: number, padding: string, marks: readonly string[]): (readonly [string, RegExp])[] {

@@ -194,6 +194,14 @@ describe('ordinary text stays', () => {
     'at 12:30:45@host and ada:build42@v2',
     'with password authentication',
     'variable "password" { default = "" }',
+    'sentry: 7.100.0-beta.12',
+    'heroku=release-candidate-for-production-2024',
+    'datadog_site=datadoghq.eu',
+    'netlify_url=https://a1b2c3d4e5f6a7b8c9.netlify.app',
+    'artifactory=/var/lib/a1b2/c3d4/e5f6/a7b8c9d0e1f2a3b4c5d6',
+    'discord channel: 112233445566778899',
+    'confluence page: 20241126',
+    'twitter: "hello world of agents"',
   ])('%s', (text) => expect(redact(text)).toBe(text));
 });
 
@@ -338,6 +346,8 @@ test('no place takes long, even in a text that is made against it', async () => 
     '-paB1',
     ' a:b1',
     'IDENTIFIED BY a',
+    'sentry=a1a',
+    'kraken=a1a@',
   ];
   for (const part of parts) {
     const text = part.repeat(Math.ceil(40_000 / part.length));
