@@ -8,7 +8,7 @@ import type { Issue, PawlError } from '../../shared/errors/failure.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
 import type { ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
 import { checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
+import { asText, quoteValue } from '../../shared/schema/schema-issues.ts';
 import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
@@ -83,7 +83,7 @@ export interface CallSource extends ModelCallOptions {
 
 /** The ID of a call as a text. Some model servers leave it out, or write null or a number. */
 export function callIdOf(id: unknown): string {
-  return id === undefined || id === null ? '' : String(id);
+  return id === undefined || id === null ? '' : asText(id);
 }
 
 export class ModelTools {

@@ -3,6 +3,7 @@
  * followed, references out of it are not.
  */
 import { PawlError } from '../errors/failure.ts';
+import { asText } from '../schema/schema-issues.ts';
 import { didYouMean } from '../util/text/nearest.ts';
 import { type CheckedDeclaredTool, type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
 import { type OperationOptions, operationTool, schemesOf } from './openapi-operation.ts';
@@ -44,7 +45,7 @@ const READ_METHODS = ['get', 'head'];
 export async function importOpenApi(input: unknown, options: OpenApiImport = {}): Promise<ImportedOpenApi> {
   const document = objectOf(input);
   // YAML reads `openapi: 3.0` as a number.
-  const version = String(document?.['openapi']);
+  const version = asText(document?.['openapi']);
   if (document === undefined || !/^3(?:\.[012](?:\.|$)|$)/.test(version))
     throw invalidDocument(`is no OpenAPI document of version 3.0, 3.1 or 3.2 (${describeVersion(document)})`);
   checkSchemes(document, Object.keys(options.secrets ?? {}));
@@ -153,7 +154,7 @@ function isSelected(
 }
 
 function namespaceOf(title: unknown): string {
-  const words = String(title ?? '')
+  const words = asText(title ?? '')
     .toLowerCase()
     .replaceAll(/[^a-z0-9]+/g, '_')
     .replaceAll(/^[^a-z]+|_+$/g, '');
@@ -163,7 +164,7 @@ function namespaceOf(title: unknown): string {
 /** The first of the texts that leaves a name. */
 function uniqueName(preferred: readonly unknown[], usedNames: Set<string>): string {
   const plain = preferred.map((text) =>
-    String(text ?? '')
+    asText(text ?? '')
       .replaceAll(/[^A-Za-z0-9_-]+/g, '_')
       .replaceAll(/^[^A-Za-z]+|_+$/g, '')
       .slice(0, 60),

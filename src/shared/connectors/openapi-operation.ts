@@ -1,5 +1,6 @@
 /** One operation of an OpenAPI document as a connector: its parameters, body, credentials and address. */
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { asText } from '../schema/schema-issues.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { isTransportHeader, type SecretSource } from './connector.ts';
@@ -72,7 +73,7 @@ export function operationTool(source: Operation): DeclaredTool {
     ...(required.length === 0 ? {} : { required }),
     additionalProperties: false,
   });
-  const documentVersion = String(info['version'] ?? '');
+  const documentVersion = asText(info['version'] ?? '');
   return {
     kind: 'http',
     version: /^\d+\.\d+\.\d+$/.test(documentVersion) ? documentVersion : '1.0.0',
@@ -91,7 +92,7 @@ function addParameters(source: Operation, routing: Routing, add: AddParameter): 
     const { name, in: location } = parameter as { readonly name: string; readonly in: string };
     const isRequired = parameter['required'] === true || location === 'path';
     if (!LOCATIONS.includes(location))
-      throw new NotImportable(`its parameter ${name} is in a place that no connector writes (${location})`);
+      throw new NotImportable(`its parameter ${name} is in a place that no connector writes (${asText(location)})`);
     if (location === 'cookie') {
       if (isRequired) throw new NotImportable(`it needs the cookie ${name}`);
       continue;
@@ -167,7 +168,7 @@ function parametersOf({ document, item, operation }: Operation): readonly Json[]
       const parameter = resolveReference(document, entry);
       if (parameter === undefined || typeof parameter['name'] !== 'string')
         throw new NotImportable('a parameter of it cannot be found');
-      found.set(`${parameter['in']} ${parameter['name']}`, parameter);
+      found.set(`${asText(parameter['in'])} ${parameter['name']}`, parameter);
     }
   return [...found.values()];
 }
@@ -206,7 +207,7 @@ function styleOf({ name, in: location, content, ...parameter }: Json, types: rea
   if (!inQuery && style === 'simple' && !(isExploded && isObject)) return 'comma';
   if (inQuery && style === 'deepObject') return 'deep';
   const separatedStyle = inQuery ? QUERY_STYLES.get(style) : undefined;
-  if (separatedStyle === undefined) throw new NotImportable(`its parameter ${name} is of the style ${style}`);
+  if (separatedStyle === undefined) throw new NotImportable(`its parameter ${name} is of the style ${asText(style)}`);
   if (!isExploded) return separatedStyle;
   // A parameter without a type may be an object.
   return isObject || types.length === 0 ? 'members' : 'repeat';
@@ -227,7 +228,7 @@ function formStylesOf(document: Json, media: Json | undefined): Readonly<Record<
 function addBody({ document, operation, method }: Operation, routing: Routing, add: AddParameter): void {
   const isRead = method === 'get' || method === 'head';
   // OpenAPI 3.0 ignores the body of a read. Later versions allow one.
-  if (operation['requestBody'] === undefined || (isRead && String(document['openapi']).startsWith('3.0'))) {
+  if (operation['requestBody'] === undefined || (isRead && asText(document['openapi']).startsWith('3.0'))) {
     routing.body = 'none';
     return;
   }
@@ -302,13 +303,13 @@ function credentials(
     const secret = name.replaceAll(/[^A-Za-z0-9_-]/g, '_').replace(/^[^A-Za-z]/, 's$&');
     secrets[secret] = options.secrets?.[name] ?? { env: `PAWL_SECRET_${secret.replaceAll('-', '_').toUpperCase()}` };
     const value = `{secret:${secret}}`;
-    if (scheme['type'] === 'apiKey' && scheme['in'] === 'header') headers[String(scheme['name'])] = value;
-    else if (scheme['type'] === 'apiKey' && scheme['in'] === 'query') query[String(scheme['name'])] = value;
-    else if (scheme['type'] === 'http' && String(scheme['scheme']).toLowerCase() === 'basic')
+    if (scheme['type'] === 'apiKey' && scheme['in'] === 'header') headers[asText(scheme['name'])] = value;
+    else if (scheme['type'] === 'apiKey' && scheme['in'] === 'query') query[asText(scheme['name'])] = value;
+    else if (scheme['type'] === 'http' && asText(scheme['scheme']).toLowerCase() === 'basic')
       headers['authorization'] = `Basic ${value}`;
     else if (
-      ['oauth2', 'openIdConnect'].includes(String(scheme['type'])) ||
-      (scheme['type'] === 'http' && String(scheme['scheme']).toLowerCase() === 'bearer')
+      ['oauth2', 'openIdConnect'].includes(asText(scheme['type'])) ||
+      (scheme['type'] === 'http' && asText(scheme['scheme']).toLowerCase() === 'bearer')
     )
       headers['authorization'] = `Bearer ${value}`;
     else throw new NotImportable(`it is secured by ${name}, which no header can say`);
@@ -332,8 +333,8 @@ function serverOf({ document, item, operation, options }: Operation): string {
 function serverAddresses(servers: unknown): readonly string[] {
   return (Array.isArray(servers) ? servers : []).map((server: unknown) => {
     const variables = objectOf(objectOf(server)?.['variables']) ?? {};
-    return String(objectOf(server)?.['url'] ?? '')
-      .replaceAll(/\{([^{}]*)\}/g, (all, name: string) => String(objectOf(variables[name])?.['default'] ?? all))
+    return asText(objectOf(server)?.['url'] ?? '')
+      .replaceAll(/\{([^{}]*)\}/g, (all, name: string) => asText(objectOf(variables[name])?.['default'] ?? all))
       .replace(/^\/\//, 'https://');
   });
 }

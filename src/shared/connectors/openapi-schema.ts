@@ -2,6 +2,7 @@
 import { invalidPart, type PawlError } from '../errors/failure.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { asText } from '../schema/schema-issues.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from '../schema/schema-keywords.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { breakInheritanceCircles } from './openapi-inheritance.ts';
@@ -64,7 +65,7 @@ export function convertSchema(document: Json, schema: unknown, depth = 0): JsonS
     if (!reference.startsWith('#/')) return convertSchema(document, resolveReference(document, source), depth + 1);
     const { $ref: _, description: __, nullable: ___, ...siblings } = source;
     // From 3.1 on, keywords beside a reference apply, too.
-    const siblingSchema = String(document['openapi']).startsWith('3.0')
+    const siblingSchema = asText(document['openapi']).startsWith('3.0')
       ? {}
       : convertSchema(document, siblings, depth + 1);
     const result = { ...siblingSchema, $ref: `#/$defs/${definitionName(reference)}` };
@@ -74,7 +75,7 @@ export function convertSchema(document: Json, schema: unknown, depth = 0): JsonS
   for (const [keyword, value] of Object.entries(source)) {
     if (DROPPED_KEYWORDS.includes(keyword) || keyword.startsWith('x-')) continue;
     if (keyword === 'format') {
-      if (FORMATS.includes(String(value))) result[keyword] = value;
+      if (FORMATS.includes(asText(value))) result[keyword] = value;
     } else if (SCHEMA_MAPS.includes(keyword)) result[keyword] = convertMap(document, value, depth);
     else if (SCHEMA_LISTS.includes(keyword) && Array.isArray(value)) {
       const restrict = value === alternativesOf(source) ? restrictionToTags(document, source) : undefined;
@@ -183,7 +184,7 @@ function tagsByAlternative(document: Json, source: Json, known: KnownTags): Read
   const hasDefault = objectOf(source['discriminator'])?.['defaultMapping'] !== undefined;
   const isMapped = (part: unknown) => hasDefault && (result.get(part)?.size ?? 0) > 0;
   for (const [{ part }, tags] of [...candidates].filter(([{ part }]) => !isMapped(part)))
-    for (const tag of tags) if ((owners.get(String(tag)) ?? part) === part) result.get(part)?.add(tag);
+    for (const tag of tags) if ((owners.get(asText(tag)) ?? part) === part) result.get(part)?.add(tag);
   return result;
 }
 

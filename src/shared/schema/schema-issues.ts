@@ -139,6 +139,11 @@ export function quoteValue(value: unknown): string {
   return text.length <= 80 ? text : `${startOf(text, 80)}…`;
 }
 
+/** The text of a foreign value. JavaScript makes no text of an object whose `toString` is no function, as JSON may hold one. */
+export function asText(value: unknown): string {
+  return typeof value === 'object' && value !== null ? quoteValue(value) : String(value);
+}
+
 /** The value's JSON, or its type where it is nested too deep to be written. JSON would write null for NaN. */
 function jsonOf(value: unknown): string {
   if (typeof value === 'number') return String(value);

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { type Issue, invalidInput, PawlError } from '../errors/failure.ts';
+import { asText } from '../schema/schema-issues.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { isObject } from '../util/json/json-types.ts';
 
@@ -95,7 +96,7 @@ export function skillFromFile(
     const field = FIELDS[key.replaceAll('_', '-')];
     return field === undefined ? [] : [[field, value] as const];
   });
-  return skillRecord(String(name ?? ''), { ...Object.fromEntries(knownFields), instructions }, origin);
+  return skillRecord(asText(name ?? ''), { ...Object.fromEntries(knownFields), instructions }, origin);
 }
 
 export function invalidSkillFile(source: string, message: string): PawlError {

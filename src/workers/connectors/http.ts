@@ -5,6 +5,7 @@ import { type ConnectorRequest, connectorRequest, requireAllowed } from '../../s
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluateExpression, isEmpty } from '../../shared/connectors/jmespath.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
+import { asText } from '../../shared/schema/schema-issues.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
@@ -155,9 +156,9 @@ class Exchange {
       case 'cursor': {
         const cursor = evaluateExpression(pagination.cursor, content);
         if (isEmpty(cursor) || cursor === false) return undefined;
-        if (pagination.parameter === undefined) return checkedNextUrl(String(cursor));
+        if (pagination.parameter === undefined) return checkedNextUrl(asText(cursor));
         const next = new URL(url.href);
-        next.searchParams.set(pagination.parameter, String(cursor));
+        next.searchParams.set(pagination.parameter, asText(cursor));
         return next;
       }
       case 'page': {

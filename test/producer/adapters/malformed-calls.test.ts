@@ -6,6 +6,7 @@ import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
 import { chatTools, responsesTools } from '../../../src/producer/adapters/openai.ts';
 import type { Session } from '../../../src/producer/sessions/session.ts';
 import { startFleet } from '../../helpers/fleet.ts';
+import { NO_TEXT } from '../../helpers/odd-values.ts';
 import { weather } from './weather.ts';
 
 /** No call is one of these. */
@@ -45,6 +46,15 @@ describe.each(lists)('%s', (kind, adapter) => {
         message: expect.stringContaining('options: must be an object'),
       });
   });
+});
+
+test.each(lists)('a call of %s whose ID is an object is answered', async (_kind, adapter) => {
+  const run = await adapter(await openSession());
+  for (const id of [NO_TEXT, [NO_TEXT]]) {
+    const call = { id, call_id: id, name: 'weather', input: {}, function: { name: 'weather' } };
+    const calls = ['tool_use', 'function_call'].map((type) => ({ ...call, type }));
+    expect(JSON.stringify(await run(calls as never))).toMatch(/INVALID_PARAMS/);
+  }
 });
 
 const NAMED: Record<string, (name: unknown, args: unknown) => readonly [kind: string, call: object][]> = {

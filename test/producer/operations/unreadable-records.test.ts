@@ -70,3 +70,16 @@ test.each([
   await pawl.circuits.set('force_open', { tool: 'echo' }, 'a test');
   expect(await session.call(echo, { text: 'b' })).toMatchObject({ status: 'circuit_open' });
 });
+
+test.each(['7', '{"toString":1}'])(
+  'a circuit that was forced open for the reason %s is open without one',
+  async (reason) => {
+    const { session, pawl } = await startFleet({ tools: [echo] });
+    const { ledger, redis } = pawl.backend;
+    const { circuits } = ledger.access.keys(homePartition('read-only'));
+    await redis.hset(circuits, 'tool:tools.echo', `1|FORCED_OPEN|{"state":"FORCED_OPEN","epoch":1,"reason":${reason}}`);
+    const [first] = await pawl.circuits.list();
+    expect(first?.circuit).toEqual({ state: 'FORCED_OPEN', epoch: 1, reason: expect.any(String) });
+    expect(await session.call(echo, { text: 'a' })).toMatchObject({ status: 'circuit_open' });
+  },
+);

@@ -55,6 +55,7 @@ test('a SKILL.md is read, with what it says of tools and triggers, in any author
     'no front matter',
     '---\n- a list\n---\n',
     '---\nname: a\n---\n',
+    '---\nname: { toString: 1 }\ndescription: b\n---\n',
     '---\nname: a\ndescription: b\npriority: high\n---\n',
     '---\nname: a\ndescription: b\nallowed-tools: Bash(git:*)\n---\n',
     '---\nname: ../a\ndescription: b\n---\n',

@@ -4,6 +4,7 @@ import { connectorRequest } from '../../../src/shared/connectors/connector-reque
 import { importOpenApi, type OpenApiImport } from '../../../src/shared/connectors/openapi-import.ts';
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { compileSchema } from '../../../src/shared/schema/schema.ts';
+import { withOddParts } from '../../helpers/odd-values.ts';
 
 const document = { openapi: '3.1.0', info: { title: 'Things' }, servers: [{ url: 'https://api.example.com/v1' }] };
 
@@ -203,4 +204,74 @@ test.each([
   const { tools, skipped } = await importOpenApi({ ...document, openapi, ...withOperation(jsonBody({}), method) });
   expect(skipped.map((each) => each.reason)).toEqual(reason === '' ? [] : [reason]);
   if (openapi === '3.0.3') expect(tools[0]?.spec.inputSchema['properties']).toEqual({});
+});
+
+const full = {
+  openapi: '3.1.0',
+  info: { title: 'Things', version: '1.2.3' },
+  servers: [{ url: 'https://{region}.example.com', variables: { region: { default: 'eu' } } }],
+  security: [{ key: [] }, { query: [] }, { basic: [] }, { login: [] }],
+  tags: [{ name: 'a' }],
+  components: {
+    securitySchemes: {
+      key: { type: 'apiKey', in: 'header', name: 'X-Key' },
+      query: { type: 'apiKey', in: 'query', name: 'key' },
+      basic: { type: 'http', scheme: 'basic' },
+      login: { type: 'oauth2', flows: {} },
+    },
+    schemas: {
+      Pet: {
+        type: 'object',
+        description: 'A pet',
+        discriminator: { propertyName: 'kind', mapping: { c: '#/components/schemas/Cat' }, defaultMapping: 'Cat' },
+        oneOf: [{ $ref: '#/components/schemas/Cat' }, { $ref: '#/components/schemas/Dog' }],
+      },
+      Cat: {
+        type: ['object', 'null'],
+        required: ['kind'],
+        properties: {
+          kind: { enum: ['c'] },
+          age: { type: 'integer', format: 'int32', minimum: 1, exclusiveMinimum: true },
+        },
+      },
+      Dog: {
+        allOf: [{ $ref: '#/components/schemas/Cat' }],
+        properties: { kind: { const: 'd' }, tag: { type: 'string', pattern: 'a', readOnly: true, nullable: true } },
+      },
+    },
+  },
+  paths: {
+    '/pets/{id}?v={id}': {
+      parameters: [{ name: 'id', in: 'path', required: true, schema: { type: 'string' } }],
+      additionalOperations: { COPY: {} },
+      post: {
+        operationId: 'makePet',
+        tags: ['a'],
+        summary: 'Makes a pet',
+        description: 'Makes a pet.',
+        security: [{ query: [] }, { login: [] }, { basic: [] }],
+        servers: [{ url: 'https://pets.example.com' }],
+        parameters: [
+          { name: 'tags', in: 'query', style: 'form', explode: false, description: 'Tags', schema: items },
+          { name: 'f', in: 'query', content: { 'application/json': { schema: { type: 'string' } } } },
+          { name: 'h', in: 'header', schema: { type: 'string' } },
+        ],
+        requestBody: {
+          required: true,
+          description: 'The pet',
+          content: {
+            'application/x-www-form-urlencoded': {
+              schema: { $ref: '#/components/schemas/Pet' },
+              encoding: { tags: { style: 'form', explode: true }, kind: { contentType: 'application/json' } },
+            },
+          },
+        },
+      },
+    },
+  },
+};
+
+test('a document with any value at any place is imported, or refused by what is wrong with it', async () => {
+  const refusals = [...withOddParts(full)].map((odd) => importOpenApi(odd).catch(({ name }: Error) => name));
+  for (const refusal of await Promise.all(refusals)) if (typeof refusal === 'string') expect(refusal).toBe('PawlError');
 });

@@ -3,7 +3,10 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readableResponse } from '../../../src/workers/connectors/mcp/http-response.ts';
+import { AnswerReader } from '../../../src/workers/connectors/mcp/incoming.ts';
+import { toolResult } from '../../../src/workers/connectors/mcp/results.ts';
 import { contentOf } from '../../helpers/fleet.ts';
+import { withOddParts } from '../../helpers/odd-values.ts';
 import { answer, type Call, overHttp, overStdio, said } from './mcp-odd-server.ts';
 import { startMcpFleet } from './mcp-rig.ts';
 
@@ -336,3 +339,22 @@ test.each(['stdio', 'application/json', 'text/event-stream'] as const)(
     expect(contentOf(await writes([answer]))).toBe('said');
   },
 );
+
+const CONTENTS = { uri: 'file:///a', text: 'A', mimeType: 'text/plain' };
+test.each([
+  ['tools/call', full],
+  ['tools/list', { tools: [{ name: 'a', inputSchema: {} }], nextCursor: 'a' }],
+  ['resources/read', { contents: [CONTENTS], _meta: {} }],
+  [
+    'initialize',
+    { protocolVersion: '2025-06-18', capabilities: { tools: {} }, serverInfo: { name: 'a', version: '1' } },
+  ],
+])('an answer to %s can be read with any value at any place', (method, result) => {
+  for (const odd of withOddParts(result)) {
+    const answers = new AnswerReader();
+    answers.recordRequest({ jsonrpc: '2.0', id: 1, method });
+    const message = { jsonrpc: '2.0', id: 1, result: odd as Record<string, unknown> } as const;
+    answers.read(message);
+    if (method === 'tools/call') expect(toolResult(message.result as never)).toHaveProperty('output');
+  }
+});

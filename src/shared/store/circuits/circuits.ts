@@ -73,7 +73,8 @@ export class Breakers extends FleetRecords {
   verified(key: string, circuit: SignedCircuit): Circuit {
     if (circuit.state !== 'FORCED_OPEN') return circuit;
     const { signature = '', ...forced } = circuit;
-    const isSigned = this.signatures.verify('circuit', key, String(forced.reason), String(signature));
+    const isText = typeof forced.reason === 'string' && typeof signature === 'string';
+    const isSigned = isText && this.signatures.verify('circuit', key, forced.reason, signature);
     return isSigned ? forced : { ...forced, reason: FORCED_BY_OPERATOR };
   }
 

@@ -1,4 +1,5 @@
 /** The records of sub-agents, each with a mailbox. Messages are signed, and every change is broadcast. */
+import { asText } from '../../schema/schema-issues.ts';
 import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../../tools/sub-agent.ts';
 import { wellFormed } from '../../util/text/text-cut.ts';
 import { uuidv7 } from '../../util/time.ts';
@@ -110,7 +111,7 @@ export class SubAgentRecords extends FleetRecords {
     if (typeof signed !== 'string') return { agentId, state: state as AgentState };
     const reply = this.#opened(agentId, signed) as (AgentReply & { readonly turn: number }) | undefined;
     // A reply that no key of this fleet signed does not count.
-    if (reply === undefined || String(reply.turn) !== turn) return { agentId, state: 'running' };
+    if (reply === undefined || asText(reply.turn) !== turn) return { agentId, state: 'running' };
     return { agentId, state: reply.state, ...(reply.output !== undefined && { output: reply.output }) };
   }
 

@@ -10,6 +10,7 @@ import {
   type RequestId,
 } from '@modelcontextprotocol/client';
 import { PawlError } from '../../../shared/errors/failure.ts';
+import { asText } from '../../../shared/schema/schema-issues.ts';
 import { LONG_NUMBER, parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
@@ -196,7 +197,7 @@ function readableResult(method: string | undefined, result: Json): unknown {
         content: blocksOf(content),
         // The older era accepts only objects here.
         ...(isObject(structuredContent) ? { structuredContent } : { structure: structuredContent }),
-        ...(isAbsent(isError) ? {} : { isError: /^(?:true|1)$/i.test(String(isError)) }),
+        ...(isAbsent(isError) ? {} : { isError: /^(?:true|1)$/i.test(asText(isError)) }),
         // A failed tool may give the reason in members of its own.
         ...(Object.keys(others).length === 0 ? {} : { others }),
         ...(isAbsent(_meta) ? {} : { meta: _meta }),
@@ -225,7 +226,7 @@ function readableGreeting({ protocolVersion, capabilities, serverInfo, instructi
         .filter(([, capability]) => capability !== false)
         .map(([key, capability]) => [key, isObject(capability) ? capability : {}]),
     ),
-    serverInfo: { ...info, name: String(name ?? 'unnamed'), version: String(version ?? '0') },
+    serverInfo: { ...info, name: asText(name ?? 'unnamed'), version: asText(version ?? '0') },
     ...(typeof instructions === 'string' ? { instructions } : {}),
   };
 }

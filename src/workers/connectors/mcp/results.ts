@@ -3,6 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import type { CallToolResult } from '@modelcontextprotocol/client';
 import { ToolError } from '../../../shared/errors/failure.ts';
 import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
+import { asText } from '../../../shared/schema/schema-issues.ts';
 import type { ContentBlock, ToolResult } from '../../../shared/tools/tool-result.ts';
 import { parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
@@ -168,7 +169,7 @@ export function readableContents(contents: unknown): Contents {
   const { uri } = membersIn(contents);
   const { text } = omittedBlock('contents without text or data in Base64');
   return (
-    contentsOf({ ...membersIn(contents), uri: typeof uri === 'string' ? uri : '' }) ?? { uri: String(uri ?? ''), text }
+    contentsOf({ ...membersIn(contents), uri: typeof uri === 'string' ? uri : '' }) ?? { uri: asText(uri ?? ''), text }
   );
 }
 
