@@ -7,7 +7,7 @@ export type ExactJson =
   | { readonly kind: 'problem'; readonly problem: string };
 
 /** Only such numbers can be too long for a number of 64 bits. */
-export const LONG_NUMBER = /\d{16}|\d[eE]\+?\d{3}/;
+export const LONG_NUMBER = /[\d.]{16}|\d[eE]\+?\d{3}/;
 const QUOTED_LENGTH = 40;
 /** V8 needs a second and more for some megabytes of brackets within brackets. */
 const MAX_LEVELS = 10_000;
@@ -54,7 +54,7 @@ export function parseWithLongNumbersAsText(text: string): unknown {
   let copied = 0;
   scanJson(text, (start, end) => {
     const source = withoutZeros(text.slice(start, end));
-    if (!isLongInteger(source) && Number.isFinite(Number(source))) return;
+    if (!isLongInteger(source) && !isRounded(Number(source), source)) return;
     quoted += `${text.slice(copied, start)}"${source}"`;
     copied = end;
   });
@@ -123,8 +123,23 @@ export function isLongInteger(text: string): boolean {
 /** A whole number with more digits than a number holds becomes a different one, and one beyond all numbers is infinite. */
 function isRounded(value: number, source: string): boolean {
   if (!Number.isFinite(value)) return true;
+  if (Math.abs(value) < 2 ** 53) return false;
   const digits = withoutZeros(source);
-  return !Number.isSafeInteger(value) && /^-?\d+$/.test(digits) && String(value) !== digits;
+  if (/^-?\d+$/.test(digits)) return String(value) !== digits;
+  const { significant, exponent } = decimal(source);
+  return exponent >= 0 && significant !== decimal(String(value)).significant;
+}
+
+/** The digits of a number without zeros at its ends, and the power of ten of the last one. */
+function decimal(source: string): { readonly significant: string; readonly exponent: number } {
+  const [, whole = '', fraction = '', exponent = '0'] = /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(source) ?? [];
+  const digits = `${whole}${fraction}`;
+  let end = digits.length;
+  while (digits[end - 1] === '0') end -= 1;
+  return {
+    significant: digits.slice(0, end).replace(/^0+/, ''),
+    exponent: Number(exponent) - fraction.length + digits.length - end,
+  };
 }
 
 function roundedProblem(source: string, name: string | undefined): string {
