@@ -27,6 +27,8 @@ const MISWRITTEN: readonly { readonly change: (text: string) => string; readonly
 
 /** Explains in a sentence or two why `content` does not hold `text`. */
 export function explainNoMatch(content: string, text: string): string {
+  const lineEnds = mixedLineEnds(content, text);
+  if (lineEnds !== undefined) return lineEnds;
   const expected = text.split('\n');
   if (expected.every((line) => line === '' || LINE_NUMBER.test(line))) {
     const plain = expected.map((line) => line.replace(LINE_NUMBER, '')).join('\n');
@@ -51,6 +53,20 @@ export function explainNoMatch(content: string, text: string): string {
   return matchLine === undefined
     ? nearestLine(lines, bareLines, first)
     : firstDifference({ lines, bareLines, expected, bareExpected, start, firstLine: matchLine });
+}
+
+/** The reason where only line ends differ, of which a place of the file has both kinds. A text has one kind, or is compared as it is. */
+function mixedLineEnds(content: string, text: string): string | undefined {
+  const [plainContent, plainText] = [content, text].map((each) => each.replaceAll('\r\n', '\n')) as [string, string];
+  const index = plainContent.indexOf(plainText);
+  if (index === -1) return undefined;
+  const firstLine = plainContent.slice(0, index).split('\n').length;
+  const lines = content.split('\n').slice(firstLine - 1, firstLine - 2 + text.split('\n').length);
+  const isCrLf = endsInReturn(lines[0] ?? '');
+  const differs = lines.findIndex((line) => endsInReturn(line) !== isCrLf);
+  if (differs === -1) return undefined;
+  const [above, there] = isCrLf ? ['CR LF', 'LF'] : ['LF', 'CR LF'];
+  return `It stands at line ${firstLine}, but with both kinds of line ends: line ${firstLine + differs} ends in ${there}, the lines above it in ${above}. Edit those above line ${firstLine + differs} apart from the others.`;
 }
 
 function straightQuotes(text: string): string {
@@ -105,12 +121,6 @@ function firstDifference({ lines, bareLines, expected, bareExpected, start, firs
   if (differs === -1) return `${head}, but not the empty lines at its beginning. Copy the text exactly from the file.`;
   const [line = '', expectedLine = ''] = [lines[fileIndex(differs)], expected[differs]];
   const lineNumber = fileIndex(differs) + 1;
-  const isMixed = differs > start || lines.slice(fileIndex(start), fileIndex(expected.length - 1)).some(endsInReturn);
-  if (isMixed && withoutReturn(line) === withoutReturn(expectedLine)) {
-    const part =
-      differs > start ? `those above line ${lineNumber} apart from the others` : `line ${lineNumber} by itself`;
-    return `${head}: some lines there end in CR LF and some in LF. Edit ${part}.`;
-  }
   const difference = `line ${lineNumber} is ${quoted(line)}, where old_string has ${quoted(expectedLine)}`;
   return `${head}: ${difference}. Copy the text exactly from the file.`;
 }
