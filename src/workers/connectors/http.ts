@@ -11,7 +11,7 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import type { ToolResult } from '../../shared/tools/tool-result.ts';
 import { parseWithLongNumbersAsText } from '../../shared/util/json/exact-json.ts';
-import { decodeDocument } from '../../shared/util/text/charset.ts';
+import { decodeDocument, lastContentType } from '../../shared/util/text/charset.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { isForAnyOrigin } from '../context/network.ts';
 import type { Executable } from './declared-tools.ts';
@@ -268,7 +268,7 @@ class Exchange {
         mediaType: type.split(';')[0] || 'application/octet-stream',
         base64: Buffer.from(bytes).toString('base64'),
       };
-    const text = decodeDocument(bytes, type);
+    const text = decodeDocument(bytes, lastContentType(type));
     const isJson = JSON_TYPE.test(type);
     // Many services label JSON as plain text. A declaration that names a part of the result knows better.
     const { result, pagination } = this.#connector;

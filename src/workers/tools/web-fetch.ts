@@ -4,7 +4,7 @@ import { invalidPart, PawlError } from '../../shared/errors/failure.ts';
 import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-packages.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { decodeDocument } from '../../shared/util/text/charset.ts';
+import { decodeDocument, lastContentType } from '../../shared/util/text/charset.ts';
 import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
 import { baseUrl, type ReadablePage, readable, stripTags } from './lib/web-page.ts';
 
@@ -126,8 +126,7 @@ export const webFetch = defineBaseTool({
 async function readText(
   response: Response,
 ): Promise<{ readonly source: string; readonly contentType: string; readonly truncated: boolean }> {
-  // The last of several headers counts.
-  const header = (response.headers.get('content-type') ?? '').split(/,(?=\s*[\w.+-]+\/)/).at(-1) ?? '';
+  const header = lastContentType(response.headers.get('content-type') ?? '');
   const named = header.toLowerCase().split(';')[0]?.trim() ?? '';
   const isUnknown = UNKNOWN.test(named);
   let contentType = isUnknown ? 'text/plain' : named;

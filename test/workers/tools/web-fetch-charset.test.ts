@@ -104,6 +104,9 @@ describe('the characters of a fetched page', () => {
     ['a style sheet', 'text/css', latin('@charset "latin1"; /* grün */'), 'grün'],
     ['an image in XML', 'image/svg+xml', latin('<?xml version="1.0" encoding="latin1"?><svg>grün</svg>'), 'grün'],
     ['a header whose quotes do not end', `${HTML}; charset="windows-1252`, latin(named('')), 'grün —'],
+    ['joined headers whose first names it', `${HTML}; charset=koi8-r, ${HTML}`, Buffer.from([0xd0, 0xd2]), 'пр'],
+    ['joined headers of one type', `${HTML}; charset=koi8-r, ${HTML}; charset=utf-8, ${HTML}`, utf8('grün'), 'grün'],
+    ['joined headers of two types', `text/plain; charset=koi8-r, ${HTML}`, utf8('grün'), 'grün'],
     ['a header that has a charset and no type', '; charset=koi8-r', Buffer.from([0xd0, 0xd2]), 'пр'],
     ...[
       '<meta x=a"b charset=koi8-r>',

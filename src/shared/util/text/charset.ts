@@ -34,6 +34,19 @@ function isMostlyNoUtf8(bytes: Uint8Array, text: string): boolean {
   }
 }
 
+/**
+ * The type in a header that may hold several, joined, by the Fetch standard: the last one counts, with the charset that an equal one before
+ * it names.
+ */
+export function lastContentType(header: string): string {
+  const essenceOf = (type: string) => type.split(';')[0]?.trim().toLowerCase();
+  return header.split(/,(?=\s*[\w.+-]+\/)/).reduce((before, type) => {
+    const charset =
+      charsetOf(type) === undefined && essenceOf(type) === essenceOf(before) ? charsetOf(before) : undefined;
+    return charset === undefined ? type : `${type};charset=${charset}`;
+  });
+}
+
 /** The `charset` parameter of a header, which may be in quotes. */
 export function charsetOf(contentType: string): string | undefined {
   const parameters = contentType.matchAll(/;\s*([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)(?:"|$)|([^\s;]*))/g);
