@@ -53,16 +53,16 @@ function stateText({ state, phase, readAtMs, createdAtMs, updatedAtMs, cancelReq
 
 /** One line for each event of the call, with its time since the submission. */
 function historyLines(record: CallRecord, context: StoryContext): string[] {
-  const { callId, createdAtMs, attempts, approvalId } = record;
+  const { createdAtMs, attempts } = record;
   const offsetText = (ms: number) => `  +${duration(Math.max(0, ms - createdAtMs))}`.padEnd(12);
   const lines = [`  ${moment(createdAtMs)}`, `${offsetText(createdAtMs)}${submissionText(record)}`];
-  if (approvalId !== undefined) {
-    const waits = record.state === 'inflight' && record.phase === 'awaiting-approval';
-    lines.push(
-      `${''.padEnd(12)}${waits ? 'waits for a person' : 'a person was asked'}: pawl approvals show ${waits ? callId : approvalId}`,
-    );
-    if (context.approval !== undefined) lines.push(...decisionLines(context.approval, offsetText));
-  }
+  // A call that an operator runs again is asked about again. The record names the last approval.
+  const askedAtMs = context.approval?.request.createdAtMs ?? createdAtMs;
+  const attemptsBeforeApproval = attempts.filter(({ finishedAtMs }) => finishedAtMs <= askedAtMs).length;
+  const addApprovalAfter = (attemptsDone: number) => {
+    if (attemptsDone === attemptsBeforeApproval) lines.push(...approvalLines(record, context, offsetText));
+  };
+  addApprovalAfter(0);
   const redrives = [...(record.redrives ?? [])];
   const addRedrives = (attemptsDone: number) => {
     for (; redrives[0] !== undefined && redrives[0].attempts <= attemptsDone; redrives.shift())
@@ -78,6 +78,7 @@ function historyLines(record: CallRecord, context: StoryContext): string[] {
       lines.push(`${offsetText(attempt.completedAtMs)}${completionText(attempt)} by the outside system`);
     if (attempt.delayMs !== undefined)
       lines.push(`${offsetText(attempt.finishedAtMs)}waited ${duration(attempt.delayMs)} for the next attempt`);
+    addApprovalAfter(attempts.indexOf(attempt) + 1);
   }
   addRedrives(attempts.length);
   const unrecorded = record.lostAttempts - attempts.filter(({ status }) => status === 'lost').length;
@@ -99,6 +100,17 @@ function historyLines(record: CallRecord, context: StoryContext): string[] {
 function submissionText({ approvalId, request: { startAtMs } }: CallRecord): string {
   if (startAtMs !== undefined) return `submitted, to start at ${moment(startAtMs)}`;
   return approvalId === undefined ? 'submitted and queued' : 'submitted';
+}
+
+function approvalLines(
+  { callId, approvalId, state, phase }: CallRecord,
+  { approval }: StoryContext,
+  offsetText: (ms: number) => string,
+): string[] {
+  if (approvalId === undefined) return [];
+  const waits = state === 'inflight' && phase === 'awaiting-approval';
+  const asked = `${waits ? 'waits for a person' : 'a person was asked'}: pawl approvals show ${waits ? callId : approvalId}`;
+  return [`${''.padEnd(12)}${asked}`, ...(approval === undefined ? [] : decisionLines(approval, offsetText))];
 }
 
 function decisionLines({ state, decision, decidedAtMs }: ApprovalRecord, offsetText: (ms: number) => string): string[] {

@@ -41,6 +41,8 @@ test('the story of a call names its approval, pending or decided', () => {
   expect(storyOf({ ...call, state: 'inflight', phase: 'queued' })).toContain('submitted and queued');
 });
 
+/** A request for approval at the same time as the call. */
+const request = { createdAtMs: 0 };
 const attempt = { attempt: 1, fence: 1, worker: 'w', startedAtMs: 0, finishedAtMs: 9 };
 const success = { ...attempt, status: 'success' as const, retriable: false };
 
@@ -56,14 +58,31 @@ test('no text of a record begins a line of the story', () => {
     redrives,
     outcome,
   } as unknown as CallRecord;
-  const approval = { state: text, decidedAtMs: 0, decision: { by: text, reason: text } } as never;
+  const approval = { state: text, request, decidedAtMs: 0, decision: { by: text, reason: text } } as never;
   for (const state of ['failed', 'cancelled', 'inflight', text] as const)
     expect(storyOf({ ...forged, state } as CallRecord, { approval, tools: [] })).not.toMatch(/^ *\+2\.0 s +approved/m);
 });
 
+test('a call that was to run again and was denied shows its attempt before the decision', () => {
+  const lost = { ...attempt, status: 'lost' as const, retriable: false };
+  const approval = {
+    state: 'denied',
+    request: { createdAtMs: 50_000 },
+    decidedAtMs: 53_000,
+    decision: { by: 'ada' },
+  } as never;
+  const story = storyOf({ ...endedWith('OUTCOME_UNKNOWN'), approvalId: 'w0.1.7', attempts: [lost] }, { approval });
+  expect(story).toMatch(/was lost with its worker\n +a person was asked: .*\n +\+53\.0 s +denied by ada/);
+});
+
 test('the story says who decided, what completed the call from outside, and who resolved it', () => {
   const call = endedWith('CARD_DECLINED');
-  const approved = { state: 'approved', decidedAtMs: 2_000, decision: { by: 'ada', reason: 'paid', params: {} } };
+  const approved = {
+    state: 'approved',
+    request,
+    decidedAtMs: 2_000,
+    decision: { by: 'ada', reason: 'paid', params: {} },
+  };
   const completed = { ...success, completedAtMs: 5_000 };
   const declined = { ...completed, status: 'error' as const, errorCode: 'CARD_DECLINED' };
   const resolved = { status: 'success' as const, output: { content: null, metadata: { resolved: true } } };
@@ -71,7 +90,7 @@ test('the story says who decided, what completed the call from outside, and who 
   expect(storyOf(asked, { approval: approved as never })).toMatch(
     /\+2\.0 s +approved by ada, with other parameters: paid/,
   );
-  expect(storyOf(asked, { approval: { state: 'pending' } as never })).not.toContain('pending');
+  expect(storyOf(asked, { approval: { state: 'pending', request } as never })).not.toContain('pending');
   const pended = /attempt 1 left the call to an outside system after 9 ms\n +\+5\.0 s +/;
   expect(storyOf({ ...call, attempts: [completed] })).toMatch(new RegExp(`${pended.source}completed by the outside`));
   expect(storyOf({ ...call, attempts: [declined] })).toMatch(
