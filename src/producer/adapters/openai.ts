@@ -4,6 +4,7 @@
  */
 import '../../node-version.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Session } from '../sessions/session.ts';
 import { dataUrl } from './model-content.ts';
 import {
@@ -146,6 +147,9 @@ export interface ChatTools {
   run(calls: readonly ChatToolCall[] | null | undefined, options?: ModelCallOptions): Promise<ChatToolMessage[]>;
 }
 
+/** Chat Completions refuses a whole request for one longer description. */
+const MAX_CHAT_DESCRIPTION = 1_024;
+
 /** For Chat Completions, which servers of other models speak as well: functions alone, and answers that are text. */
 export async function chatTools(session: Session, options?: AdapterOptions): Promise<ChatTools> {
   const tools = await ModelTools.create(session, 'openai', options, { native: false });
@@ -157,9 +161,12 @@ export async function chatTools(session: Session, options?: AdapterOptions): Pro
     return { role: 'tool', tool_call_id: id, content: content.map(contentText).join('\n') };
   };
   return {
-    tools: tools.exported.tools.map(
-      ({ type: _, ...definition }) => ({ type: 'function', function: definition }) as ChatTool,
-    ),
+    tools: tools.exported.tools.map(({ type: _, ...definition }) => {
+      const description = String(definition['description']);
+      const isLong = description.length > MAX_CHAT_DESCRIPTION;
+      const shown = isLong ? `${startOf(description, MAX_CHAT_DESCRIPTION - 1)}…` : description;
+      return { type: 'function', function: { ...definition, description: shown } } as ChatTool;
+    }),
     run: (calls, options) => tools.respond('calls', calls ?? [], options, runOne),
   };
 }

@@ -164,6 +164,27 @@ describe('pawl/openai', () => {
   });
 });
 
+test('Chat Completions gets descriptions that it takes, cut between characters; Responses gets the whole', async () => {
+  const longTool = (name: string, description: string) =>
+    defineTool({
+      name,
+      version: '1.0.0',
+      description,
+      tier: 'read-only',
+      input: z.object({}),
+      run: async () => ({ output: 1 }),
+    });
+  const texts = ['d'.repeat(1_024), 'd'.repeat(1_025), `${'d'.repeat(1_022)}\u{1F600}\u{1F600}`];
+  const { session } = await startFleet({ tools: texts.map((text, index) => longTool(`tool${index}`, text)) });
+  const { tools } = await chatTools(session);
+  expect(tools.map((each) => each.function.description)).toEqual([
+    texts[0],
+    `${'d'.repeat(1_023)}…`,
+    `${'d'.repeat(1_022)}…`,
+  ]);
+  expect((await responsesTools(session)).tools).toMatchObject(texts.map((description) => ({ description })));
+});
+
 const readCall = (path: string) => ({
   id: 'read:0',
   function: { name: 'read', arguments: JSON.stringify({ path }) },
