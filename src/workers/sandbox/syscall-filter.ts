@@ -2,7 +2,7 @@
  * A seccomp filter, in the form that bubblewrap's `--seccomp` takes. The kernel refuses these to programs in the sandbox,
  * because no mount prevents them:
  *
- * - sockets by path (Docker's, a database's, an ssh agent's) and to the machine's host; socket pairs stay allowed
+ * - sockets by path (Docker's, a database's, an ssh agent's) and to the machine's host; pairs of connected sockets stay allowed
  * - further user namespaces, in which a program would be root and could attack the kernel's rarely used parts
  * - files with a set-user-ID or set-group-ID bit, which would stay in the workspace and run as the worker's user
  * - io_uring, whose requests no filter sees
@@ -34,6 +34,8 @@ const EPERM = 1;
 const ENOSYS = 38;
 const AF_UNIX = 1;
 const AF_VSOCK = 40;
+/** A bit of `SOCK_DGRAM` and `SOCK_RAW` alone. A datagram socket of a pair can still send to a path. */
+const DATAGRAM = 2;
 const CLONE_NEWUSER = 0x1000_0000;
 const SET_ID_BITS = 0o6000;
 /** `O_CREAT` and `__O_TMPFILE`. Without one of them there is no mode, and the argument holds anything. */
@@ -55,6 +57,7 @@ const NEVER: Rule = { errno: EPERM };
 
 const RULES = {
   socket: { errno: EPERM, when: [[{ argument: 0, equals: AF_UNIX }], [{ argument: 0, equals: AF_VSOCK }]] },
+  socketpair: { errno: EPERM, when: [[{ argument: 1, hasAnyOf: DATAGRAM }]] },
   clone: createsUserNamespace,
   unshare: createsUserNamespace,
   // Its arguments lie in memory, which a filter cannot read.
@@ -84,6 +87,7 @@ const SYSTEM_CALLS: Readonly<Partial<Record<NodeJS.Architecture, SystemCalls>>> 
     foreignBit: 0x4000_0000,
     numbers: {
       socket: 41,
+      socketpair: 53,
       clone: 56,
       unshare: 272,
       clone3: 435,
@@ -110,6 +114,7 @@ const SYSTEM_CALLS: Readonly<Partial<Record<NodeJS.Architecture, SystemCalls>>> 
     architecture: 0xc000_00b7,
     numbers: {
       socket: 198,
+      socketpair: 199,
       clone: 220,
       unshare: 97,
       clone3: 435,

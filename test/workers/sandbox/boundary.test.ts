@@ -97,6 +97,12 @@ const NEVER = `def never(*numbers):
 describe('programs in the sandbox', () => {
   confined.each([
     ['a socket by path is reached', "socket.socket(socket.AF_UNIX).connect('SOCKET')"],
+    // A datagram socket of a pair can send to a path, and connects to one.
+    [
+      'a pair of datagram sockets is made',
+      'socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)',
+    ],
+    ['a pair of raw sockets is made', 'socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)'],
     ['a socket to the host of a machine is made', 'socket.socket(40, socket.SOCK_STREAM)'],
     ['a namespace of users is made', 'os.unshare(os.CLONE_NEWUSER)'],
     ['a file gets the set-user-ID bit', "os.chmod('own', 0o4755)"],
@@ -115,7 +121,7 @@ describe('programs in the sandbox', () => {
     try {
       files(root, { own: '' });
       chmodSync(join(root, 'own'), 0o755);
-      const script = `import ctypes, os, socket\n${NEVER}\nif not hasattr(os, 'unshare'):\n os.CLONE_NEWUSER = 0x10000000\n os.unshare = lambda flags: ctypes.CDLL(None, use_errno=True).unshare(flags) and (_ for _ in ()).throw(PermissionError())\nsocket.socketpair()\nprint('began')\ntry:\n ${line.replace('SOCKET', socket)}\nexcept PermissionError:\n print('denied')`;
+      const script = `import ctypes, os, socket\n${NEVER}\nif not hasattr(os, 'unshare'):\n os.CLONE_NEWUSER = 0x10000000\n os.unshare = lambda flags: ctypes.CDLL(None, use_errno=True).unshare(flags) and (_ for _ in ()).throw(PermissionError())\nsocket.socketpair()\nsocket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)\nprint('began')\ntry:\n ${line.replace('SOCKET', socket)}\nexcept PermissionError:\n print('denied')`;
       files(root, { 'try.py': script });
       expect((await run(root, 'python3 try.py')).stdout).toBe('began\ndenied\n');
       expect(lstatSync(join(root, 'own')).mode & 0o6000).toBe(0);
