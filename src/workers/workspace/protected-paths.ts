@@ -144,7 +144,14 @@ const HOME_CREDENTIALS =
   `.ssh .aws .azure .docker .gnupg .kube .netrc .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf .git-credentials .gem/credentials
   .cargo/credentials .cargo/credentials.toml .config/gh .config/hub .config/git/credentials .config/gcloud .config/containers .config/rclone
   .config/op .config/sops .terraform.d .vault-token .password-store .m2/settings.xml .gradle/gradle.properties .composer/auth.json
-  .config/google-chrome .config/chromium .mozilla .local/share/keyrings .bash_history .zsh_history .node_repl_history .psql_history
+  .claude.json .claude/.credentials.json .codex/auth.json .gemini/oauth_creds.json .local/share/opencode/auth.json .config/github-copilot
+  .oci .aliyun .fly .railway .mc .s3cfg .boto .config/doctl .config/scw .config/hcloud .config/linode-cli .config/netlify .config/.wrangler
+  .local/share/com.vercel.cli .config/configstore .config/stripe .config/glab-cli .config/helm/registry .terraformrc .pulumi/credentials.json
+  .databrickscfg .snowflake .snowsql .kaggle .cache/huggingface/token .cache/huggingface/stored_tokens .local/share/gem/credentials
+  .bundle/config .config/pypoetry/auth.toml .nuget/NuGet/NuGet.Config .m2/settings-security.xml .sbt/.credentials .ivy2/.credentials
+  .config/composer/auth.json .subversion/auth .mylogin.cnf .authinfo .msmtprc .config/solana .ethereum .bitcoin
+  .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge .mozilla .thunderbird .local/share/keyrings
+  .bash_history .zsh_history .node_repl_history .psql_history .mysql_history .rediscli_history .python_history
   Library/Keychains`.split(/\s+/);
 const MACHINE_CREDENTIALS =
   `/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssl/private /etc/krb5.keytab

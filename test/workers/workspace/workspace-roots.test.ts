@@ -1,6 +1,6 @@
 /** Folders in which no session may work, and the owners of the others. */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs';
 import { homedir, userInfo } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -68,6 +68,34 @@ describe('no workspace', () => {
       env: { ...process.env, HOME: home },
     });
     expect(answers.trim().split('\n')).toEqual(['open', ...Array(4).fill('PERMISSION_DENIED')]);
+  });
+
+  test('shows the credentials that programs and agents keep in a home folder', () => {
+    const home = temporaryFolder();
+    const names =
+      `.claude.json .claude/.credentials.json .codex/auth.json .config/github-copilot/apps.json .oci/config .fly/config.yml
+      .config/doctl/config.yaml .config/stripe/config.toml .config/configstore/snyk.json .local/share/com.vercel.cli/auth.json
+      .config/.wrangler/config/default.toml .pulumi/credentials.json .databrickscfg .snowsql/config .kaggle/kaggle.json .s3cfg .terraformrc
+      .cache/huggingface/token .config/pypoetry/auth.toml .nuget/NuGet/NuGet.Config .sbt/.credentials .config/helm/registry/config.json
+      .local/share/gem/credentials .config/solana/id.json .mylogin.cnf .mysql_history .kube/config .pgpass .m2/settings.xml`.split(
+        /\s+/,
+      );
+    for (const name of [...names, '.claude/worktrees/one', '.config/app/settings']) {
+      mkdirSync(dirname(join(home, name)), { recursive: true });
+      writeFileSync(join(home, name), '');
+    }
+    const module = new URL('../../../src/workers/workspace/protected-paths.ts', import.meta.url).href;
+    const script = `
+      const { liesIn } = await import(process.argv[2]);
+      const hidden = (await import(process.argv[1])).credentials();
+      console.log(process.argv.slice(3).filter((name) => !hidden.some((path) => liesIn(path, name))).join('\\n'));`;
+    const paths = new URL('../../../src/shared/util/file-path.ts', import.meta.url).href;
+    const all = [...names, '.claude/worktrees/one', '.config/app/settings'].map((name) =>
+      join(realpathSync(home), name),
+    );
+    const env = { ...process.env, HOME: home };
+    const shown = execFileSync(process.execPath, ['--input-type=module', '-e', script, module, paths, ...all], { env });
+    expect(String(shown).trim().split('\n')).toEqual(all.slice(-2));
   });
 
   test('is a home folder by the name to which a link leads', () => {
