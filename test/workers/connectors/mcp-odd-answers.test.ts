@@ -358,3 +358,20 @@ test.each([
     if (method === 'tools/call') expect(toolResult(message.result as never)).toHaveProperty('output');
   }
 });
+
+test.each([
+  ['another text', { a: 1 }, ['Found one.'], ['Found one.']],
+  ['its JSON', { b: 2, a: 1 }, ['{\n  "a": 1, "b": 2\n}', ' '], undefined],
+  ['a list in a member, of which each text is an item', { result: [{ a: 1 }, 'x'] }, ['{"a":1}', 'x'], undefined],
+  ['a text in a member', { result: '5' }, ['5'], undefined],
+  ['its JSON and another text', { a: 1 }, ['{"a":1}', 'Ask again.'], ['Ask again.']],
+])(
+  'structured content beside %s: a model reads both, and nothing twice',
+  (_what, structuredContent, texts, expected) => {
+    const content = texts.map((text) => ({ type: 'text' as const, text }));
+    expect(toolResult({ content, structuredContent })).toMatchObject({ output: structuredContent });
+    expect(toolResult({ content, structuredContent }).content?.map((block) => 'text' in block && block.text)).toEqual(
+      expected,
+    );
+  },
+);

@@ -11,7 +11,7 @@ import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 /**
  * The output is the structured content, or else the text, or else what the result says in members that are not the protocol's. Images,
- * audio and resources stand beside it. Throws `MCP_TOOL_ERROR` with the server's text when the tool reports a failure.
+ * audio, resources and text that is not in the structured content stand beside it. Throws `MCP_TOOL_ERROR` with the server's text when the tool reports a failure.
  */
 export function toolResult(result: CallToolResult, declaresOutput = false): ToolResult<unknown> {
   const stated = result.structuredContent ?? result['structure'];
@@ -23,12 +23,38 @@ export function toolResult(result: CallToolResult, declaresOutput = false): Tool
     });
   // A server of another draft of the protocol may answer in members of its own alone.
   const structured = stated ?? (blocks.length === 0 ? result['others'] : undefined);
-  const hasMedia = blocks.some(({ type }) => type !== 'text');
+  const content = structured === undefined ? blocks : withoutRepetitions(blocks, structured);
+  const isMore = content.some(({ type }) => type !== 'text' || structured !== undefined);
   return {
     output: structured ?? (declaresOutput ? parseJsonOrText(text) : text),
     ...(text === '' ? {} : { display: text }),
-    ...(hasMedia ? { content: blocks } : {}),
+    ...(isMore ? { content } : {}),
   };
+}
+
+/** How deep a part of the structured content may be that a server writes as text, such as an item of a list in a member of its own. */
+const REPEATED_DEPTH = 2;
+
+/** Leaves out texts that repeat the structured content or a part of it, for clients that read text alone. */
+function withoutRepetitions(blocks: readonly ContentBlock[], structured: unknown): readonly ContentBlock[] {
+  const parts = new Set(partsOf(structured, REPEATED_DEPTH).map(comparable));
+  const isRepeated = (text: string) =>
+    text.trim() === '' || parts.has(comparable(text)) || parts.has(comparable(parseJsonOrText(text)));
+  return blocks.filter((block) => block.type !== 'text' || !isRepeated(block.text));
+}
+
+/** A value that is nested too deeply to be sorted is compared as it is. */
+function comparable(value: unknown): string {
+  try {
+    return canonicalJson(value);
+  } catch {
+    return JSON.stringify(value);
+  }
+}
+
+function partsOf(value: unknown, depth: number): readonly unknown[] {
+  if (depth === 0 || typeof value !== 'object' || value === null) return [value];
+  return [value, ...Object.values(value).flatMap((part) => partsOf(part, depth - 1))];
 }
 
 /** Older servers return their declared output as text alone. */
