@@ -32,6 +32,30 @@ test.each(['{"broken', 'null', '[]', '7', ''])(
   },
 );
 
+test.each(['{"toString":1}', '7', 'null'])(
+  'a schedule, a plan and a batch that are %s hide no other one, and are named',
+  async (garbage) => {
+    const { session, pawl, audited } = await startFleet({ tools: [echo] });
+    const nodes = { a: { tool: 'echo', params: { text: 'a' } } };
+    const plans = [await session.plan({ nodes }), await session.plan({ nodes })].map(({ planId }) => planId);
+    const { batchId } = await pawl.batches.create({
+      entries: [{ envelope: session.envelope(echo, { text: 'a' }, {}) }],
+    });
+    for (const id of ['a', 'b', 'c'])
+      await pawl.schedules.put({ id, session, tool: 'echo', params: { text: 'a' }, cron: '0 2 * * *' });
+    const { redis, prefix } = pawl.backend;
+    for (const id of [plans[0], batchId]) await redis.hset(`${prefix}:{groups}:group:${id}`, 'definition', garbage);
+    await redis.hset(`${prefix}:{schedules}:records`, 'a', garbage);
+    await redis.hset(`${prefix}:{schedules}:progress`, 'b', garbage);
+
+    expect((await pawl.plans.list()).map(({ planId }) => planId)).toEqual([plans[1]]);
+    expect((await pawl.schedules.list()).map(({ id }) => id)).toEqual(['c']);
+    await expect(pawl.batches.read(batchId)).rejects.toMatchObject({ name: 'PawlError' });
+    const reasons = JSON.stringify(audited.filter(({ type }) => type === 'refused'));
+    for (const name of [plans[0], batchId, 'schedule a', 'schedule-progress b']) expect(reasons).toContain(name);
+  },
+);
+
 test.each([
   ['request', '{"broken'],
   ['request', 'null'],

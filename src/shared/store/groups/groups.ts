@@ -20,8 +20,10 @@ const changeScript = new Script(new URL('./group-change.lua', import.meta.url));
 const MAX_DURATION_MS = 7 * 24 * 3_600_000;
 /** The prefix of the fields of steps. */
 const STEP_PREFIX = 'step:';
-/** Fields that hold no signed text. */
-const UNSIGNED_FIELDS = new Set(['fence', 'cancelled', 'endedAtMs']);
+
+/** The members that no definition of each kind lacks. */
+const BATCH_MEMBERS = ['entries'];
+const PLAN_MEMBERS = ['nodes', 'order', 'target'];
 
 /** A record as it is read; fields whose signature does not hold are left out. */
 export interface GroupRecord {
@@ -134,17 +136,21 @@ export class GroupRecords {
   }
 
   #record(id: string, stored: Readonly<Record<string, string>>): GroupRecord | undefined {
+    // The last three of these are not signed.
+    const { head: headText, definition: definitionText, cancelled, endedAtMs, fence: _, ...rest } = stored;
+    if (headText === undefined || definitionText === undefined) return undefined;
+    const head = this.#verify(id, 'head', headText) as GroupHead | undefined;
+    const members = head?.kind === 'plan' ? PLAN_MEMBERS : BATCH_MEMBERS;
+    const definition = head && this.#verify(id, 'definition', definitionText, members);
+    if (head === undefined || definition === undefined) return undefined;
     const verified: Record<string, object> = {};
-    for (const [field, text] of Object.entries(stored)) {
-      const value = UNSIGNED_FIELDS.has(field) ? undefined : this.#verify(id, field, text);
+    for (const [field, text] of Object.entries(rest)) {
+      const value = this.#verify(id, field, text);
       if (value !== undefined) verified[field] = value;
     }
-    const { head, definition, ...rest } = verified;
-    if (head === undefined || definition === undefined) return undefined;
-    const { cancelled, endedAtMs } = stored;
-    const { fields, steps } = withSteps(rest);
+    const { fields, steps } = withSteps(verified);
     return {
-      head: head as GroupHead,
+      head,
       definition,
       fields,
       steps,
@@ -171,8 +177,8 @@ export class GroupRecords {
     return signedText(this.#signatures, 'group', [id, field], value);
   }
 
-  #verify(id: string, field: string, text: string): object | undefined {
-    return verifiedText<object>(this.#signatures, 'group', [id, field], text);
+  #verify(id: string, field: string, text: string, members?: readonly string[]): object | undefined {
+    return verifiedText<object>(this.#signatures, 'group', [id, field], text, members);
   }
 }
 

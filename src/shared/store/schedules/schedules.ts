@@ -14,6 +14,9 @@ import { signedText, verifiedText } from '../signing/signed-text.ts';
 const writeScript = new Script(new URL('./schedule-write.lua', import.meta.url));
 const takeScript = new Script(new URL('./schedules-take.lua', import.meta.url));
 
+const RECORD_MEMBERS = ['revision', 'tool', 'params', 'sessionKey'] as const;
+const PROGRESS_MEMBERS = ['change', 'cursorMs', 'recent', 'counts'] as const;
+
 export interface StoredSchedule {
   readonly record: ScheduleRecord;
   readonly progress: ScheduleProgress;
@@ -123,8 +126,14 @@ export class ScheduleRecords extends FleetRecords {
   /** The schedule, when keys of this fleet signed both of its texts under this ID. */
   #opened(id: string, recordText: string | null, progressText: string | null): StoredSchedule | undefined {
     if (recordText === null || progressText === null) return undefined;
-    const record = verifiedText<ScheduleRecord>(this.signatures, 'schedule', id, recordText);
-    const progress = verifiedText<ScheduleProgress>(this.signatures, 'schedule-progress', id, progressText);
+    const record = verifiedText<ScheduleRecord>(this.signatures, 'schedule', id, recordText, RECORD_MEMBERS);
+    const progress = verifiedText<ScheduleProgress>(
+      this.signatures,
+      'schedule-progress',
+      id,
+      progressText,
+      PROGRESS_MEMBERS,
+    );
     return record === undefined || progress === undefined ? undefined : { record, progress, seen: progressText };
   }
 }

@@ -1,6 +1,6 @@
 /** Records that are stored as one text: the signature, a space, and the JSON that was signed. */
 import type { RecordId, Signatures } from '../../signing/signatures.ts';
-import { parseJson } from '../../util/json/json-types.ts';
+import { isObject, parseJson } from '../../util/json/json-types.ts';
 
 export function signedText(signatures: Signatures, kind: string, id: RecordId, value: object): string {
   const text = JSON.stringify(value);
@@ -13,15 +13,21 @@ export function splitSigned(stored: string): { readonly signature: string; reado
   return { signature: stored.slice(0, Math.max(0, end)), text: stored.slice(end).trimStart() };
 }
 
-/** Undefined when the signature does not hold, or when the text is not JSON: any writer can store that. */
+/** Undefined when the signature does not hold, or when the text is no JSON object with these members: any writer can store that. */
 export function verifiedText<Value>(
   signatures: Signatures,
   kind: string,
   id: RecordId,
   stored: string,
+  members: readonly string[] = [],
 ): Value | undefined {
   const { signature, text } = splitSigned(stored);
-  return signatures.verify(kind, id, text, signature) ? (parseJson(text) as Value | undefined) : undefined;
+  if (!signatures.verify(kind, id, text, signature)) return undefined;
+  const value = parseJson(text);
+  if (isObject(value) && members.every((name) => value[name] !== undefined)) return value as Value;
+  const ids = [id].flat();
+  signatures.refuseOnce({ kind, id: ids, reason: `the ${kind} ${ids.join(' ')} cannot be read` }, kind, ...ids, stored);
+  return undefined;
 }
 
 /** `about`: the receiver of the message, or its subject. */
