@@ -187,7 +187,9 @@ export class ClaimWriter {
     return (answers as unknown[][]).map((answer, index) => {
       const record = claims[index]?.auditRecord;
       if (!recordsWritten && answer[0] === 'claimed' && record !== undefined) records?.add(record);
-      return answer[0] === 'error' ? (backendError(new Error(String(answer[1]))) as Error) : answer;
+      return answer[0] === 'error'
+        ? (backendError(new Error(String(answer[1])), [`of the call ${claims[index]?.args[0]}`]) as Error)
+        : answer;
     });
   }
 }

@@ -199,8 +199,9 @@ export class JobDispatch {
     const [endings, waiting, ...answers] = results as [[string, number | string, string][], string, ...unknown[]];
     const nextJobs = parseFetchedJobs(access, request, answers);
     this.#batches.forPartition(keys).maxItems = waiting === 'more' ? MAX_ENDINGS_IN_BACKLOG : MAX_ENDINGS;
-    return endings.map(([code, refused, free]) => {
-      if (code === 'error') return backendError(new Error(String(refused))) as Error;
+    return endings.map(([code, refused, free], index) => {
+      if (code === 'error')
+        return backendError(new Error(String(refused)), [`of the call ${batch[index]?.settle.callId}`]) as Error;
       const next = free === '1' ? nextJobs.shift() : undefined;
       return {
         code: code as WriteAnswer,

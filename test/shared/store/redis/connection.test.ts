@@ -237,6 +237,24 @@ describe('Redis out of reach is one typed error', () => {
     expect(backendError(other)).toBe(other);
   });
 
+  test('a value that another program wrote is refused with its key, and with what to do', async () => {
+    const { redisUrl, prefix } = await createWorld();
+    const client = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
+    onTestFinished(() => closeConnection(client));
+    const key = `${prefix}:counter`;
+    await client.hset(key, 'calls', 'many');
+    const lua = "return redis.call('HINCRBY', KEYS[2], 'calls', 1)";
+    for (const [command, named] of [
+      [() => client.hincrby(key, 'calls', 1), `the key ${key}: ERR hash value is not an integer`],
+      [() => client.get(key), `the key ${key}: WRONGTYPE`],
+      [() => client.eval(lua, 2, 'a', key), `one of the keys a…, ${key}…: ERR hash value is not an integer`],
+    ] as const)
+      await expect(command()).rejects.toMatchObject({
+        code: 'CONFIGURATION',
+        message: expect.stringMatching(new RegExp(`, at ${named}.*\\. Put back what was there, or delete the key\\.$`)),
+      });
+  });
+
   test('a defect of ours passes through', () => {
     const defect = new Error('ERR user_script:1: attempt to index a nil value');
     expect(backendError(defect)).toBe(defect);
