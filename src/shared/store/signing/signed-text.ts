@@ -21,6 +21,8 @@ export function verifiedText<Value>(
   stored: string,
   members: readonly string[] = [],
 ): Value | undefined {
+  // Readers of a record that is not there pass the empty text, which is none to report.
+  if (stored === '') return undefined;
   const { signature, text } = splitSigned(stored);
   if (!signatures.verify(kind, id, text, signature)) return undefined;
   const value = parseJson(text);
