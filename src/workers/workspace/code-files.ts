@@ -34,8 +34,14 @@ export function codeNames(entries: readonly string[], completeFolders: readonly 
     for (const name of triedNames) names.add(name);
     if (visited.has(path)) continue;
     visited.add(path);
-    names.add(path);
     for (const link of linksOnPath(path)) names.add(link);
+    if (isFolder(resolved)) {
+      const { main } = packageJsonOf(resolved);
+      if (typeof main === 'string') pending.push(resolve(resolved, main));
+      // Code that names a folder, as `new URL('../', import.meta.url)` does, loads no other file of it in this way.
+      if (path === resolved) continue;
+    }
+    names.add(path);
     const real = existsSync(path) ? realpathSync(path) : path;
     names.add(real);
     if (completeFolders.some((folder) => liesIn(folder, real))) continue;
@@ -161,12 +167,15 @@ function pathOf(url: string): string | undefined {
 /** Resolves a file as Node does. `before` are the names that Node would have preferred. */
 function resolveAsNode(target: string): { readonly resolvedPath?: string; readonly triedNames: readonly string[] } {
   const triedNames: string[] = [];
-  const isFolder = statSync(target, { throwIfNoEntry: false })?.isDirectory() === true;
-  const inside = isFolder ? INDEX_FILES.map((name) => join(target, name)) : [];
+  const inside = isFolder(target) ? INDEX_FILES.map((name) => join(target, name)) : [];
   for (const candidate of [target, ...EXTENSIONS.map((extension) => target + extension), ...inside]) {
     if (statSync(candidate, { throwIfNoEntry: false })?.isFile() === true && !candidate.endsWith('package.json'))
       return { resolvedPath: candidate, triedNames };
-    if (candidate !== target || !isFolder) triedNames.push(candidate);
+    if (candidate !== target || inside.length === 0) triedNames.push(candidate);
   }
   return { triedNames };
+}
+
+function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }

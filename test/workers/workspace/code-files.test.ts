@@ -2,6 +2,7 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { liesIn } from '../../../src/shared/util/file-path.ts';
 import { codeNames } from '../../../src/workers/workspace/code-files.ts';
 
 function program(files: Readonly<Record<string, string>>): string {
@@ -55,6 +56,7 @@ test.each([
     'packages/plain/lib/main',
     'packages/plain/lib/y.js',
   ],
+  ["const plain = require('./packages/plain');", 'packages/plain/lib/main.js', 'packages/plain/lib/y.js'],
   ["const plain = require('@app/plain/lib/y');", 'packages/plain/lib/y.js', 'packages/plain/lib/y'],
   ["new Worker(new URL('jobs/worker.mjs', import.meta.url));", 'jobs/worker.mjs'],
   ["fork(join(import.meta.dirname, 'jobs/worker.mjs'));", 'jobs/worker.mjs'],
@@ -95,4 +97,21 @@ test.each([
   symlinkSync('../../packages/plain', join(root, 'node_modules/@app/plain'));
   const names = codeNames([join(root, 'main.ts')]);
   expect(names).toEqual(expect.arrayContaining(expected.map((name) => join(root, name))));
+});
+
+test.each([
+  "fetch(new URL('/', 'https://example.org'));",
+  "const ROOT = fileURLToPath(new URL('./', import.meta.url));",
+  "const ROOT = new URL('../', import.meta.url);",
+  "const { name } = require('..');",
+  "const DATA = new URL('./data/', import.meta.url);",
+  "fetch(new URL(`/data`, base), new URL('/tmp', base));",
+])('a folder that a program names is no code as a whole, so that calls can work in it: %s', (line) => {
+  const root = program({ 'app/main.ts': line, 'app/data/note.txt': '', 'index.js': '', 'package.json': '{}' });
+  const names = codeNames([join(root, 'app/main.ts')]);
+  for (const file of ['app/data/note.txt', 'app/other.txt', 'other.txt'])
+    expect(
+      names.filter((name) => liesIn(name, join(root, file))),
+      file,
+    ).toEqual([]);
 });
