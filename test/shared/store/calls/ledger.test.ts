@@ -255,7 +255,7 @@ describe('indexes', () => {
   });
 
   test('lose more than many calls at once add', async () => {
-    const books = await openBooks(50);
+    const books = await openBooks(60_000);
     const key = books.ledger.keys(PLACE).sessionCalls('session-1');
     await books.redis.rpush(key, ...Array.from({ length: 6_000 }, (_, n) => `old-${n}`));
     let removed = 0;
