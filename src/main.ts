@@ -258,13 +258,15 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     const { AttemptTraces } = await import('./workers/attempt/traces.ts');
     return new AttemptTraces(tracer);
   });
-  const [{ ToolWorker }, { openMemory }, { protectProcess }] = await Promise.all([
+  const [{ ToolWorker }, { openMemory }, { protectProcess }, { shareCode }] = await Promise.all([
     import('./workers/worker.ts'),
     import('./workers/context/memory.ts'),
     import('./trust-boundary.ts'),
+    import('./workers/workspace/protected-paths.ts'),
   ]);
   boundYoungGeneration(process.env);
   protectProcess(settings, process.cwd(), process.env);
+  shareCode(settings.dataDir);
   return ToolWorker.start({
     settings,
     ...(tracing !== undefined && { tracing }),

@@ -1,9 +1,11 @@
 /** A worker protects what its settings and the options of Node name, wherever that lies in the workspace. */
-import { mkdirSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { resolveSettings } from '../src/shared/config/resolve-settings.ts';
 import { protectProcess } from '../src/trust-boundary.ts';
+import { shareCode } from '../src/workers/workspace/protected-paths.ts';
 import { temporaryFolder, testContext } from './helpers/context.ts';
 
 const denied = { code: 'PERMISSION_DENIED' };
@@ -118,4 +120,19 @@ test('a link in the folder of the worker leads no session out of it', async () =
   const list = (workspaceRoot: string) => testContext({ workspaceRoot }).workspace.list('.');
   await expect(list(join(root, 'link'))).rejects.toMatchObject(denied);
   for (const allowed of [root, join(root, 'sub'), outside]) await expect(list(allowed)).resolves.toBeDefined();
+});
+
+test('what another process of the data folder loads is read-only', async () => {
+  const root = realpathSync(temporaryFolder());
+  const codeOf = (pid: number) => join(root, '.pawl/code', `${hostname()}-${pid}.json`);
+  const noProcess = 2 ** 30;
+  mkdirSync(join(root, '.pawl/code'), { recursive: true });
+  writeFileSync(codeOf(process.ppid), JSON.stringify([join(root, 'hooks.ts')]));
+  writeFileSync(codeOf(noProcess), JSON.stringify([join(root, 'old.ts')]));
+  const { workspace } = testContext({ workspaceRoot: root });
+  shareCode(join(root, '.pawl'));
+  await expect(workspace.write('hooks.ts', 'evil')).rejects.toMatchObject(denied);
+  await expect(workspace.write('old.ts', 'fine')).resolves.toBeDefined();
+  expect(existsSync(codeOf(process.pid))).toBe(true);
+  expect(existsSync(codeOf(noProcess))).toBe(false);
 });

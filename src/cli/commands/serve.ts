@@ -1,10 +1,12 @@
 /** `pawl serve`: the HTTP API and Bull Board, without workers. */
 import { loadSettings } from '../../main.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { shareCode } from '../../workers/workspace/protected-paths.ts';
 import { type CliContext, print } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { jsonLine } from '../print.ts';
 import { openApiProcess } from '../processes/api-process.ts';
+import { protectToolCode } from '../processes/protect-tool-code.ts';
 import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
 
 export interface ServeCommandOptions {
@@ -26,7 +28,13 @@ export async function runServe(context: CliContext, options: ServeCommandOptions
     { hangUp: true },
   );
   try {
-    const files = await loadToolFiles(options.tools ?? [], context.cwd);
+    const { tools = [] } = options;
+    const files = await loadToolFiles(tools, context.cwd);
+    if (tools.length > 0) {
+      protectToolCode(tools, [...files.sources, ...(files.inexactImports ?? [])], settings, context.cwd);
+      // Workers run the calls.
+      shareCode(settings.dataDir);
+    }
     const api = await openApiProcess(settings, { hooks: files.hooks, toolsets: await toolsetsOf(files) });
     try {
       await Promise.race([api.ready(), stopRequested.promise]);

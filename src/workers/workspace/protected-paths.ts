@@ -7,8 +7,19 @@
  *
  * Every access to a workspace checks this: file tools for each name on their way, sandboxes for their mounts.
  */
-import { existsSync, lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
-import { homedir, tmpdir, userInfo } from 'node:os';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  type Stats,
+  writeFileSync,
+} from 'node:fs';
+import { homedir, hostname, tmpdir, userInfo } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { readOnlyPathsOf } from '../../shared/policy/read-only-paths.ts';
@@ -35,6 +46,55 @@ export function protectFile(path: string): void {
 export function protectCode(path: string): void {
   const name = realName(path);
   if (![...code].some((each) => liesIn(each, name))) code.add(name);
+}
+
+let sharedFolder: string | undefined;
+
+/**
+ * Shares this process's code with the other processes of the data folder on this machine, and protects theirs from its calls: a worker
+ * without tools files runs calls in the workspace from which another one loads its own.
+ */
+export function shareCode(dataDir: string): void {
+  sharedFolder = resolve(dataDir, 'code');
+  lookedAtMs = undefined;
+  try {
+    mkdirSync(sharedFolder, { recursive: true, mode: 0o700 });
+    const file = join(sharedFolder, `${hostname()}-${process.pid}.json`);
+    writeFileSync(`${file}.new`, JSON.stringify([...code]));
+    renameSync(`${file}.new`, file);
+  } catch {
+    // Nothing is shared through a folder that cannot be written.
+  }
+}
+
+let lookedAtMs: number | undefined;
+const LOOK_AGAIN_MS = 1_000;
+
+/** Adds the code of the other processes that run. It stays code when they end, because they may start again. */
+function addCodeOfOthers(): void {
+  const nowMs = performance.now();
+  if (sharedFolder === undefined || nowMs - (lookedAtMs ?? Number.NEGATIVE_INFINITY) < LOOK_AGAIN_MS) return;
+  lookedAtMs = nowMs;
+  try {
+    for (const file of readdirSync(sharedFolder)) {
+      const pid = Number(/(?<=-)\d+(?=\.json$)/.exec(file)?.[0]);
+      if (!file.startsWith(`${hostname()}-`) || pid === process.pid) continue;
+      const path = join(sharedFolder, file);
+      if (!isRunning(pid)) rmSync(path, { force: true });
+      else for (const name of JSON.parse(readFileSync(path, 'utf8')) as readonly string[]) code.add(name);
+    }
+  } catch {
+    // The folder was removed, or cannot be read.
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    // It may be another user's.
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
 }
 
 /** Makes the files that a workspace's owner runs later read-only, as the setting `readOnlyPaths` names them. */
@@ -70,16 +130,17 @@ export function protectedFiles(): readonly string[] {
 
 /** Code that Pawl executes or loads, existing or not, by the real paths of its folders. */
 export function protectedCode(): readonly string[] {
+  addCodeOfOthers();
   return [...code];
 }
 
 /** All protected names, each by the real path of its folder. A name may be a link, which is then not followed. */
 export function protectedNames(): readonly string[] {
-  return [...[...folders].map(realName), ...files, ...code];
+  return [...[...folders].map(realName), ...files, ...protectedCode()];
 }
 
 export function isProtectedCode(path: string): boolean {
-  return [...code].some((each) => liesIn(each, path));
+  return protectedCode().some((each) => liesIn(each, path));
 }
 
 export function ownerFilePaths(): readonly string[] {
@@ -126,7 +187,7 @@ export function statsOf(path: string): Stats | undefined {
 function isLinkToCode(stats: Stats | undefined): boolean {
   if (stats === undefined || !stats.isFile()) return false;
   if (stats.nlink === 1 && process.platform === 'linux') return false;
-  return [...code].some((each) => {
+  return protectedCode().some((each) => {
     const ownStats = statsOf(each);
     return ownStats !== undefined && ownStats.ino === stats.ino && ownStats.dev === stats.dev;
   });
