@@ -2,7 +2,7 @@
  * The files that make up a user's program: its entries, their imports, and the names that decide what an import finds.
  * Node looks for packages in every folder above a file, so a `node_modules` that does not exist yet counts, too.
  */
-import { existsSync, lstatSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { liesIn } from '../../shared/util/file-path.ts';
@@ -97,8 +97,11 @@ function targetsOf(specifier: string, file: string): readonly string[] {
 
 /** Loaders of TypeScript take `x.js` for `x.ts` or `x.tsx`, if that is there. */
 function withTypeScript(path: string): readonly string[] {
-  const sources = ['ts', 'tsx'].map((extension) => path.replace(/js$/, extension));
-  return [path, ...sources.filter((source) => source !== path && existsSync(source))];
+  const isFolder = statSync(dirname(path), { throwIfNoEntry: false })?.isDirectory() === true;
+  if (!path.endsWith('js') || !isFolder) return [path];
+  const sources = ['ts', 'tsx'].map((extension) => basename(path).replace(/js$/, extension));
+  const present = readdirSync(dirname(path)).filter((name) => sources.includes(name));
+  return [path, ...present.map((name) => join(dirname(path), name))];
 }
 
 /** The targets of a name in the `imports` or `exports` of the package in `folder`, under any condition. */
