@@ -36,8 +36,9 @@ export class PawlError extends Error {
  *     throw invalidInput('The plan is not usable', issues, 'the plan');
  */
 export function invalidInput(problem: string, issues: readonly Issue[], whole: string): PawlError {
-  const listed = issues.map(({ path, message }) => `${path === '' ? whole : path}: ${message}`).join('; ');
-  return new PawlError('CONTRACT_INVALID', `${problem}: ${listed}.`, { issues });
+  // A message of another error is a sentence already.
+  const listed = issues.map(({ path, message }) => `${path === '' ? whole : path}: ${message.replace(/\.$/, '')}`);
+  return new PawlError('CONTRACT_INVALID', `${problem}: ${listed.join('; ')}.`, { issues });
 }
 
 /** The error for one part of the input: `The lease must be 1 to 9 milliseconds`. */
