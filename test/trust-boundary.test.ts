@@ -136,3 +136,18 @@ test('what another process of the data folder loads is read-only', async () => {
   expect(existsSync(codeOf(process.pid))).toBe(true);
   expect(existsSync(codeOf(noProcess))).toBe(false);
 });
+
+test.each(['.PAWL/signing-key', 'PAWL.CONFIG.JSON', 'Keys', 'Hook.mjs', 'Node_Modules/zod/index.js'])(
+  '%s, which is a protected name where a file system ignores case, is refused',
+  async (path) => {
+    const root = realpathSync(temporaryFolder());
+    writeFileSync(join(root, 'keys'), 'kid:key');
+    protectProcess(resolveSettings({ options: { dataDir: join(root, '.pawl') } }), root, {
+      NODE_OPTIONS: '--import=./hook.mjs',
+      PAWL_SIGNING_KEYS_FILE: join(root, 'keys'),
+    });
+    const { workspace } = testContext({ workspaceRoot: root });
+    await expect(workspace.write(path, 'evil')).rejects.toMatchObject(denied);
+    if (/pawl|keys/i.test(path)) await expect(workspace.read(path)).rejects.toMatchObject(denied);
+  },
+);

@@ -16,7 +16,7 @@ const NOT_SEARCHED = new Set(['node_modules', '.git', '.hg']);
 const GIT_OBJECTS = /\/objects\/(?:[0-9a-f]{2}|pack|info)$/;
 
 /** File systems that ignore case take `ſ` for `s`, too. */
-const foldCase = (name: string): string => name.toUpperCase().toLowerCase();
+export const foldCase = (name: string): string => name.toUpperCase().toLowerCase();
 const namesOf = (path: string): readonly string[] => foldCase(path).split('/').filter(Boolean);
 
 /**

@@ -25,27 +25,33 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { readOnlyPathsOf } from '../../shared/policy/read-only-paths.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { foldersAbove, pathsNamedIn } from './named-files.ts';
-import { isOwnerFile } from './owner-files.ts';
+import { foldCase, isOwnerFile } from './owner-files.ts';
 
-const folders = new Set<string>();
-const files = new Set<string>();
-const code = new Set<string>();
+/** The names by their folded form: where a file system ignores case, another spelling leads to the same file. */
+const folders = new Map<string, string>();
+const files = new Map<string, string>();
+const code = new Map<string, string>();
 let ownerFiles: readonly string[] = readOnlyPathsOf(undefined);
 
 /** Hides a folder from all tools. It need not exist yet. */
 export function protectFolder(path: string): void {
-  folders.add(resolve(path));
+  folders.set(foldCase(resolve(path)), resolve(path));
 }
 
 /** Hides a file, existing or not, given by its real path. */
 export function protectFile(path: string): void {
-  files.add(resolve(path));
+  files.set(foldCase(resolve(path)), resolve(path));
 }
 
 /** Makes code that Pawl executes or loads read-only: a file or a folder, existing or not. Tools may read it. */
 export function protectCode(path: string): void {
   const name = realName(path);
-  if (![...code].some((each) => liesIn(each, name))) code.add(name);
+  if (!isOwnCode(name)) code.set(foldCase(name), name);
+}
+
+function isOwnCode(path: string): boolean {
+  const folded = foldCase(path);
+  return [...code.keys()].some((each) => liesIn(each, folded));
 }
 
 let sharedFolder: string | undefined;
@@ -60,7 +66,7 @@ export function shareCode(dataDir: string): void {
   try {
     mkdirSync(sharedFolder, { recursive: true, mode: 0o700 });
     const file = join(sharedFolder, `${hostname()}-${process.pid}.json`);
-    writeFileSync(`${file}.new`, JSON.stringify([...code]));
+    writeFileSync(`${file}.new`, JSON.stringify([...code.values()]));
     renameSync(`${file}.new`, file);
   } catch {
     // Nothing is shared through a folder that cannot be written.
@@ -81,7 +87,8 @@ function addCodeOfOthers(): void {
       if (!file.startsWith(`${hostname()}-`) || pid === process.pid) continue;
       const path = join(sharedFolder, file);
       if (!isRunning(pid)) rmSync(path, { force: true });
-      else for (const name of JSON.parse(readFileSync(path, 'utf8')) as readonly string[]) code.add(name);
+      else
+        for (const name of JSON.parse(readFileSync(path, 'utf8')) as readonly string[]) code.set(foldCase(name), name);
     }
   } catch {
     // The folder was removed, or cannot be read.
@@ -104,18 +111,19 @@ export function protectOwnerFiles(paths: readonly string[]): void {
 
 /** Whether `path` is a hidden file. A search checks this for every file. */
 export function isProtectedFile(path: string): boolean {
-  return files.has(path);
+  return files.has(foldCase(path));
 }
 
 /** Whether `path`, a real one, is a hidden folder or file. */
 export function isProtected(path: string): boolean {
-  if (isProtectedFile(path) || folders.has(path)) return true;
-  return protectedFolders().includes(path) || credentials().includes(path);
+  const folded = foldCase(path);
+  if (files.has(folded) || folders.has(folded)) return true;
+  return [...protectedFolders(), ...credentials()].some((each) => foldCase(each) === folded);
 }
 
 /** Real paths of the hidden folders that exist. */
 export function protectedFolders(): readonly string[] {
-  return realPaths([...folders]);
+  return realPaths([...folders.values()]);
 }
 
 /** The real paths of those that exist. */
@@ -125,22 +133,23 @@ export function realPaths(paths: readonly string[]): readonly string[] {
 
 /** Hidden files, existing or not. */
 export function protectedFiles(): readonly string[] {
-  return [...files];
+  return [...files.values()];
 }
 
 /** Code that Pawl executes or loads, existing or not, by the real paths of its folders. */
 export function protectedCode(): readonly string[] {
   addCodeOfOthers();
-  return [...code];
+  return [...code.values()];
 }
 
 /** All protected names, each by the real path of its folder. A name may be a link, which is then not followed. */
 export function protectedNames(): readonly string[] {
-  return [...[...folders].map(realName), ...files, ...protectedCode()];
+  return [...[...folders.values()].map(realName), ...files.values(), ...protectedCode()];
 }
 
 export function isProtectedCode(path: string): boolean {
-  return protectedCode().some((each) => liesIn(each, path));
+  addCodeOfOthers();
+  return isOwnCode(path);
 }
 
 export function ownerFilePaths(): readonly string[] {
@@ -171,7 +180,8 @@ export function namedFiles(folders: readonly string[]): readonly string[] {
 }
 
 function isNamed(path: string): boolean {
-  return namedFiles(foldersAbove(dirname(path))).some((named) => liesIn(named, path));
+  const folded = foldCase(path);
+  return namedFiles(foldersAbove(dirname(path))).some((named) => liesIn(foldCase(named), folded));
 }
 
 /** The stats of the name itself, not of a link's target; undefined where it does not or cannot exist. */
