@@ -73,6 +73,24 @@ describe('I17: budgets', () => {
     expect(await call(cheap)).toBe('BUDGET_EXHAUSTED');
   });
 
+  test('whose count another program changed to a text: the error names its key, and what to do', async () => {
+    const { tool } = task();
+    const fleet = await startFleet({ tools: [tool] });
+    const session = await fleet.pawl.openSession({ budget: { calls: 5 } });
+    expect(await call(session)).toBe('success');
+    const [key = ''] = (await fleet.world.keys()).filter((name) => name.includes('{budget}'));
+    for (const field of ['calls', 'costUnits', 'timeMs']) {
+      const before = await fleet.pawl.backend.redis.hget(key, field);
+      await fleet.pawl.backend.redis.hset(key, field, 'many');
+      await expect(session.call('task', {}), field).rejects.toMatchObject({
+        code: 'CONFIGURATION',
+        message: expect.stringMatching(new RegExp(`${key}.*Put back what was there`)),
+      });
+      await fleet.pawl.backend.redis.hset(key, field, before ?? 0);
+    }
+    expect(await call(session)).toBe('success');
+  });
+
   test('in fractions of a cost unit, to the last one', async () => {
     const { tool } = scripted('tenth', () => ({ output: 1 }), { budget: { costUnits: 0.1 } });
     const fleet = await startFleet({ tools: [tool] });

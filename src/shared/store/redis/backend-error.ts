@@ -8,8 +8,8 @@ export const CLOSED = 'Connection is closed.';
 /** Answers by which hosted services and proxies refuse a command that is right: a quota is used up, or no server is behind them. */
 const REFUSED_BY_SERVICE = /exceeded|quota|limit reached|DENIED|upstream/i;
 
-/** Answers to a command for a key whose value another program wrote. */
-const OTHER_VALUE = /^(?:WRONGTYPE |ERR (?:hash )?value is not (?:an integer|a valid float|a float)\b)/;
+/** Answers to a command, or errors of our scripts, for a key whose value another program wrote. */
+const OTHER_VALUE = /WRONGTYPE|ERR (?:hash )?value is not (?:an integer|a valid float|a float)\b/;
 const MAX_NAMED_KEYS = 5;
 
 /**

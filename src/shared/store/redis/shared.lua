@@ -202,7 +202,7 @@ local function flushWrites()
     if #turns > 0 then redis.call('ZADD', line.sessions, unpack(turns)) end
   end
   for key, refill in pairs(refills) do
-    local tokens = tonumber(redis.call('GET', key) or refill.floor)
+    local tokens = tonumber(redis.call('GET', key) or '') or refill.floor
     if tokens < refill.capacity then
       redis.call('SET', key, string.format('%.9f', math.min(refill.capacity, tokens + refill.tokens)), 'PX', refill.windowMs)
     end
@@ -338,9 +338,9 @@ local function addSample(circuitsKey, windowKey, sample, ok, now)
   redis.call('PEXPIRE', windowKey, sample.windowMs)
 end
 
--- A retry budget's bucket holds its tokens; absent means the floor (`retry-budget.ts`).
+-- A retry budget's bucket holds its tokens; absent, or what is no number, means the floor (`retry-budget.ts`).
 local function takeRetry(key, floor, windowMs)
-  local tokens = tonumber(redis.call('GET', key) or floor)
+  local tokens = tonumber(redis.call('GET', key) or '') or tonumber(floor)
   -- An empty bucket stays empty for as long as calls ask for tokens: an outage may last longer than the window.
   if tokens < 1 then
     redis.call('PEXPIRE', key, windowMs)
@@ -362,12 +362,12 @@ local function refillRetries(buckets, allowance)
 end
 
 -- The unit of a budget that one more call of this cost would exceed (1 calls, 2 cost units, 3 time), and how much of it is spent; nil when
--- the budget suffices.
+-- the budget suffices. An error for a count that is no number: counting from zero would lift the limit.
 --   limits  of calls, cost units and time, ms; '' for no limit
 local function exceededUnit(key, cost, limits)
   local spent = redis.call('HMGET', key, 'calls', 'costUnits', 'timeMs')
   for unit = 1, 3 do
-    local limit, used = tonumber(limits[unit]), tonumber(spent[unit] or 0)
+    local limit, used = tonumber(limits[unit]), tonumber(spent[unit] or 0) or error('WRONGTYPE: a count of ' .. key .. ' is no number', 0)
     -- Rounded to 15 digits, 0.2 and 0.1 are 0.3.
     local after = unit == 1 and used + 1 or unit == 2 and tonumber(string.format('%.15g', used + cost)) or used
     if limit and (after > limit or (unit == 3 and used >= limit)) then return unit, tostring(used) end

@@ -54,6 +54,24 @@ describe('what every script answers in every state', () => {
     expect(Number(await books.redis.get(bucket))).toBeCloseTo(0.500_001, 9);
   });
 
+  test('a budget of retries whose tokens are a text is a new one', async () => {
+    const books = await openBooks();
+    const allowance = retryAllowance('tools.note', undefined, { floor: 3, capacity: 9, ratio: 0.5 });
+    const bucket = books.ledger.keys(PLACE).retries(allowance.bucket);
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const { fence } = await started(books, claim);
+    await books.redis.set(bucket, 'many');
+    await settle(books, claim, fence, SUCCESS, { refill: allowance });
+    expect(Number(await books.redis.get(bucket))).toBe(3.5);
+    const other = claimOf('b');
+    await books.ledger.claim(other);
+    const { fence: token } = await started(books, other);
+    await books.redis.set(bucket, 'many');
+    await books.ledger.postpone(other.callId, token, { phase: 'waiting-retry', attempts: [], delayMs: 0, allowance });
+    expect(Number(await books.redis.get(bucket))).toBe(2);
+  });
+
   test.each<[Stand, string]>([
     ['queued', 'cancelled'],
     ['running', 'requested'],
