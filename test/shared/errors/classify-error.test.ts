@@ -156,11 +156,14 @@ describe('Retry-After', () => {
     const forbidden = (headers: object) => classify(error('forbidden', { status: 403, headers }));
     const throttled = { code: 'HTTP_403', class: 'throttle', retriable: true, nothingHappened: true };
     expect(forbidden({ 'retry-after': '60' })).toMatchObject({ ...throttled, retryAfterMs: 60_000 });
-    const limit = { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': String(inAMinute) };
-    const { retryAfterMs, ...failure } = forbidden(limit);
-    expect(failure).toMatchObject(throttled);
-    expect(retryAfterMs).toBeGreaterThan(30_000);
-    expect(retryAfterMs).toBeLessThanOrEqual(61_000);
+    const limit = { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': '60' };
+    // Seconds from now, and the time in seconds and in milliseconds.
+    for (const reset of [60, inAMinute, 1_000 * inAMinute]) {
+      const { retryAfterMs, ...failure } = forbidden({ ...limit, 'x-ratelimit-reset': String(reset) });
+      expect(failure).toMatchObject(throttled);
+      expect(retryAfterMs).toBeGreaterThan(30_000);
+      expect(retryAfterMs).toBeLessThanOrEqual(61_000);
+    }
     expect(forbidden({ ...limit, 'x-ratelimit-remaining': '7' })).toMatchObject({ class: 'caller', retriable: false });
     expect(forbidden({})).toMatchObject({ code: 'HTTP_403', retriable: false });
   });
