@@ -106,10 +106,10 @@ function issueOf(error: ErrorObject): Issue {
       const unknown = startOf(String(params['additionalProperty'] ?? params['unevaluatedProperty']), MAX_WORD_LENGTH);
       const allowed = Object.keys((error.parentSchema?.['properties'] as object | undefined) ?? {});
       const hint = nearest(unknown, allowed)[0];
-      const end = hint === undefined ? '.' : `; did you mean ${hint}?`;
+      const fault = hint === undefined ? 'is unknown' : `is unknown; did you mean ${hint}?`;
       // Schemas beside this one may allow further properties, such as those that a reference leads to.
-      if (error.keyword === 'unevaluatedProperties') return issue(`is unknown${end}`, unknown);
-      return issue(`is unknown${end} Allowed: ${allowed.join(', ') || 'none'}`, unknown);
+      if (error.keyword === 'unevaluatedProperties') return issue(fault, unknown);
+      return issue(`${fault}${hint === undefined ? '.' : ''} Allowed: ${allowed.join(', ') || 'none'}`, unknown);
     }
     case 'discriminator': {
       const { propertyName, alternatives } = error.schema as Tag;
