@@ -117,6 +117,14 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
 - **One key: one call.** What is measured is how callers join a call in flight, and are told. Until 2026-11-27 each of them sent a claim, and the row was
   lost (0.66 to 0.94 times). Since 2026-11-28 equal calls of one moment share one claim and its answer: 2.75 times where 0.83 was measured in
   the same hour of a busy machine. The store's 22 µs for a call, instead of 60, are those of the audit records.
+- **The first 5 s of new processes: code that is not compiled yet.** With 512 in flight a worker took 338 µs of CPU time for a call in that time on 2026-11-29
+  (hand-written BullMQ 141), 1,567 in the first half second, and 130 some seconds later (50). Sampled with \`perf\`, 41 % of it were V8's helper threads: its last
+  compiler 14, its middle one 4, the collector and the memory that it asks for 20. Code that is compiled took 12 %, and all else the interpreter, V8's
+  built-ins and the collector in the main thread. Of what a call allocates in the worker (90 KB), no function makes more than 3 KB. Two designs
+  were tried on that day, each a flag of V8, in turns: its last compiler after 30,000 runs of a function instead of 3,000, and without that compiler.
+  512 in flight (7 rounds): 0.56 and 0.60 times instead of 0.52. One at a time (5): 0.62 and 0.60 instead of 0.64. 4 workers (4): 1.05 and 1.04
+  instead of 0.92. 16 producers (3): 1.77 and 1.66 instead of 1.74. Neither was kept: the gain lies within what the runs differ (up to 30 %), and a program
+  that has Pawl in it would get V8's flags from it.
 - **A slow machine.** On 2026-11-27 and 28, the rows in steady state and that of 64 producers were measured while an empty Node took 112 ms to start,
   instead of 27. Short rounds of that hour gave 1.68 times with one producer, the median of 8 runs each of that day's code and of that of the other
   rows, in turns; and 0.65 to 0.76 times one call at a time. So the code is as fast as before, and Pawl loses more on a slow machine than hand-written BullMQ does.
