@@ -11,7 +11,8 @@ import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 /**
  * The output is the structured content, or else the text, or else what the result says in members that are not the protocol's. Images,
- * audio, resources and text that is not in the structured content stand beside it. Throws `MCP_TOOL_ERROR` with the server's text when the tool reports a failure.
+ * audio, resources and text that is not in the structured content stand beside it. Throws `MCP_TOOL_ERROR` with the server's text when the
+ * tool reports a failure.
  */
 export function toolResult(result: CallToolResult, declaresOutput = false): ToolResult<unknown> {
   const stated = result.structuredContent ?? result['structure'];
