@@ -3,12 +3,16 @@ import { WORD_START } from './secret-rules.ts';
 
 export const REDACTED = '[redacted]';
 
+/** The words before `key` in the name of a secret key. */
+const KEYS =
+  'access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions|admin|service(?:[-_]?role)?|restricted|management|write';
+
 /** Names of secrets in parameters, headers, environments and texts. */
 const STEMS = [
   'passwords?|passwd|passphrase|passcode|passwort|kennwort|contraseña|secrets?|token|api[-_]?(?:keys?|tokens)|credentials?|authorization|cookie|jwt|mnemonic|[jp](?:hp)?sess(?:ion)?id',
   '(?:db|user|admin|root|ftp|smtp|mysql)[-_]?pwd|(?:db|ssh|user|become|admin|root|ftp|smtp|mail|email|key|store)[-_]?pass|sshpass|redis(?:cli)?[-_]?auth|(?:require|store|key)pass|masterauth',
   '(?<![A-Za-z])app(?:lication)?[-_]?key|(?:seed|recovery)[-_ ]?phrase|connection[-_]?string|secret[-_]?key(?:[-_]base)?|preshared[-_]?key|client[-_]key[-_]data',
-  '(?:access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions)[-_]?key|signing[-_]?keys?',
+  `(?:${KEYS})[-_]?key|signing[-_]?keys?`,
 ];
 const SUFFIX = '(?:[-_]?\\d{1,2}|[-_](?:prod(?:uction)?|staging|dev|test|old|new|base64|b64|hex|plain|hash))?';
 const NAMES = `(?:${STEMS.join('|')})${SUFFIX}`;
@@ -385,5 +389,7 @@ export const PATTERNS: readonly SecretPattern[] = [
 ];
 
 /** Every pattern above needs one of these. Most texts have none, and one search for all of them costs a tenth. */
-export const PATTERN_HINT =
-  /:\/\/|----|LS0t|bearer|basic|pass|pwd|pw|secret|secure|token|[?&]key=|key(?<=(?:api|app|application|access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions|signing)[-_ ]?key)|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identif|login|-p\w|@(?:tcp|udp|unix)\(|@[\w.-]{1,200}:\d|jdbc:|private-lines|:\d{4,5}:|(?:pin|code|cv[vc]2?|totp|2fa|mfa)[\\"']{0,4}\s{0,4}(?:[:=]|is\s)[\\"'\s]{0,8}\d{3}/i;
+export const PATTERN_HINT = new RegExp(
+  String.raw`://|----|LS0t|bearer|basic|pass|pwd|pw|secret|secure|token|[?&]key=|key(?<=(?:api|app|application|signing|${KEYS})[-_ ]?key)|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identif|login|-p\w|@(?:tcp|udp|unix)\(|@[\w.-]{1,200}:\d|jdbc:|private-lines|:\d{4,5}:|(?:pin|code|cv[vc]2?|totp|2fa|mfa)[\\"']{0,4}\s{0,4}(?:[:=]|is\s)[\\"'\s]{0,8}\d{3}`,
+  'i',
+);

@@ -100,6 +100,9 @@ export const TEXTS: readonly (readonly [text: string, secret: string])[] = [
   [`X-CSRF-Token: ${S}`, S],
   [`PRIVATE-TOKEN: ${S}`, S],
   [`x-functions-key: ${S}`, S],
+  ...['ALGOLIA_ADMIN_KEY', 'SUPABASE_SERVICE_ROLE_KEY', 'STRIPE_RESTRICTED_KEY', 'SEGMENT_WRITE_KEY'].map(
+    (name) => [`${name}=${S}`, S] as const,
+  ),
   [`Ocp-Apim-Subscription-Key: ${X(32)}`, X(32)],
   [`api-key: ${X(32)}`, X(32)],
   [`x-api-key: ${X(32)}`, X(32)],
