@@ -159,7 +159,7 @@ test('every command is traced', () => {
 
 test.skipIf(!canShow)(
   'no call changes what up, worker, serve, mcp, a call and each command open, execute or load in a workspace',
-  { tags: 'slow', timeout: 300_000 },
+  { tags: 'slow', timeout: 600_000 },
   () => expectUnchanged(COMMANDS),
 );
 
