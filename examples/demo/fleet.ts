@@ -14,7 +14,7 @@ import { within } from './wait.ts';
 const WORKER = fileURLToPath(
   new URL(import.meta.url.endsWith('.ts') ? './worker-main.ts' : './worker-main.js', import.meta.url),
 );
-const READY_MS = 30_000;
+const READY_MS = 60_000;
 const END_MS = 10_000;
 
 export interface FleetOptions {
