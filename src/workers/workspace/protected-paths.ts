@@ -7,25 +7,15 @@
  *
  * Every access to a workspace checks this: file tools for each name on their way, sandboxes for their mounts.
  */
-import {
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  renameSync,
-  rmSync,
-  type Stats,
-  writeFileSync,
-} from 'node:fs';
-import { homedir, hostname, tmpdir, userInfo } from 'node:os';
+import { existsSync, lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
+import { homedir, tmpdir, userInfo } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { readOnlyPathsOf } from '../../shared/policy/read-only-paths.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { foldersAbove, pathsNamedIn } from './named-files.ts';
 import { foldCase, isOwnerFile } from './owner-files.ts';
+import { codeOfOthers, writeCodeNames } from './shared-code.ts';
 
 /** The names by their folded form: where a file system ignores case, another spelling leads to the same file. */
 const folders = new Map<string, string>();
@@ -54,54 +44,14 @@ function isOwnCode(path: string): boolean {
   return [...code.keys()].some((each) => liesIn(each, folded));
 }
 
-let sharedFolder: string | undefined;
-
-/**
- * Shares this process's code with the other processes of the data folder on this machine, and protects theirs from its calls: a worker
- * without tools files runs calls in the workspace from which another one loads its own.
- */
+/** Shares this process's code with the other processes of the data folder on this machine, and protects theirs from its calls. */
 export function shareCode(dataDir: string): void {
-  sharedFolder = resolve(dataDir, 'code');
-  lookedAtMs = undefined;
-  try {
-    mkdirSync(sharedFolder, { recursive: true, mode: 0o700 });
-    const file = join(sharedFolder, `${hostname()}-${process.pid}.json`);
-    writeFileSync(`${file}.new`, JSON.stringify([...code.values()]));
-    renameSync(`${file}.new`, file);
-  } catch {
-    // Nothing is shared through a folder that cannot be written.
-  }
+  writeCodeNames(dataDir, [...code.values()]);
 }
-
-let lookedAtMs: number | undefined;
-const LOOK_AGAIN_MS = 1_000;
 
 /** Adds the code of the other processes that run. It stays code when they end, because they may start again. */
 function addCodeOfOthers(): void {
-  const nowMs = performance.now();
-  if (sharedFolder === undefined || nowMs - (lookedAtMs ?? Number.NEGATIVE_INFINITY) < LOOK_AGAIN_MS) return;
-  lookedAtMs = nowMs;
-  try {
-    for (const file of readdirSync(sharedFolder)) {
-      const pid = Number(/(?<=-)\d+(?=\.json$)/.exec(file)?.[0]);
-      if (!file.startsWith(`${hostname()}-`) || pid === process.pid) continue;
-      const path = join(sharedFolder, file);
-      if (!isRunning(pid)) rmSync(path, { force: true });
-      else
-        for (const name of JSON.parse(readFileSync(path, 'utf8')) as readonly string[]) code.set(foldCase(name), name);
-    }
-  } catch {
-    // The folder was removed, or cannot be read.
-  }
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch (error) {
-    // It may be another user's.
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
+  for (const name of codeOfOthers()) code.set(foldCase(name), name);
 }
 
 /** Makes the files that a workspace's owner runs later read-only, as the setting `readOnlyPaths` names them. */
