@@ -5,7 +5,13 @@ import { dirname, join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { resolveSettings } from '../src/shared/config/resolve-settings.ts';
 import { protectProcess } from '../src/trust-boundary.ts';
-import { shareCode } from '../src/workers/workspace/protected-paths.ts';
+import {
+  protectCode,
+  protectedCode,
+  protectedFiles,
+  protectFile,
+  shareCode,
+} from '../src/workers/workspace/protected-paths.ts';
 import { temporaryFolder, testContext } from './helpers/context.ts';
 
 const denied = { code: 'PERMISSION_DENIED' };
@@ -151,3 +157,14 @@ test.each(['.PAWL/signing-key', 'PAWL.CONFIG.JSON', 'Keys', 'Hook.mjs', 'Node_Mo
     if (/pawl|keys/i.test(path)) await expect(workspace.read(path)).rejects.toMatchObject(denied);
   },
 );
+
+test('protected names that differ in case alone are all protected', () => {
+  const root = realpathSync(temporaryFolder());
+  const names = [join(root, 'tools.ts'), join(root, 'Tools.ts')];
+  for (const name of names) {
+    protectCode(name);
+    protectFile(name);
+  }
+  expect(protectedCode()).toEqual(expect.arrayContaining(names));
+  expect(protectedFiles()).toEqual(expect.arrayContaining(names));
+});

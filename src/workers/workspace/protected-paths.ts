@@ -17,41 +17,46 @@ import { foldersAbove, pathsNamedIn } from './named-files.ts';
 import { foldCase, isOwnerFile } from './owner-files.ts';
 import { codeOfOthers, writeCodeNames } from './shared-code.ts';
 
-/** The names by their folded form: where a file system ignores case, another spelling leads to the same file. */
-const folders = new Map<string, string>();
-const files = new Map<string, string>();
-const code = new Map<string, string>();
+/** Each name with its folded form: where a file system ignores case, another spelling leads to the same file. */
+type Names = Map<string, string>;
+
+const folders: Names = new Map();
+const files: Names = new Map();
+const code: Names = new Map();
 let ownerFiles: readonly string[] = readOnlyPathsOf(undefined);
 
 /** Hides a folder from all tools. It need not exist yet. */
 export function protectFolder(path: string): void {
-  folders.set(foldCase(resolve(path)), resolve(path));
+  addName(folders, resolve(path));
 }
 
 /** Hides a file, existing or not, given by its real path. */
 export function protectFile(path: string): void {
-  files.set(foldCase(resolve(path)), resolve(path));
+  addName(files, resolve(path));
 }
 
 /** Makes code that Pawl executes or loads read-only: a file or a folder, existing or not. Tools may read it. */
 export function protectCode(path: string): void {
   const name = realName(path);
-  if (!isOwnCode(name)) code.set(foldCase(name), name);
+  if (![...code.keys()].some((each) => liesIn(each, name))) addName(code, name);
 }
 
-function isOwnCode(path: string): boolean {
-  const folded = foldCase(path);
-  return [...code.keys()].some((each) => liesIn(each, folded));
+function addName(names: Names, name: string): void {
+  names.set(name, foldCase(name));
+}
+
+function hasName(names: Names, path: string): boolean {
+  return [...names.values()].includes(foldCase(path));
 }
 
 /** Shares this process's code with the other processes of the data folder on this machine, and protects theirs from its calls. */
 export function shareCode(dataDir: string): void {
-  writeCodeNames(dataDir, [...code.values()]);
+  writeCodeNames(dataDir, [...code.keys()]);
 }
 
 /** Adds the code of the other processes that run. It stays code when they end, because they may start again. */
 function addCodeOfOthers(): void {
-  for (const name of codeOfOthers()) code.set(foldCase(name), name);
+  for (const name of codeOfOthers()) addName(code, name);
 }
 
 /** Makes the files that a workspace's owner runs later read-only, as the setting `readOnlyPaths` names them. */
@@ -61,19 +66,19 @@ export function protectOwnerFiles(paths: readonly string[]): void {
 
 /** Whether `path` is a hidden file. A search checks this for every file. */
 export function isProtectedFile(path: string): boolean {
-  return files.has(foldCase(path));
+  return hasName(files, path);
 }
 
 /** Whether `path`, a real one, is a hidden folder or file. */
 export function isProtected(path: string): boolean {
+  if (hasName(files, path) || hasName(folders, path)) return true;
   const folded = foldCase(path);
-  if (files.has(folded) || folders.has(folded)) return true;
   return [...protectedFolders(), ...credentials()].some((each) => foldCase(each) === folded);
 }
 
 /** Real paths of the hidden folders that exist. */
 export function protectedFolders(): readonly string[] {
-  return realPaths([...folders.values()]);
+  return realPaths([...folders.keys()]);
 }
 
 /** The real paths of those that exist. */
@@ -83,23 +88,24 @@ export function realPaths(paths: readonly string[]): readonly string[] {
 
 /** Hidden files, existing or not. */
 export function protectedFiles(): readonly string[] {
-  return [...files.values()];
+  return [...files.keys()];
 }
 
 /** Code that Pawl executes or loads, existing or not, by the real paths of its folders. */
 export function protectedCode(): readonly string[] {
   addCodeOfOthers();
-  return [...code.values()];
+  return [...code.keys()];
 }
 
 /** All protected names, each by the real path of its folder. A name may be a link, which is then not followed. */
 export function protectedNames(): readonly string[] {
-  return [...[...folders.values()].map(realName), ...files.values(), ...protectedCode()];
+  return [...[...folders.keys()].map(realName), ...files.keys(), ...protectedCode()];
 }
 
 export function isProtectedCode(path: string): boolean {
   addCodeOfOthers();
-  return isOwnCode(path);
+  const folded = foldCase(path);
+  return [...code.values()].some((each) => liesIn(each, folded));
 }
 
 export function ownerFilePaths(): readonly string[] {
