@@ -68,7 +68,7 @@ function historyLines(record: CallRecord, context: StoryContext): string[] {
     for (; redrives[0] !== undefined && redrives[0].attempts <= attemptsDone; redrives.shift())
       lines.push(`${offsetText(redrives[0].atMs)}redriven by ${redrives[0].by}, after ${redrives[0].code}`);
   };
-  for (const attempt of attempts) {
+  for (const [index, attempt] of attempts.entries()) {
     addRedrives(attempt.attempt - 1);
     lines.push(
       `${offsetText(attempt.startedAtMs)}attempt ${attempt.attempt} began (fence ${attempt.fence}, ${attempt.worker})`,
@@ -78,7 +78,7 @@ function historyLines(record: CallRecord, context: StoryContext): string[] {
       lines.push(`${offsetText(attempt.completedAtMs)}${completionText(attempt)} by the outside system`);
     if (attempt.delayMs !== undefined)
       lines.push(`${offsetText(attempt.finishedAtMs)}waited ${duration(attempt.delayMs)} for the next attempt`);
-    addApprovalAfter(attempts.indexOf(attempt) + 1);
+    addApprovalAfter(index + 1);
   }
   addRedrives(attempts.length);
   const unrecorded = record.lostAttempts - attempts.filter(({ status }) => status === 'lost').length;

@@ -45,10 +45,10 @@ export function codeNames(entries: readonly string[], completeFolders: readonly 
     const real = existsSync(path) ? realpathSync(path) : path;
     names.add(real);
     if (completeFolders.some((folder) => liesIn(folder, real))) continue;
-    for (const name of packageLookupNames(real)) names.add(name);
+    const lookedUp = packageLookupNames(real);
     const text = sourceOf(real);
-    for (const name of envFilesOf(real, text)) names.add(name);
-    pending.push(...importsOf(real, text));
+    for (const name of [...lookedUp, ...envFilesOf(real, text)]) names.add(name);
+    pending.push(...importsOf(real, text, lookedUp));
   }
   return [...names];
 }
@@ -61,20 +61,22 @@ function envFilesOf(file: string, text: string): readonly string[] {
 }
 
 /** The files that a file imports or starts, by their path without an extension if it has none. */
-function importsOf(file: string, text: string): readonly string[] {
+function importsOf(file: string, text: string, lookedUp: readonly string[]): readonly string[] {
   const specifiers = [...text.matchAll(SPECIFIER)].map((match) => match[2] ?? '');
   const literals = [...text.matchAll(CODE_LITERAL)].map((match) => match[2] ?? '');
   const started = literals
     .flatMap((name) => [dirname(file), process.cwd()].map((folder) => join(folder, name)))
     .filter((path) => statSync(path, { throwIfNoEntry: false })?.isFile() === true);
-  return [...specifiers.flatMap((specifier) => targetsOf(specifier, file)), ...started];
+  return [...specifiers.flatMap((specifier) => targetsOf(specifier, file, lookedUp)), ...started];
 }
 
-/** The paths that a specifier in `file` may lead to, except in packages of a `node_modules`, which is protected as a whole. */
-function targetsOf(specifier: string, file: string): readonly string[] {
-  if (specifier.startsWith('file:')) return [pathOf(specifier) ?? []].flat();
-  if (/^\.{0,2}\//.test(specifier)) return withTypeScript(resolve(dirname(file), specifier));
-  const lookedUp = packageLookupNames(file);
+/**
+ * The paths that a specifier in `file` may lead to, except in packages of a `node_modules`, which is protected as a whole. Node looks for
+ * packages at the names `lookedUp`.
+ */
+function targetsOf(specifier: string, file: string, lookedUp = packageLookupNames(file)): readonly string[] {
+  if (specifier.startsWith('file:')) return pathsOf(specifier);
+  if (/^\.{0,2}\/|^\.{1,2}$/.test(specifier)) return withTypeScript(resolve(dirname(file), specifier));
   const ownFolder = lookedUp.filter((name) => basename(name) === 'package.json' && existsSync(name)).map(dirname);
   if (specifier.startsWith('#'))
     return ownFolder.flatMap((folder) => mappedPaths(packageJsonOf(folder).imports, specifier, folder));
@@ -97,8 +99,7 @@ function targetsOf(specifier: string, file: string): readonly string[] {
 
 /** Loaders of TypeScript take `x.js` for `x.ts` or `x.tsx`, if that is there. */
 function withTypeScript(path: string): readonly string[] {
-  const isFolder = statSync(dirname(path), { throwIfNoEntry: false })?.isDirectory() === true;
-  if (!path.endsWith('js') || !isFolder) return [path];
+  if (!path.endsWith('js') || !isFolder(dirname(path))) return [path];
   const sources = ['ts', 'tsx'].map((extension) => basename(path).replace(/js$/, extension));
   const present = readdirSync(dirname(path)).filter((name) => sources.includes(name));
   return [path, ...present.map((name) => join(dirname(path), name))];
@@ -159,15 +160,16 @@ function sourceOf(file: string): string {
   }
 }
 
-function pathOf(url: string): string | undefined {
+/** The path of a URL; none where it names no file. */
+function pathsOf(url: string): readonly string[] {
   try {
-    return fileURLToPath(url);
+    return [fileURLToPath(url)];
   } catch {
-    return undefined;
+    return [];
   }
 }
 
-/** Resolves a file as Node does. `before` are the names that Node would have preferred. */
+/** Resolves a file as Node does. `triedNames` are those that Node would have preferred. */
 function resolveAsNode(target: string): { readonly resolvedPath?: string; readonly triedNames: readonly string[] } {
   const triedNames: string[] = [];
   const inside = isFolder(target) ? INDEX_FILES.map((name) => join(target, name)) : [];

@@ -188,7 +188,7 @@ export class ClaimWriter {
       const record = claims[index]?.auditRecord;
       if (!recordsWritten && answer[0] === 'claimed' && record !== undefined) records?.add(record);
       return answer[0] === 'error'
-        ? (backendError(new Error(String(answer[1])), [`of the call ${claims[index]?.args[0]}`]) as Error)
+        ? (backendError(new Error(String(answer[1])), `a key of the call ${claims[index]?.args[0]}`) as Error)
         : answer;
     });
   }

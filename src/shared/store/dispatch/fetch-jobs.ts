@@ -201,7 +201,7 @@ export class JobDispatch {
     this.#batches.forPartition(keys).maxItems = waiting === 'more' ? MAX_ENDINGS_IN_BACKLOG : MAX_ENDINGS;
     return endings.map(([code, refused, free], index) => {
       if (code === 'error')
-        return backendError(new Error(String(refused)), [`of the call ${batch[index]?.settle.callId}`]) as Error;
+        return backendError(new Error(String(refused)), `a key of the call ${batch[index]?.settle.callId}`) as Error;
       const next = free === '1' ? nextJobs.shift() : undefined;
       return {
         code: code as WriteAnswer,

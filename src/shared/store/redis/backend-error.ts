@@ -14,12 +14,12 @@ const MAX_NAMED_KEYS = 5;
 
 /**
  * Turns an error into `BACKEND_UNAVAILABLE` when Redis cannot take a command now, or has lost data (`UNKEPT`, an error of our scripts), and
- * into `CONFIGURATION` when a value is not Pawl's. Any other error is a defect and is returned as it is. `keys` are named by the error;
- * default: those of its command.
+ * into `CONFIGURATION` when a value is not Pawl's. Any other error is a defect and is returned as it is. `place` says which value it is;
+ * default: the keys of the error's command.
  */
-export function backendError(error: unknown, keys?: readonly string[]): unknown {
+export function backendError(error: unknown, place?: string): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) return error;
-  if (OTHER_VALUE.test(error.message)) return otherValueError(error, keys ?? keysOf(error));
+  if (OTHER_VALUE.test(error.message)) return otherValueError(error, place ?? placeOf(error));
   const transient =
     /OOM|UNKEPT|BUSY Redis|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|UNBLOCKED|NOAUTH|WRONGPASS|NOPERM|user executing the script can't|EXECABORT|TRYAGAIN|ClusterAllFailedError|Cluster redirections|Cluster is ended|startup nodes|max number of clients|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|Unknown RESP type|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
   const refused = error.name === 'ReplyError' && REFUSED_BY_SERVICE.test(error.message);
@@ -27,17 +27,18 @@ export function backendError(error: unknown, keys?: readonly string[]): unknown 
 }
 
 /** A script's error names no key, so all keys of the script are named, some of which are the beginnings of others. */
-function keysOf(error: unknown): readonly string[] {
+function placeOf(error: unknown): string {
   const { command } = error as { readonly command?: { readonly name: string; readonly args: readonly unknown[] } };
   const { name = '', args = [] } = command ?? {};
-  if (!name.startsWith('eval')) return args.slice(0, 1).map(String);
-  return args.slice(2, 2 + Number(args[1])).map((key) => `${key}…`);
+  if (!name.startsWith('eval')) return args.length === 0 ? 'a key' : `the key ${args[0]}`;
+  const keys = args.slice(2, 2 + Number(args[1])).map((key) => `${key}…`);
+  return `${keys.length > 1 ? 'one of the keys' : 'the key'} ${keys.slice(0, MAX_NAMED_KEYS).join(', ')}`;
 }
 
-function otherValueError(cause: Error, keys: readonly string[]): PawlError {
+function otherValueError(cause: Error, place: string): PawlError {
   return new PawlError(
     'CONFIGURATION',
-    `Redis holds a value that Pawl did not write, at ${keys.length > 1 ? 'one of the keys' : 'the key'} ${keys.slice(0, MAX_NAMED_KEYS).join(', ')}: ${explained(cause.message).replace(/\.$/, '')}. Put back what was there, or delete the key.`,
+    `Redis holds a value that Pawl did not write, at ${place}: ${explained(cause.message).replace(/\.$/, '')}. Put back what was there, or delete the key.`,
     { cause },
   );
 }
