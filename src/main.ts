@@ -17,7 +17,6 @@ import { resolveSettings } from './shared/config/resolve-settings.ts';
 import { SECRET_VARIABLES, variableText } from './shared/config/variables.ts';
 import { PawlError } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';
-import { quoteValue } from './shared/schema/schema-issues.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
 import { guardedLogger } from './shared/telemetry/listeners.ts';
@@ -28,6 +27,7 @@ import { type AnyTool, isTool, MAX_CONCURRENCY, TIERS, type Tier } from './share
 import { resolveToolsets, type Toolset } from './shared/tools/toolset.ts';
 import { defined } from './shared/util/json/omit-undefined.ts';
 import { didYouMean } from './shared/util/text/nearest.ts';
+import { quoteValue } from './shared/util/text/quote-value.ts';
 import { escapeJson } from './shared/util/text/visible-text.ts';
 import type { ToolWorker } from './workers/worker.ts';
 import { boundYoungGeneration } from './young-generation.ts';

@@ -1,6 +1,6 @@
 /** A clock that a test advances, for tests of backoff, time limits, cooldowns and TTLs. */
 import { invalidArgument } from '../shared/schema/known-members.ts';
-import { quoteValue } from '../shared/schema/schema-issues.ts';
+import { quoteValue } from '../shared/util/text/quote-value.ts';
 import type { Clock, Schedule } from '../shared/util/time.ts';
 
 export interface FakeClock extends Clock {

@@ -3,8 +3,8 @@ import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
 import { type ClassificationOverrides, classify } from '../shared/errors/classify-error.ts';
 import type { Failure } from '../shared/errors/failure.ts';
 import { checkMembers, checkObject, invalidArgument } from '../shared/schema/known-members.ts';
-import { quoteValue } from '../shared/schema/schema-issues.ts';
 import type { AnyTool, InputOf, OutputOf } from '../shared/tools/tool.ts';
+import { quoteValue } from '../shared/util/text/quote-value.ts';
 import type { LocalRunnerOptions } from './compose-runner.ts';
 import type { LocalRunner, RunOptions } from './runner.ts';
 

@@ -7,13 +7,13 @@ import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import { PawlError, reasonOf } from '../shared/errors/failure.ts';
 import type { Effects } from '../shared/retries/effects.ts';
 import { checkObject } from '../shared/schema/known-members.ts';
-import { quoteValue } from '../shared/schema/schema-issues.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe/dedupe-memory.ts';
 import { guardedLogger, logListenerFailure, notify } from '../shared/telemetry/listeners.ts';
 import { silentLogger } from '../shared/telemetry/log.ts';
 import { defineTool } from '../shared/tools/define-tool.ts';
 import { isTool } from '../shared/tools/tool.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
+import { quoteValue } from '../shared/util/text/quote-value.ts';
 import {
   backgroundSchedule,
   type Clock,

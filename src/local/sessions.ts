@@ -1,7 +1,6 @@
 /** The sessions of local runs, in memory. */
 import type { ToolCallEnvelope } from '../shared/calls/envelope.ts';
 import { PawlError } from '../shared/errors/failure.ts';
-import { quoteValue } from '../shared/schema/schema-issues.ts';
 import {
   newSession,
   type OpenSession,
@@ -13,6 +12,7 @@ import {
   sessionTaken,
   withTaint,
 } from '../shared/sessions/session.ts';
+import { quoteValue } from '../shared/util/text/quote-value.ts';
 import { type Clock, uuidv7 } from '../shared/util/time.ts';
 
 export class LocalSessions {

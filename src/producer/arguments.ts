@@ -3,8 +3,8 @@
  */
 import { z } from 'zod';
 import { type Issue, invalidInput, reasonOf } from '../shared/errors/failure.ts';
-import { quoteValue } from '../shared/schema/schema-issues.ts';
 import { WITH_RECEIVED, zodIssues } from '../shared/schema/zod-issues.ts';
+import { quoteValue } from '../shared/util/text/quote-value.ts';
 import type { ProducerParts } from './compose.ts';
 
 type Shapes<Service> = {

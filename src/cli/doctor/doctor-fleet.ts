@@ -8,7 +8,6 @@ import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
 import { tenantLimits } from '../../shared/limits/tenant.ts';
 import type { ShardLayout } from '../../shared/queues/shards.ts';
 import { parameterFault } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import { keyFingerprints, UNSIGNED } from '../../shared/signing/signature.ts';
 import { BlobStores } from '../../shared/store/blobs/blob-stores.ts';
 import { useConfiguredStore } from '../../shared/store/blobs/configured-store.ts';
@@ -20,6 +19,7 @@ import { exactServerTimeMs, type Redis } from '../../shared/store/redis/connecti
 import { PartitionKeys } from '../../shared/store/redis/keys.ts';
 import { type LostSegment, Segments } from '../../shared/store/segments/segments.ts';
 import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { SyncedClock } from '../../shared/util/time.ts';
 import { plural } from '../print.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';

@@ -1,8 +1,8 @@
 /** Questions of tools to people. The producer lists and answers them; the worker waits. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { invalidPart, PawlError } from '../../shared/errors/failure.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Given, QuestionRecord, Questions } from '../../shared/store/approvals/questions.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 
 export type Reply = { readonly answer: string } | { readonly dismiss: true };

@@ -3,11 +3,11 @@ import { CALLBACK_STATES, type CallbackState } from '../../shared/callbacks/call
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { checkLimit, checkMembers, invalidArgument } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallbackRecord } from '../../shared/store/callbacks/callbacks.ts';
 import { callbackSecrets } from '../../shared/store/callbacks/secrets.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 
 export interface CallbackView {

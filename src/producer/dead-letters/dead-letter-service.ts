@@ -2,7 +2,6 @@
 import { partitionOf } from '../../shared/calls/call-id.ts';
 import { invalidInput, PawlError } from '../../shared/errors/failure.ts';
 import { checkLimit, checkMembers, checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import {
@@ -17,6 +16,7 @@ import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { RedrivenCall, RedriveRecord, SkippedCall } from '../../shared/store/redrives/redrives.ts';
 import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { withinMs } from '../../shared/util/wait.ts';
 import type { RecordOverride } from '../calls/audit.ts';

@@ -3,7 +3,6 @@
  * may repeat a batch, but each call is started once only.
  */
 import { invalidArgument } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type {
   BatchResult,
@@ -13,6 +12,7 @@ import type {
   SkippedCall,
 } from '../../shared/store/redrives/redrives.ts';
 import { getOrInsert } from '../../shared/util/get-or-insert.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 import type { CallRedriver } from './redrive-call.ts';

@@ -21,12 +21,12 @@ import {
 import { type CallExtras, decodeMembers, type GroupHead, MAX_MEMBERS, type Member } from '../../shared/groups/group.ts';
 import { identifyGroup } from '../../shared/groups/group-key.ts';
 import { checkObject } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
 import type { GroupStore } from '../../shared/store/ports.ts';
 import { asLost } from '../../shared/store/segments/segments.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { type Batch, type BatchCall, type BatchView, batchView } from './batch-view.ts';
 import { aboutGroup, cancelGroup, createdElsewhere, type GroupAccess, groupOf, groupWithKey } from './group-access.ts';

@@ -4,8 +4,8 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { GroupHead, GroupKind } from '../../shared/groups/group.ts';
 import { checkSameGroup, type GroupIdentity } from '../../shared/groups/group-key.ts';
 import { checkMembers } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import type { GroupRunner } from './group-runner.ts';
 
 export interface GroupAccess {

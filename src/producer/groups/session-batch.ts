@@ -3,9 +3,9 @@ import { contractInvalid, type ToolCallEnvelope, type ToolResultEnvelope } from 
 import { startTimeOf, withStartTime } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { checkMembers } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { AnyTool, InputOf, OutputOf } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { onAbort } from '../../shared/util/wait.ts';
 import { type CallOptions, checkSignal, FormCache, toolNameOf } from '../calls/call-envelope.ts';
 import type { AcceptedBatch, BatchEntry, BatchService } from './batches.ts';

@@ -2,13 +2,13 @@
 import { PawlError } from '../../shared/errors/failure.ts';
 import { MAX_SHARDS, shardCountSchema } from '../../shared/queues/shards.ts';
 import { invalidArgument } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { readShardState } from '../../shared/store/queues/shard-state.ts';
 import { publishBroadcast } from '../../shared/store/redis/broadcasts.ts';
 import { slotOf } from '../../shared/store/redis/connection.ts';
 import { homePartition, PartitionKeys } from '../../shared/store/redis/keys.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 
 export type ShardView = Awaited<ReturnType<ShardService['list']>>[number];

@@ -1,10 +1,10 @@
 /** `pawl.reliability`: the kill switch of the reliability layer, for one tool or for all. */
 import type { ReliabilityModes, ReliabilitySwitches, SwitchCache } from '../../shared/config/switches.ts';
 import { checkMembers, invalidArgument } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { ShadowCount } from '../../shared/store/config/switches.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 

@@ -20,12 +20,12 @@ import {
   scheduleRecord,
 } from '../../shared/schedules/schedule.ts';
 import { checkMembers, checkObject, checkReason } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import { type SessionRecord, sessionClosed } from '../../shared/sessions/session.ts';
 import type { ScheduleRecords, StoredSchedule } from '../../shared/store/schedules/schedules.ts';
 import { type AnyTool, type InputOf, isTool, qualifiedName } from '../../shared/tools/tool.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { type Clock, uuidv7 } from '../../shared/util/time.ts';
 import type { CallSubmitter } from '../calls/submit-call.ts';
 import type { Session } from '../sessions/session.ts';

@@ -12,12 +12,12 @@ import type { ExportableTool, ExportOptions, Provider, ToolExport } from '../../
 import { toolsFor } from '../../shared/model-tools/tools-for.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import { checkObject } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { OpenSession, SessionRecord } from '../../shared/sessions/session.ts';
 import type { RepeatedCalls } from '../../shared/store/calls/repeated-calls.ts';
 import { notify } from '../../shared/telemetry/listeners.ts';
 import type { AgentOrder, AgentReply } from '../../shared/tools/sub-agent.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../../shared/tools/tool.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type Clock, systemClock, uuidv7 } from '../../shared/util/time.ts';
 import { type CallOptions, callEnvelope, callTargetOf, FormCache, toolNameOf } from '../calls/call-envelope.ts';

@@ -3,7 +3,6 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import {
   byPriority,
   invalidSkillFile,
@@ -17,6 +16,7 @@ import {
 import { matchesTool } from '../../shared/sessions/skill-rule.ts';
 import type { SkillRecords } from '../../shared/store/sessions/skills.ts';
 import { didYouMean } from '../../shared/util/text/nearest.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 
 export interface SkillsDeps {
   readonly records: SkillRecords;

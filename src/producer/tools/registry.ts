@@ -17,11 +17,11 @@ import {
 } from '../../shared/connectors/declared-tool.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { checkMembers, invalidArgument } from '../../shared/schema/known-members.ts';
-import { quoteValue } from '../../shared/schema/schema-issues.ts';
 import type { DeclaredToolCopy, DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';
 import { revisionConflict } from '../../shared/store/connectors/declared-tools.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 
 export interface RegistryDeps {
   readonly specs: DeclaredToolRecords;

@@ -11,7 +11,7 @@
 import { isNativeError } from 'node:util/types';
 import { PawlError, reasonOf } from '../errors/failure.ts';
 import { checkObject } from '../schema/known-members.ts';
-import { quoteValue } from '../schema/schema-issues.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import { backgroundSchedule } from '../util/time.ts';
 import { withinMs } from '../util/wait.ts';
 import type { AttemptRecord, CallState } from './call-state.ts';

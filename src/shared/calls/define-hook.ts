@@ -1,8 +1,8 @@
 /** Defines a hook and checks its definition and its answers. */
 import { PawlError } from '../errors/failure.ts';
-import { quoteValue } from '../schema/schema-issues.ts';
 import { hookAnswerFault } from '../tools/tool-answers.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import {
   type AfterAttemptAnswer,
   type AfterAttemptEvent,

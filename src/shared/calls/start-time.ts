@@ -1,6 +1,6 @@
 /** When a call starts: at once, after a delay, or at a time that its caller names. */
 import type { PawlError } from '../errors/failure.ts';
-import { quoteValue } from '../schema/schema-issues.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import { isoMoment, MAX_DELAY_MS } from '../util/time.ts';
 import { contractInvalid } from './envelope.ts';
 

@@ -5,9 +5,9 @@
 import type { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { rephraseUnknown } from '../schema/known-members.ts';
-import { quoteValue } from '../schema/schema-issues.ts';
 import { leafIssues, WITHOUT_RECEIVED } from '../schema/zod-issues.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import { type Settings, type SettingsInput, settingsSchema } from './config.ts';
 import { type Environment, isSecret, VARIABLES, variableText } from './variables.ts';
 

@@ -10,13 +10,13 @@ import { EFFECTS } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { parameterFault } from '../schema/known-members.ts';
-import { quoteValue } from '../schema/schema-issues.ts';
 import { usableSchema, validatorOf } from '../schema/validator.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { conditionSchema, costFault, costUnitsSchema, operationCostsSchema } from '../tools/operation-cost.ts';
 import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS, TOOL_FORMS } from '../tools/tool.ts';
 import { annotationShape } from '../tools/tool-options.ts';
 import { TRUST_CLASSES } from '../tools/trust-class.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import { connectorSchema, placeholdersOf } from './connector.ts';
 import { mcpRoutingSchema } from './mcp-routing.ts';
 

@@ -3,8 +3,8 @@
  * followed, references out of it are not.
  */
 import { PawlError } from '../errors/failure.ts';
-import { asText } from '../schema/schema-issues.ts';
 import { didYouMean } from '../util/text/nearest.ts';
+import { asText } from '../util/text/quote-value.ts';
 import { type CheckedDeclaredTool, type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
 import { type OperationOptions, operationTool, schemesOf } from './openapi-operation.ts';
 import { type Json, NotImportable, objectOf, referencesOf, resolveReference } from './openapi-references.ts';

@@ -1,7 +1,7 @@
 /** One operation of an OpenAPI document as a connector: its parameters, body, credentials and address. */
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { asText } from '../schema/schema-issues.ts';
 import { defined } from '../util/json/omit-undefined.ts';
+import { asText } from '../util/text/quote-value.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { isTransportHeader, type SecretSource } from './connector.ts';
 import type { DeclaredTool } from './declared-tool.ts';

@@ -2,9 +2,9 @@
 import { invalidPart, type PawlError } from '../errors/failure.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { asText } from '../schema/schema-issues.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from '../schema/schema-keywords.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { asText } from '../util/text/quote-value.ts';
 import { breakInheritanceCircles } from './openapi-inheritance.ts';
 import {
   definitionName,

@@ -1,12 +1,12 @@
 /** Decodes a model's call into the call of an exported tool. */
 import { PawlError } from '../errors/failure.ts';
 import { checkObject, invalidArgument } from '../schema/known-members.ts';
-import { quoteValue } from '../schema/schema-issues.ts';
 import { withoutNulls } from '../schema/without-nulls.ts';
 import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
 import { readExactJson } from '../util/json/exact-json.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { capitalized, didYouMean } from '../util/text/nearest.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import type { ExportableTool, ToolExport } from './export-types.ts';
 import { primaryName, type ToolReference } from './names.ts';
 import { toOwnNames } from './parameter-names.ts';

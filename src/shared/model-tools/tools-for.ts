@@ -5,10 +5,10 @@
  */
 import { PawlError } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { quoteValue } from '../schema/schema-issues.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import { qualifiedName } from '../tools/tool.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import { wellFormed } from '../util/text/text-cut.ts';
 import { anthropicForm, chooseStrictTools } from './export-anthropic.ts';
 import { openAiForm } from './export-openai.ts';

@@ -2,9 +2,9 @@
 import { PawlError } from '../errors/failure.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { didYouMean } from '../util/text/nearest.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { JsonSchema } from './json-schema.ts';
-import { quoteValue } from './schema-issues.ts';
 
 const MAX_NAME_LENGTH = 128;
 /** The names that a sentence lists; a body may have hundreds of thousands. */

@@ -1,8 +1,8 @@
 /** Turns Ajv's errors into texts with which the sender can correct the value: the expected, the received and the allowed values. */
 import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Issue } from '../errors/failure.ts';
-import { isLong, jsonPieces } from '../util/json/json-stream.ts';
 import { nearest } from '../util/text/nearest.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { unescapeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
@@ -131,27 +131,4 @@ function issueOf(error: ErrorObject): Issue {
 
 function listed(values: readonly unknown[]): string {
   return values.map((value) => JSON.stringify(value)).join(', ');
-}
-
-/** Quotes the beginning of a value, for an error's sentence. */
-export function quoteValue(value: unknown): string {
-  const text = jsonOf(typeof value === 'string' ? startOf(value, 100) : value);
-  return text.length <= 80 ? text : `${startOf(text, 80)}…`;
-}
-
-/** The text of a foreign value. JavaScript makes no text of an object whose `toString` is no function, as JSON may hold one. */
-export function asText(value: unknown): string {
-  return typeof value === 'object' && value !== null ? quoteValue(value) : String(value);
-}
-
-/** The value's JSON, or its type where it is nested too deep to be written. JSON would write null for NaN. */
-function jsonOf(value: unknown): string {
-  if (typeof value === 'number') return String(value);
-  if (typeof value === 'bigint') return `${value}n`;
-  try {
-    // A value may have megabytes, of which only the beginning is shown.
-    return (isLong(value) ? jsonPieces(value).next().value : JSON.stringify(value)) ?? String(value);
-  } catch {
-    return `a deeply nested ${typeof value}`;
-  }
 }

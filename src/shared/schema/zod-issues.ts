@@ -1,9 +1,9 @@
 /** Faults of values by Pawl's own zod schemas: the path, the expected value and the received one. */
 import type { z } from 'zod';
 import type { Issue } from '../errors/failure.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { describeUnknown } from './known-members.ts';
-import { quoteValue } from './schema-issues.ts';
 
 /** Messages with the expected and the received value. `zodIssues` adds the received value to messages that a schema defines itself. */
 export const WITH_RECEIVED: z.core.ParseContext<z.core.$ZodIssue> = {

@@ -4,9 +4,9 @@
  */
 import { z } from 'zod';
 import { type Issue, invalidInput, PawlError } from '../errors/failure.ts';
-import { asText } from '../schema/schema-issues.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { asText } from '../util/text/quote-value.ts';
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 const NAME_RULE = 'letters, digits, _, . and -';

@@ -13,12 +13,12 @@ import {
   requireZod,
   type ZodSchema,
 } from '../schema/schema.ts';
-import { quoteValue } from '../schema/schema-issues.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import { sanitizeSchema, UNFOLLOWED } from '../schema/schema-sanitize.ts';
 import { isLargeSchema } from '../schema/schema-weight.ts';
 import { findUnserializable } from '../util/json/json-support.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { CAPABILITIES, capabilitiesOf, NEEDS } from './capabilities.ts';
 import { conditionSchema, costFault } from './operation-cost.ts';

@@ -1,7 +1,7 @@
 /** `ctx.pending`: the result of a tool whose work goes on in an outside system, which completes the call later. */
 import { ToolError } from '../errors/failure.ts';
 import type { Effects } from '../retries/effects.ts';
-import { quoteValue } from '../schema/schema-issues.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 
 /** The rules for a call that is not completed in time: it fails, runs again, or has an unknown outcome that an operator resolves. */
 export const EXPIRY_RULES = ['fail', 'retry', 'unknown'] as const;

@@ -4,9 +4,9 @@ import { circuitOverridesSchema } from '../circuits/circuit-policy.ts';
 import { PawlError } from '../errors/failure.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
 import { rephraseUnknown } from '../schema/known-members.ts';
-import { quoteValue } from '../schema/schema-issues.ts';
 import { WITHOUT_RECEIVED } from '../schema/zod-issues.ts';
 import { didYouMean } from '../util/text/nearest.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import { operationCostsSchema } from './operation-cost.ts';
 import type { ToolOptions } from './tool.ts';
 

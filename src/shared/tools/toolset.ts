@@ -4,7 +4,7 @@
  */
 import { PawlError, reasonOf } from '../errors/failure.ts';
 import { checkObject } from '../schema/known-members.ts';
-import { quoteValue } from '../schema/schema-issues.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import { backgroundSchedule, type Clock, systemClock } from '../util/time.ts';
 import { withinMs } from '../util/wait.ts';
 import { TOOL_FORMS } from './tool.ts';

@@ -5,13 +5,13 @@ import { type ConnectorRequest, connectorRequest, requireAllowed } from '../../s
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluateExpression, isEmpty } from '../../shared/connectors/jmespath.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import { asText } from '../../shared/schema/schema-issues.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import type { ToolResult } from '../../shared/tools/tool-result.ts';
 import { parseWithLongNumbersAsText } from '../../shared/util/json/exact-json.ts';
 import { decodeDocument, lastContentType } from '../../shared/util/text/charset.ts';
+import { asText } from '../../shared/util/text/quote-value.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { isForAnyOrigin } from '../context/network.ts';
 import type { Executable } from './declared-tools.ts';

@@ -2,8 +2,8 @@
 import { z } from 'zod';
 import { contractInvalid, jsonObjectSchema } from '../../../shared/calls/envelope.ts';
 import { invalidSchedule, scheduleSchema } from '../../../shared/schedules/schedule.ts';
-import { quoteValue } from '../../../shared/schema/schema-issues.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
+import { quoteValue } from '../../../shared/util/text/quote-value.ts';
 import type { Pawl } from '../../client.ts';
 import type { PutSchedule, ScheduleOptions } from '../../schedules/schedule-service.ts';
 import { type Caller, seesTenant } from '../core/access.ts';

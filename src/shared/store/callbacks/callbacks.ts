@@ -6,10 +6,10 @@ import type { CallbackAddress, CallbackTarget } from '../../callbacks/callback.t
 import type { CallbackState } from '../../callbacks/callback-state.ts';
 import { partitionFor } from '../../calls/call-id.ts';
 import { PawlError } from '../../errors/failure.ts';
-import { quoteValue } from '../../schema/schema-issues.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { isObject, parseJson } from '../../util/json/json-types.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
+import { quoteValue } from '../../util/text/quote-value.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';

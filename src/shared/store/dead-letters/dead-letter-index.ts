@@ -3,10 +3,10 @@
  * nothing. An index only finds calls; what is true of a call stands in its record.
  */
 import { checkMembers, checkReason, invalidArgument } from '../../schema/known-members.ts';
-import { quoteValue } from '../../schema/schema-issues.ts';
 import { TIERS } from '../../tools/tool.ts';
 import { parseJson } from '../../util/json/json-types.ts';
 import { unpackId } from '../../util/text/packed-id.ts';
+import { quoteValue } from '../../util/text/quote-value.ts';
 import type { Redis } from '../redis/connection.ts';
 import { DEAD_LETTER_NAMES, type Partition, type PartitionKeys } from '../redis/keys.ts';
 import { luaConstants, luaFunction, Script } from '../redis/script.ts';

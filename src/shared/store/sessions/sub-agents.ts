@@ -1,6 +1,7 @@
 /** The records of sub-agents, each with a mailbox. Messages are signed, and every change is broadcast. */
-import { asText } from '../../schema/schema-issues.ts';
+
 import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../../tools/sub-agent.ts';
+import { asText } from '../../util/text/quote-value.ts';
 import { wellFormed } from '../../util/text/text-cut.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { type CallJob, jobIdOf } from '../queues/jobs.ts';

@@ -10,9 +10,9 @@ import {
   type RequestId,
 } from '@modelcontextprotocol/client';
 import { PawlError } from '../../../shared/errors/failure.ts';
-import { asText } from '../../../shared/schema/schema-issues.ts';
 import { LONG_NUMBER, parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
+import { asText } from '../../../shared/util/text/quote-value.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { readableBlock, readableContents } from './results.ts';
 

@@ -3,10 +3,10 @@ import { isUtf8 } from 'node:buffer';
 import type { CallToolResult } from '@modelcontextprotocol/client';
 import { ToolError } from '../../../shared/errors/failure.ts';
 import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
-import { asText } from '../../../shared/schema/schema-issues.ts';
 import type { ContentBlock, ToolResult } from '../../../shared/tools/tool-result.ts';
 import { parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
+import { asText } from '../../../shared/util/text/quote-value.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 /**
