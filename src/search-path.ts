@@ -3,6 +3,7 @@ import { realpathSync } from 'node:fs';
 import { delimiter, isAbsolute, resolve } from 'node:path';
 import { variableText } from './shared/config/variables.ts';
 import { liesIn } from './shared/util/file-path.ts';
+import { orUndefined } from './shared/util/or-undefined.ts';
 
 /**
  * Removes folders from the PATH through which Pawl finds the programs that it starts: relative ones, and those inside the current
@@ -25,9 +26,5 @@ export function removeWorkspaceFolders(
 
 /** A folder as it is written, and by its real path. */
 function namesOf(folder: string): readonly string[] {
-  try {
-    return [folder, realpathSync(folder)];
-  } catch {
-    return [folder];
-  }
+  return [folder, orUndefined(() => realpathSync(folder)) ?? []].flat();
 }

@@ -6,6 +6,7 @@ import { userInfo } from 'node:os';
 import type { Pawl } from '../producer/client.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import { EMBEDDED_REDIS_STEP, type Logger } from '../shared/telemetry/log.ts';
+import { orUndefined } from '../shared/util/or-undefined.ts';
 import { escapeInvisible, escapeLines } from '../shared/util/text/visible-text.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, prettyJson, table } from './print.ts';
@@ -154,12 +155,8 @@ export function pawlCommand<Args extends readonly unknown[]>(
 
 /** The user of this process by the system's user database. An environment variable could be missing or hold another name. */
 export function userName(): string | undefined {
-  try {
-    return userInfo().username || undefined;
-  } catch {
-    // In containers, the user database may have no entry for the user ID.
-    return undefined;
-  }
+  // In containers, the user database may have no entry for the user ID.
+  return orUndefined(() => userInfo().username) || undefined;
 }
 
 /** The name under which this user's decisions and changes are recorded in the audit trail. */

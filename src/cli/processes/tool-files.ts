@@ -14,6 +14,7 @@ import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { type AnyTool, isTool, qualifiedName } from '../../shared/tools/tool.ts';
 import { isToolset, resolveToolsets, type Toolset, toolset } from '../../shared/tools/toolset.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { isProtectedCode } from '../../workers/workspace/protected-paths.ts';
 import { usageError } from '../context.ts';
@@ -216,11 +217,7 @@ function resolveFromOwnLibraries(): LoadedFiles {
 function specifierPath(specifier: string, parentUrl: string | undefined): string | undefined {
   if (isBare(specifier) || parentUrl?.startsWith('file:') !== true || parentUrl.includes('/node_modules/'))
     return undefined;
-  try {
-    return fileURLToPath(new URL(specifier, parentUrl));
-  } catch {
-    return undefined;
-  }
+  return orUndefined(() => fileURLToPath(new URL(specifier, parentUrl)));
 }
 
 function isBare(specifier: string): boolean {

@@ -5,6 +5,7 @@ import { loadPeer } from '../../shared/errors/optional-packages.ts';
 import { plainParameters } from '../../shared/model-tools/tools-for.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 import type { Session } from '../sessions/session.ts';
 import {
   type AdapterOptions,
@@ -107,11 +108,7 @@ function approvalOf(toolCallId: string, messages: readonly ModelMessage[]): stri
 
 /** Undefined for messages that cannot be written as JSON. */
 function digestOf(messages: readonly unknown[]): string | undefined {
-  try {
-    return digest(canonicalJson(JSON.parse(JSON.stringify(messages, withoutBytes))));
-  } catch {
-    return undefined;
-  }
+  return orUndefined(() => digest(canonicalJson(JSON.parse(JSON.stringify(messages, withoutBytes)))));
 }
 
 function withoutBytes(_name: string, value: unknown): unknown {

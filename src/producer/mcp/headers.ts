@@ -3,6 +3,7 @@
  * of the core methods; this module checks those of tasks and of a tool's own parameters (`x-mcp-header`).
  */
 import { isObject } from '../../shared/util/json/json-types.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 
 /** Other methods of this prefix are unknown, and are refused before headers are compared. */
 const TASK_METHODS = ['tasks/get', 'tasks/update', 'tasks/cancel'];
@@ -58,9 +59,5 @@ function decode(value: string): string | undefined {
   if (encoded === undefined) return value;
   const bytes = Buffer.from(encoded, 'base64');
   if (bytes.toString('base64') !== encoded) return undefined;
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    return undefined;
-  }
+  return orUndefined(() => new TextDecoder('utf-8', { fatal: true }).decode(bytes));
 }

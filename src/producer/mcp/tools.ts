@@ -8,6 +8,7 @@ import { withoutReference } from '../../shared/schema/schema-references.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { DEFAULT_NAMESPACE } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
 import type { Pawl } from '../client.ts';
 import { invalidParams } from './errors.ts';
@@ -93,12 +94,7 @@ function isForAllClients(schema: unknown): boolean {
 }
 
 function isUnicodePattern(pattern: string): boolean {
-  try {
-    new RegExp(pattern, 'u');
-    return true;
-  } catch {
-    return false;
-  }
+  return orUndefined(() => new RegExp(pattern, 'u')) !== undefined;
 }
 
 function withoutAnswers({ inputSchema, answersName }: McpTool): JsonSchema {

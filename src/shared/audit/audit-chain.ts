@@ -4,6 +4,8 @@
  * digest. The first hash covers the trail's own ID, so records of two trails cannot be joined. Redis stores the number and hash of the last
  * record as the trail's head, apart from the records.
  */
+
+import { orUndefined } from '../util/or-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 
 /** Makes and checks the hash of a chained record. */
@@ -56,11 +58,8 @@ const LINE = /^\{"seq":([1-9]\d{0,15}),"record":(\{.*\}),"seal":("(?:[^"\\]|\\.)
 export function parseChainedRecord(line: string): ChainedRecord | undefined {
   const match = LINE.exec(line);
   if (match === null) return undefined;
-  try {
-    return { seq: Number(match[1]), text: match[2] ?? '', seal: JSON.parse(match[3] ?? '') as string };
-  } catch {
-    return undefined;
-  }
+  const [, seq, text = '', seal = ''] = match;
+  return orUndefined(() => ({ seq: Number(seq), text, seal: JSON.parse(seal) as string }));
 }
 
 export type Fault =

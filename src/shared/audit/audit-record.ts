@@ -5,6 +5,7 @@
 import { redact, secretsOfCall } from '../errors/redaction.ts';
 import { REDACTED } from '../errors/secret-patterns.ts';
 import { digest } from '../schema/canonical-json.ts';
+import { orUndefined } from '../util/or-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { AuditEvent, SubmittedCall } from './audit-event.ts';
 
@@ -119,11 +120,7 @@ function withoutSecrets(record: Record<string, unknown>, idempotencyKey: string 
 
 /** Never throws: a value may have getters and a `toJSON` of its own, and a record without a summary is better than none. */
 function summaryText(value: unknown): string {
-  try {
-    return JSON.stringify(summarize(value, 0)) ?? '';
-  } catch {
-    return '(not JSON-serializable)';
-  }
+  return orUndefined(() => JSON.stringify(summarize(value, 0)) ?? '') ?? '(not JSON-serializable)';
 }
 
 /** A bounded part of the value. A text is kept whole or replaced by its length, because part of a secret would not be recognised. */

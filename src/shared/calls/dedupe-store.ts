@@ -11,6 +11,7 @@
 import { isNativeError } from 'node:util/types';
 import { PawlError, reasonOf } from '../errors/failure.ts';
 import { checkObject } from '../schema/known-members.ts';
+import { orUndefined } from '../util/or-undefined.ts';
 import { quoteValue } from '../util/text/quote-value.ts';
 import { backgroundSchedule } from '../util/time.ts';
 import { withinMs } from '../util/wait.ts';
@@ -120,7 +121,8 @@ export function checkedStore(store: DedupeStore, answerMs = STORE_ANSWER_MS): De
       throw new PawlError('BACKEND_UNAVAILABLE', fault(`failed: ${reasonOf(error)}`));
     }
     if (value === undefined) throw new PawlError('BACKEND_UNAVAILABLE', fault(`did not answer within ${answerMs} ms.`));
-    if (isAnswer(value.answer, isValid)) return value.answer;
+    // Reading the answer may throw: it may be null, or have a getter that throws.
+    if (orUndefined(() => isValid(value.answer)) === true) return value.answer;
     throw new PawlError('CONFIGURATION', fault('answered what is no answer of its own.'));
   };
   return {
@@ -150,15 +152,6 @@ export function checkedStore(store: DedupeStore, answerMs = STORE_ANSWER_MS): De
     sweep: () => store.sweep(),
     size: () => store.size(),
   };
-}
-
-/** Reading the answer may throw: it may be null, or have a getter that throws. */
-function isAnswer<T>(answer: T, isValid: (answer: T) => boolean): boolean {
-  try {
-    return isValid(answer);
-  } catch {
-    return false;
-  }
 }
 
 function isRecord(value: DedupeRecord): boolean {

@@ -9,6 +9,7 @@ import type { JsonSchema } from '../schema/json-schema.ts';
 import { TIERS, type Tier, type ToolAnnotations } from '../tools/tool.ts';
 import { getOrInsert } from '../util/get-or-insert.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { orUndefined } from '../util/or-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import type { DeclaredTool, DeclaredToolRecord } from './declared-tool.ts';
 import {
@@ -166,12 +167,8 @@ function unusableReason(definition: McpDefinition, repeated: ReadonlySet<string>
   if (definition.name.length > 1_024) return 'its name is longer than 1024 characters';
   if (repeated.has(definition.name)) return 'the server offers two tools of this name';
   if (definition.taskSupport === 'required') return 'it answers with a task alone, which is not supported';
-  try {
-    definitionDigest(definition);
-    return undefined;
-  } catch {
-    return 'its definition is nested too deep';
-  }
+  const definitionText = orUndefined(() => definitionDigest(definition));
+  return definitionText === undefined ? 'its definition is nested too deep' : undefined;
 }
 
 const MAX_DESCRIPTION = 8_000;

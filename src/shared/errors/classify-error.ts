@@ -1,4 +1,6 @@
 /** Classification: any thrown value becomes a failure of the catalogue. */
+
+import { orUndefined } from '../util/or-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { escapeLine } from '../util/text/visible-text.ts';
 import { systemClock } from '../util/time.ts';
@@ -193,20 +195,13 @@ export function asToolError(thrown: unknown, nothingHappened: boolean, message?:
 
 /** Whether the tool itself gives the reason. The thrown value may be a revoked proxy, on which `in` throws. */
 export function isToolError(thrown: unknown): thrown is ToolError {
-  try {
-    return typeof thrown === 'object' && thrown !== null && toolErrorBrand in thrown;
-  } catch {
-    return false;
-  }
+  return typeof thrown === 'object' && thrown !== null && orUndefined(() => toolErrorBrand in thrown) === true;
 }
 
 /** The stack for the log, or the value as text where it has none. Never throws. */
 export function stackOf(thrown: unknown): string {
-  try {
-    return (thrown instanceof Error ? thrown.stack : undefined) ?? String(thrown);
-  } catch {
-    return 'something that cannot be shown';
-  }
+  const text = orUndefined(() => (thrown instanceof Error ? thrown.stack : undefined) ?? String(thrown));
+  return text ?? 'something that cannot be shown';
 }
 
 function messageOf(thrown: unknown): string {
@@ -238,9 +233,5 @@ function innerMessages(error: Error): string {
 
 /** A property, or undefined where reading it throws: thrown values can be proxies or have getters. */
 function field(value: object, name: string): unknown {
-  try {
-    return (value as Record<string, unknown>)[name];
-  } catch {
-    return undefined;
-  }
+  return orUndefined(() => (value as Record<string, unknown>)[name]);
 }

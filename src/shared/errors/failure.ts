@@ -1,4 +1,6 @@
 /** Failures as values and as errors: what Pawl raises, what tools throw, and what later decisions look at. */
+
+import { orUndefined } from '../util/or-undefined.ts';
 import { startOf, wellFormed } from '../util/text/text-cut.ts';
 import { FAILURES, type FailureCode } from './failure-codes.ts';
 import type { FailureClass } from './failure-kind.ts';
@@ -100,11 +102,8 @@ export interface Failure {
 
 /** The reason that a thrown value gives, for a sentence. Never throws: the value may be a proxy, or an object that is no text. */
 export function reasonOf(thrown: unknown): string {
-  try {
-    return String(thrown instanceof Error ? thrown.message : thrown);
-  } catch {
-    return 'it threw a value that cannot be shown';
-  }
+  const text = orUndefined(() => String(thrown instanceof Error ? thrown.message : thrown));
+  return text ?? 'it threw a value that cannot be shown';
 }
 
 const MAX_MESSAGE_LENGTH = 2_000;

@@ -2,6 +2,8 @@
  * Redaction: secrets are removed from text that is kept or shown, by known value and by what tokens look like. Logs, error messages
  * and Bull Board use it. Parameters in the ledger and results are left alone, because tools and models need them as they are.
  */
+
+import { orUndefined } from '../util/or-undefined.ts';
 import {
   PAIR_NAMES,
   PATTERN_HINT,
@@ -294,20 +296,12 @@ function passwordsIn(url: string): string[] {
 }
 
 function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+  return orUndefined(() => decodeURIComponent(text)) ?? text;
 }
 
 /** The fields of a log line, as JSON will show them. */
 export function redactFields(fields: object | undefined, secrets: readonly string[]): object {
   if (fields === undefined || secrets.length === 0) return fields ?? {};
-  try {
-    return JSON.parse(redact(JSON.stringify(fields), secrets)) as object;
-  } catch {
-    // Fields that are not JSON-serializable cannot be searched either.
-    return { fields: REDACTED };
-  }
+  // Fields that are not JSON-serializable cannot be searched either.
+  return orUndefined(() => JSON.parse(redact(JSON.stringify(fields), secrets)) as object) ?? { fields: REDACTED };
 }

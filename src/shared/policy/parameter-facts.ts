@@ -2,6 +2,7 @@
 import { posix } from 'node:path';
 import { parsePatch } from '../patches/patch.ts';
 import { hostInUrl, hostNamesOf } from '../util/hosts.ts';
+import { orUndefined } from '../util/or-undefined.ts';
 
 /** Each host in the forms that a list may name: without its port, and with the port where that is known. */
 export function hostsIn(
@@ -30,13 +31,10 @@ export function pathsIn(params: Readonly<Record<string, unknown>>): { readonly n
 
 /** The paths of the files in a patch. A patch that cannot be parsed cannot be applied either. */
 function patchPaths(text: string): string[] {
-  try {
-    return parsePatch(text).flatMap((file) =>
-      file.kind === 'update' && file.moveTo !== undefined ? [file.path, file.moveTo] : [file.path],
-    );
-  } catch {
-    return [];
-  }
+  const patch = orUndefined(() => parsePatch(text)) ?? [];
+  return patch.flatMap((file) =>
+    file.kind === 'update' && file.moveTo !== undefined ? [file.path, file.moveTo] : [file.path],
+  );
 }
 
 /** Calls with more deeply nested parameters are refused. */

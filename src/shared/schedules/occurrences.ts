@@ -11,6 +11,7 @@
  */
 import { createRequire } from 'node:module';
 import type { CronExpression } from 'cron-parser';
+import { orUndefined } from '../util/or-undefined.ts';
 import { backwardChangeAfter, momentsOf, offsetAt, skippingChange } from './zone-time.ts';
 
 /** cron-parser is loaded with the first cron expression: most processes read none. */
@@ -149,12 +150,8 @@ class CronTimes {
   /** The first wall time after another one; undefined when there is none. */
   #wallAfter(wallMs: number): number | undefined {
     this.#cron.reset(new Date(wallMs));
-    try {
-      return this.#cron.next().getTime();
-    } catch {
-      // cron-parser gives up after years without a match, such as those of 29 February on a certain day of the week.
-      return undefined;
-    }
+    // cron-parser throws after years without a match, such as those of 29 February on a certain day of the week.
+    return orUndefined(() => this.#cron.next().getTime());
   }
 
   #namedAfter(atMs: number): number | undefined {

@@ -2,6 +2,7 @@
  * Wall-clock times of a time zone. A wall time is written as the milliseconds that it would be in UTC, so that 09:00 in any zone is the
  * same number.
  */
+import { orUndefined } from '../util/or-undefined.ts';
 
 const MINUTE_MS = 60_000;
 /** A zone changes its clocks at most once within this time. */
@@ -21,12 +22,7 @@ function formatOf(zone: string): Intl.DateTimeFormat {
 }
 
 export function isTimeZone(zone: string): boolean {
-  try {
-    formatOf(zone);
-    return true;
-  } catch {
-    return false;
-  }
+  return orUndefined(() => formatOf(zone)) !== undefined;
 }
 
 /** Zones change their clocks at full quarters of an hour. */

@@ -3,6 +3,7 @@
 import crypto from 'node:crypto';
 import { invalidPart, PawlError, reasonOf } from '../errors/failure.ts';
 import { findUnserializable, isInvalidDate, unsupportedKind } from '../util/json/json-support.ts';
+import { orUndefined } from '../util/or-undefined.ts';
 
 /** Deeper nesting is refused: no tool needs it, and recursion must end. */
 const MAX_DEPTH = 128;
@@ -99,17 +100,9 @@ function sortInPlace(names: string[]): string[] {
 }
 
 function notJson(value: unknown, kind: string): PawlError {
-  const path = pathOfUnserializable(value).replace(/^\./, '');
+  const path = (orUndefined(() => findUnserializable(value))?.path ?? '').replace(/^\./, '');
   const message = `holds ${kind}${path === '' ? '' : ` in ${path}`}, which is not JSON-serializable`;
   return invalidPart('The call', 'payload.params', message);
-}
-
-function pathOfUnserializable(value: unknown): string {
-  try {
-    return findUnserializable(value)?.path ?? '';
-  } catch {
-    return '';
-  }
 }
 
 /** SHA-256, base64url: 43 characters that are safe in Redis keys, job IDs and URLs. */

@@ -3,6 +3,7 @@
  * RE2 lacks the no-break space, and its dot takes every line end but LF.
  */
 import { isObject } from '../util/json/json-types.ts';
+import { orUndefined } from '../util/or-undefined.ts';
 import { mapSchemas } from './schema-keywords.ts';
 
 /** The ranges of each class that RE2 has otherwise, by code points, in order. */
@@ -74,12 +75,7 @@ const MODIFIERS = /(?<!\\)(?:\\\\)*\(\?[a-zA-Z-]+[:)]/;
 
 /** Whether every engine of ECMAScript knows the pattern. RE2 knows more, which libraries and providers fail on. */
 export function isEcmaPattern(pattern: string): boolean {
-  if (MODIFIERS.test(pattern)) return false;
-  try {
-    return new RegExp(pattern, 'u') !== undefined;
-  } catch {
-    return false;
-  }
+  return !MODIFIERS.test(pattern) && orUndefined(() => new RegExp(pattern, 'u')) !== undefined;
 }
 
 /** ECMAScript, Python and Rust write these alike, and mean the same. */

@@ -1,4 +1,5 @@
 /** JSON pointers (RFC 6901), as schemas' references and validators' errors use them. */
+import { orUndefined } from '../util/or-undefined.ts';
 
 /** The member name of one step of a pointer. */
 export function unescapeStep(step: string): string {
@@ -7,9 +8,5 @@ export function unescapeStep(step: string): string {
 
 /** The member name of one step of a URL's fragment. A step that is not valid percent-encoding is used as it is. */
 export function decodeStep(step: string): string {
-  try {
-    return unescapeStep(decodeURIComponent(step));
-  } catch {
-    return unescapeStep(step);
-  }
+  return unescapeStep(orUndefined(() => decodeURIComponent(step)) ?? step);
 }

@@ -5,6 +5,7 @@
  */
 import { createRequire } from 'node:module';
 import type { RE2JS } from 're2js';
+import { orUndefined } from '../util/or-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { withEcmaClasses } from './ecma-pattern.ts';
 import { shortUnicodeNames, unicodePropertiesOf } from './unicode-properties.ts';
@@ -58,11 +59,7 @@ function endOfText(pattern: string): string {
 }
 
 function isProperty(name: string): boolean {
-  try {
-    return compileWithRe2(`\\p{${name}}`) !== undefined;
-  } catch {
-    return false;
-  }
+  return orUndefined(() => compileWithRe2(`\\p{${name}}`)) !== undefined;
 }
 
 /** The reason why a pattern cannot be matched; undefined for one that can. */

@@ -4,6 +4,7 @@
  */
 import { getOrInsert } from '../util/get-or-insert.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { orUndefined } from '../util/or-undefined.ts';
 import { startOf, wellFormed } from '../util/text/text-cut.ts';
 import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
@@ -314,7 +315,8 @@ function repairReference(
   const document = ancestors.find((schema) => addressOf(schema) !== undefined) ?? root;
   if (reference === '#' && document === root) return;
   const renamed = reference.replace(/^#\/definitions\//, '#/$defs/');
-  const isDefinition = document === root && /^#\/\$defs\/[^/]+$/.test(renamed) && isDecodable(renamed);
+  const isDecodable = orUndefined(() => decodeURIComponent(renamed)) !== undefined;
+  const isDefinition = document === root && /^#\/\$defs\/[^/]+$/.test(renamed) && isDecodable;
   const definition = () => resolver.find(renamed, []) ?? definitions[decodeStep(renamed.slice('#/$defs/'.length))];
   if (isDefinition && isSchema(definition())) {
     schema['$ref'] = renamed;
@@ -343,15 +345,6 @@ function newName(reference: string, usedNames: Set<string>, firstSuffix: number)
   for (let suffix = firstSuffix; name === '' || usedNames.has(name); suffix += 1) name = `${baseName}_${suffix}`;
   usedNames.add(name);
   return name;
-}
-
-function isDecodable(text: string): boolean {
-  try {
-    decodeURIComponent(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 function repairType(part: SchemaEdit): void {

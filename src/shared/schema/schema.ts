@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { type Issue, PawlError, reasonOf } from '../errors/failure.ts';
 import { getOrInsert } from '../util/get-or-insert.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { orUndefined } from '../util/or-undefined.ts';
 import { replaceKeywords, withBareEvaluated, withProtoMember } from './ajv-changes.ts';
 import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
@@ -316,12 +317,7 @@ function sizeIssues(value: unknown, { maxDepth }: CheckCost): readonly Issue[] |
 /** Undefined where tags cannot be used. The caller then compiles without tags, which reports faults and allows references into unions. */
 function compileWithTags(schema: JsonSchema, isChecked: boolean): ValidateFunction | undefined {
   const tagged = withTags(schema);
-  if (tagged === undefined) return undefined;
-  try {
-    return compileWithAjv(tagged, isChecked, true);
-  } catch {
-    return undefined;
-  }
+  return tagged && orUndefined(() => compileWithAjv(tagged, isChecked, true));
 }
 
 function compileWithAjv(schema: JsonSchema, isChecked: boolean, hasTags: boolean): ValidateFunction {

@@ -6,6 +6,7 @@ import { MAX_MEMBERS } from '../groups/group.ts';
 import { looksLikeReference } from '../groups/references.ts';
 import { invalidArgument } from '../schema/known-members.ts';
 import { shortName, type Tier } from '../tools/tool.ts';
+import { orUndefined } from '../util/or-undefined.ts';
 import { truncateJson, truncateText } from '../util/text/truncate-json.ts';
 import { escapeJson, escapeLine, formatForDisplay } from '../util/text/visible-text.ts';
 
@@ -77,12 +78,9 @@ export function captureCalls(calls: readonly CapturedCall[], source: CaptureSour
 
 /** Redacts as logs do: by name, by known value, and by the form of tokens. */
 function withoutSecrets(params: Params): Params {
-  try {
-    return JSON.parse(redact(JSON.stringify(params), secretsIn(params))) as Params;
-  } catch {
-    // Parameters too large to be searched for secrets are left out as a whole.
-    return { params: REDACTED };
-  }
+  const redacted = orUndefined(() => JSON.parse(redact(JSON.stringify(params), secretsIn(params))) as Params);
+  // Parameters too large to be searched for secrets are left out as a whole.
+  return redacted ?? { params: REDACTED };
 }
 
 /** Replaces texts that an earlier step's output contained by references to it. What only looks like a reference stays what it is. */

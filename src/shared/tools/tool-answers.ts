@@ -6,6 +6,7 @@ import { PawlError } from '../errors/failure.ts';
 import { describeUnknown } from '../schema/known-members.ts';
 import { findUnserializable } from '../util/json/json-support.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { orUndefined } from '../util/or-undefined.ts';
 import type { Progress } from './tool-context.ts';
 
 /** The expected answers of the functions, in words for the tool's author. */
@@ -53,11 +54,7 @@ function unknownMember(subject: string, tool: string, value: unknown, known: rea
 
 /** The members of a value can throw, in a getter or a proxy. */
 function isAnswer(functionName: CheckedFunction, value: unknown): boolean {
-  try {
-    return IS_ANSWER[functionName](value);
-  } catch {
-    return false;
-  }
+  return orUndefined(() => IS_ANSWER[functionName](value)) === true;
 }
 
 /** Checks a tool's report of progress. Throws `RESULT_INVALID` for any other value. */
@@ -83,11 +80,7 @@ export function checkedProgress(tool: string, value: unknown): Progress {
 
 /** Describes a value by its kind and its first members, for an error's sentence. */
 export function describeValue(value: unknown): string {
-  try {
-    return described(value);
-  } catch {
-    return 'an object that cannot be read';
-  }
+  return orUndefined(() => described(value)) ?? 'an object that cannot be read';
 }
 
 function described(value: unknown): string {

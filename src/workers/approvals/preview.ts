@@ -4,6 +4,7 @@ import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { AnyTool } from '../../shared/tools/tool.ts';
 import { answerFault } from '../../shared/tools/tool-answers.ts';
 import type { PreviewContext, ToolPreview } from '../../shared/tools/tool-variant.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
 import { withinMs } from '../../shared/util/wait.ts';
@@ -73,9 +74,5 @@ export function cutPreview({ summary, details }: ToolPreview): ToolPreview {
 }
 
 function asText(params: unknown): string {
-  try {
-    return JSON.stringify(params, undefined, 2) ?? '';
-  } catch {
-    return 'parameters that JSON cannot say';
-  }
+  return orUndefined(() => JSON.stringify(params, undefined, 2) ?? '') ?? 'parameters that JSON cannot say';
 }

@@ -27,6 +27,7 @@ import { answeredInTime, slotOf } from '../../shared/store/redis/connection.ts';
 import { nodeOptions } from '../../shared/store/redis/connection-options.ts';
 import { type Partition, PartitionKeys } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
+import { parseJson } from '../../shared/util/json/json-types.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
@@ -375,10 +376,6 @@ function boardValue({ status, attempts, durationMs }: Outcome): object {
 }
 
 function parseJobData(data: string): Partial<CallJob> {
-  try {
-    const fields: unknown = JSON.parse(data);
-    return typeof fields === 'object' && fields !== null ? fields : {};
-  } catch {
-    return {};
-  }
+  const fields = parseJson(data);
+  return typeof fields === 'object' && fields !== null ? fields : {};
 }

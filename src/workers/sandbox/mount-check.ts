@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { liesIn } from '../../shared/util/file-path.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 
 /** A path at which the sandbox has a mount. `bindsItself` says that the mount shows what stands there on the machine. */
 export interface ExpectedMount {
@@ -43,12 +44,8 @@ function isSource({ device, source, path }: Mount, machine: readonly Mount[]): b
 
 /** The mounts that a process sees; none if it has ended. */
 function readMounts(processId: number | 'self'): readonly Mount[] {
-  let lines: readonly string[];
-  try {
-    lines = readFileSync(`/proc/${processId}/mountinfo`, 'utf8').split('\n').filter(Boolean);
-  } catch {
-    return [];
-  }
+  const table = orUndefined(() => readFileSync(`/proc/${processId}/mountinfo`, 'utf8')) ?? '';
+  const lines = table.split('\n').filter(Boolean);
   return lines.map((line) => {
     const [, , device = '', source = '', path = ''] = line.split(' ').map(unescapeField);
     return { device, source, path };

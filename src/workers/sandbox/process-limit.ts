@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 
 /** The mount points of the two versions; the first version's controller has a folder of its own. */
 const ROOTS = [
@@ -49,11 +50,7 @@ const MAX_TRIES = 25;
 const unremovedGroups = new Set<string>();
 
 function tryMakeGroup(parent: string, limit: number): ProcessGroup | undefined {
-  try {
-    return makeGroup(parent, limit);
-  } catch {
-    return undefined;
-  }
+  return orUndefined(() => makeGroup(parent, limit));
 }
 
 function makeGroup(parent: string, limit: number): ProcessGroup {
@@ -97,18 +94,9 @@ function removeOrphans(parent: string): void {
 }
 
 function isAlive(processId: number): boolean {
-  try {
-    process.kill(processId, 0);
-    return true;
-  } catch {
-    return false;
-  }
+  return orUndefined(() => process.kill(processId, 0)) === true;
 }
 
 function readOwnGroup(): string {
-  try {
-    return readFileSync('/proc/self/cgroup', 'utf8');
-  } catch {
-    return '';
-  }
+  return orUndefined(() => readFileSync('/proc/self/cgroup', 'utf8')) ?? '';
 }

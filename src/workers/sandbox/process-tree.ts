@@ -8,6 +8,7 @@ import { constants } from 'node:os';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 import { MAX_TIMER_MS } from '../../shared/util/time.ts';
 import { onAbort } from '../../shared/util/wait.ts';
 import { collectOutput } from './capped-output.ts';
@@ -247,22 +248,15 @@ function killTree(child: ChildProcess, channel: Duplex, launch: Launch): void {
 }
 
 function childrenOf(processId: number | undefined): readonly number[] {
-  try {
-    return readFileSync(`/proc/${processId}/task/${processId}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
-  } catch {
-    return [];
-  }
+  const children = orUndefined(() => readFileSync(`/proc/${processId}/task/${processId}/children`, 'utf8')) ?? '';
+  return children.split(' ').filter(Boolean).map(Number);
 }
 
 /** A killed group ends a moment after its shell. The wait is bounded: where nothing reaps orphans, a zombie keeps its group alive. */
 async function waitForGroupEnd(processId: number | undefined): Promise<void> {
   const deadlineMs = performance.now() + OUTPUT_GRACE_MS;
   while (processId !== undefined && performance.now() < deadlineMs) {
-    try {
-      process.kill(-processId, 0);
-    } catch {
-      return;
-    }
+    if (orUndefined(() => process.kill(-processId, 0)) === undefined) return;
     await sleep(2);
   }
 }
@@ -273,11 +267,8 @@ function killGroup(child: ChildProcess): void {
 }
 
 function killProcess(processId: number): void {
-  try {
-    process.kill(processId, 'SIGKILL');
-  } catch {
-    // It has ended already.
-  }
+  // It may have ended already.
+  orUndefined(() => process.kill(processId, 'SIGKILL'));
 }
 
 function sweep(argv: readonly [string, ...string[]]): Promise<void> {

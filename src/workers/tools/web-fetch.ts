@@ -4,6 +4,7 @@ import { invalidPart, PawlError } from '../../shared/errors/failure.ts';
 import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-packages.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 import { decodeDocument, lastContentType } from '../../shared/util/text/charset.ts';
 import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
 import { baseUrl, type ReadablePage, readable, stripTags } from './lib/web-page.ts';
@@ -155,11 +156,8 @@ async function readText(
 
 /** Whether bytes are text of UTF-8. A cut may have gone through their last character. */
 function isTextual(bytes: Uint8Array, truncated: boolean): boolean {
-  try {
-    return !new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: truncated }).includes('\0');
-  } catch {
-    return false;
-  }
+  const text = orUndefined(() => new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: truncated }));
+  return text !== undefined && !text.includes('\0');
 }
 
 /** The limit counts decompressed bytes; the rest is neither read nor decompressed. */

@@ -4,6 +4,7 @@ import { lstat, readdir } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { OWNER_FILES } from '../../shared/policy/read-only-paths.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 import { isPlaceholder } from '../sandbox/placeholders.ts';
 import { foldersAbove } from './named-files.ts';
 import { runsNothing } from './new-repository.ts';
@@ -150,11 +151,7 @@ function exists(path: string): boolean {
 
 /** Resolves a link to its target, because nothing can be mounted over the link itself. */
 function resolveLink(path: string): string {
-  try {
-    return realpathSync(path);
-  } catch {
-    return path;
-  }
+  return orUndefined(() => realpathSync(path)) ?? path;
 }
 
 /** Drops the paths that lie in another one. */
@@ -171,11 +168,7 @@ function liesBelowOne(folders: ReadonlySet<string>, path: string): boolean {
 
 /** The target as a link states it; undefined for anything else. */
 function linkAt(path: string): string | undefined {
-  try {
-    return readlinkSync(path);
-  } catch {
-    return undefined;
-  }
+  return orUndefined(() => readlinkSync(path));
 }
 
 function firstMissing(root: string, path: string): string | undefined {

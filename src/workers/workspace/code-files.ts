@@ -6,6 +6,7 @@ import { existsSync, lstatSync, readdirSync, readFileSync, realpathSync, statSyn
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { liesIn } from '../../shared/util/file-path.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 
 /** Literal specifiers: `from 'x'`, `import 'x'`, `import('x')`, `require('x')`, `new URL('./x', …)`, `fork('./x')`, `"extends": "./x"`. */
 const SPECIFIER =
@@ -123,11 +124,8 @@ function mappedPaths(map: unknown, name: string, folder: string): readonly strin
 }
 
 function packageJsonOf(folder: string): Readonly<Record<string, unknown>> {
-  try {
-    return (JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) ?? {}) as Record<string, unknown>;
-  } catch {
-    return {};
-  }
+  const content = orUndefined(() => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as unknown);
+  return (content ?? {}) as Record<string, unknown>;
 }
 
 /** The links on a path, each with the real path of its folder. */
@@ -153,20 +151,12 @@ export function packageLookupNames(file: string): readonly string[] {
 /** Empty for a file that imports nothing from the workspace. */
 function sourceOf(file: string): string {
   if (file.includes('/node_modules/') || !/\.(?:[cm]?[jt]s|tsx)$|\btsconfig[^/]*\.json$/.test(file)) return '';
-  try {
-    return statSync(file).size > MAX_BYTES ? '' : readFileSync(file, 'utf8');
-  } catch {
-    return '';
-  }
+  return orUndefined(() => (statSync(file).size > MAX_BYTES ? '' : readFileSync(file, 'utf8'))) ?? '';
 }
 
 /** The path of a URL; none where it names no file. */
 function pathsOf(url: string): readonly string[] {
-  try {
-    return [fileURLToPath(url)];
-  } catch {
-    return [];
-  }
+  return orUndefined(() => [fileURLToPath(url)]) ?? [];
 }
 
 /** Resolves a file as Node does. `triedNames` are those that Node would have preferred. */

@@ -1,6 +1,7 @@
 /** Tracks the changes that one call makes in the workspace, while it runs. */
 import { createRequire } from 'node:module';
 import type { DiffTracker, FileChange } from '../../shared/tools/capabilities.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 
 /** Comparing larger files line by line would take longer than the write. */
 const MAX_DIFF_BYTES = 256 * 1024;
@@ -77,11 +78,7 @@ function textOf(content: Uint8Array | string | undefined): string | undefined {
   if (content === undefined) return '';
   if (typeof content === 'string') return content.length > MAX_DIFF_BYTES ? undefined : content;
   if (content.byteLength > MAX_DIFF_BYTES || content.includes(0)) return undefined;
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(content);
-  } catch {
-    return undefined;
-  }
+  return orUndefined(() => new TextDecoder('utf-8', { fatal: true }).decode(content));
 }
 
 function isSameContent(a: Uint8Array | undefined, b: Uint8Array | undefined): boolean {

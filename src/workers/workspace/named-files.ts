@@ -20,6 +20,7 @@ import {
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { liesIn } from '../../shared/util/file-path.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 
 /** The most files that a repository's configuration may include, and the most bytes of one that are read. A call may have made them. */
 const MAX_INCLUDES = 20;
@@ -40,7 +41,7 @@ export function pathsNamedIn(folders: readonly string[], readOnly: readonly stri
   const firstNames = new Set(readOnly.map(firstNameOf));
   return folders.flatMap((folder) => {
     // Most folders hold none of the owner's files. One that cannot be listed may.
-    const present = attempt(() => readdirSync(folder));
+    const present = orUndefined(() => readdirSync(folder));
     if (present === undefined ? !existsSync(folder) : !present.some((name) => firstNames.has(name))) return [];
     const hasGit = readOnly.some((pattern) => pattern.startsWith('.git/'));
     const git = hasGit ? gitFoldersOf(folder) : undefined;
@@ -61,7 +62,9 @@ export function pathsNamedIn(folders: readonly string[], readOnly: readonly stri
       ...(git === undefined ? [] : [join(git.common, 'hooks'), ...namedByGit]),
       ...HOOK_FOLDERS.filter((name) => readOnly.includes(name)).map((name) => join(folder, name)),
     ].flatMap((each) => linkTargets(each, linksIn(each)));
-    const real = named.filter((path) => attempt(() => statSync(path)) !== undefined).map((path) => realpathSync(path));
+    const real = named
+      .filter((path) => orUndefined(() => statSync(path)) !== undefined)
+      .map((path) => realpathSync(path));
     // A whole working tree is none of git's instructions.
     return [...named, ...real, ...hooks].filter((path) => !liesIn(path, folder));
   });
@@ -83,18 +86,20 @@ function linkTargets(folder: string, names: readonly string[]): readonly string[
     const path = join(folder, name);
     if (!isLink(join(folder, firstNameOf(name))) && !isLink(path)) return [];
     return (
-      attempt(() => realpathSync(path)) ?? attempt(() => resolve(realpathSync(dirname(path)), readlinkSync(path))) ?? []
+      orUndefined(() => realpathSync(path)) ??
+      orUndefined(() => resolve(realpathSync(dirname(path)), readlinkSync(path))) ??
+      []
     );
   });
 }
 
 function linksIn(folder: string): readonly string[] {
-  const entries = attempt(() => readdirSync(folder, { withFileTypes: true })) ?? [];
+  const entries = orUndefined(() => readdirSync(folder, { withFileTypes: true })) ?? [];
   return entries.filter((entry) => entry.isSymbolicLink()).map(({ name }) => name);
 }
 
 function isLink(path: string): boolean {
-  return attempt(() => lstatSync(path, { throwIfNoEntry: false }))?.isSymbolicLink() === true;
+  return orUndefined(() => lstatSync(path, { throwIfNoEntry: false }))?.isSymbolicLink() === true;
 }
 
 interface GitFolders {
@@ -104,7 +109,7 @@ interface GitFolders {
 
 function gitFoldersOf(folder: string): GitFolders | undefined {
   const link = join(folder, '.git');
-  const stats: Stats | undefined = attempt(() => statSync(link));
+  const stats: Stats | undefined = orUndefined(() => statSync(link));
   if (stats === undefined) return undefined;
   // In a worktree and in a submodule, `.git` is a file that names the folder.
   const [, named = ''] = stats.isFile() ? (/^gitdir:\s*(.*)/.exec(textOf(link)) ?? []) : [];
@@ -138,7 +143,7 @@ function sourcedIn(text: string, folder: string): readonly string[] {
     return command.endsWith('nix') ? ['shell.nix', 'default.nix'] : [];
   });
   const paths = names.map((name) => resolve(folder, name));
-  return paths.filter((path) => attempt(() => statSync(path))?.isDirectory() !== true);
+  return paths.filter((path) => orUndefined(() => statSync(path))?.isDirectory() !== true);
 }
 
 /** Git and shells take `~` for the home folder. */
@@ -151,7 +156,7 @@ function filesIn(text: string, folder: string): readonly string[] {
   const words = text.split(/[\s'"!=;|&()<>,]+/).filter(Boolean);
   return words
     .map((word) => resolve(folder, withHome(word)))
-    .filter((path) => attempt(() => statSync(path))?.isFile() === true);
+    .filter((path) => orUndefined(() => statSync(path))?.isFile() === true);
 }
 
 interface Entry {
@@ -178,7 +183,7 @@ function entriesOf(text: string): readonly Entry[] {
 
 /** Empty for what is no file: to open a pipe could wait for ever. */
 function textOf(file: string): string {
-  return attempt(() => readSmallFile(file)) ?? '';
+  return orUndefined(() => readSmallFile(file)) ?? '';
 }
 
 function readSmallFile(file: string): string {
@@ -188,14 +193,5 @@ function readSmallFile(file: string): string {
     return stats.isFile() && stats.size <= MAX_BYTES ? readFileSync(handle, 'utf8') : '';
   } finally {
     closeSync(handle);
-  }
-}
-
-/** Undefined for a file that does not exist, or that cannot be read: git cannot read it either. */
-function attempt<Value>(read: () => Value): Value | undefined {
-  try {
-    return read();
-  } catch {
-    return undefined;
   }
 }

@@ -13,6 +13,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { readOnlyPathsOf } from '../../shared/policy/read-only-paths.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 import { foldersAbove, pathsNamedIn } from './named-files.ts';
 import { foldCase, isOwnerFile } from './owner-files.ts';
 import { codeOfOthers, writeCodeNames } from './shared-code.ts';
@@ -142,11 +143,7 @@ function isNamed(path: string): boolean {
 
 /** The stats of the name itself, not of a link's target; undefined where it does not or cannot exist. */
 export function statsOf(path: string): Stats | undefined {
-  try {
-    return lstatSync(path);
-  } catch {
-    return undefined;
-  }
+  return orUndefined(() => lstatSync(path));
 }
 
 /** Whether a name is a hard link to code, or the same name in other letters on a file system that ignores case. */
@@ -191,22 +188,12 @@ export function knownHomes(): readonly string[] {
 }
 
 function homesOfUser(): readonly string[] {
-  try {
-    return [userInfo().homedir];
-  } catch {
-    // Some containers have no entry for the user ID in the user database.
-    return [];
-  }
+  // Some containers have no entry for the user ID in the user database.
+  return orUndefined(() => [userInfo().homedir]) ?? [];
 }
 
 function homesOfUsers(): readonly string[] {
-  return ['/home', '/Users'].flatMap((parent) => {
-    try {
-      return readdirSync(parent).map((name) => join(parent, name));
-    } catch {
-      return [];
-    }
-  });
+  return ['/home', '/Users'].flatMap((parent) => namesIn(parent).map((name) => join(parent, name)));
 }
 
 /** The home folders on this machine that can be found. */
@@ -221,31 +208,17 @@ const CACHE_MS = 5_000;
 export function credentials(): readonly string[] {
   const nowMs = performance.now();
   if (cached !== undefined && nowMs - cached.atMs < CACHE_MS) return cached.paths;
-  const hostKeys = (() => {
-    try {
-      return readdirSync('/etc/ssh').flatMap((name) =>
-        /^ssh_host_.*_key$/.test(name) ? [join('/etc/ssh', name)] : [],
-      );
-    } catch {
-      return [];
-    }
-  })();
+  const hostKeys = namesIn('/etc/ssh').filter((name) => /^ssh_host_.*_key$/.test(name));
   const paths = [
     ...homeFolders().flatMap((home) => HOME_CREDENTIALS.map((name) => join(home, name))),
     ...MACHINE_CREDENTIALS,
-    ...hostKeys,
+    ...hostKeys.map((name) => join('/etc/ssh', name)),
   ];
-  cached = { atMs: nowMs, paths: [...new Set(readableRealPaths(paths))] };
+  // This worker may not read another user's home folder; then none of its programs can either.
+  cached = { atMs: nowMs, paths: [...new Set(paths.flatMap((path) => orUndefined(() => realpathSync(path)) ?? []))] };
   return cached.paths;
 }
 
-/** This worker may not read another user's home folder; then none of its programs can either. */
-function readableRealPaths(paths: readonly string[]): readonly string[] {
-  return paths.flatMap((path) => {
-    try {
-      return existsSync(path) ? [realpathSync(path)] : [];
-    } catch {
-      return [];
-    }
-  });
+function namesIn(folder: string): readonly string[] {
+  return orUndefined(() => readdirSync(folder)) ?? [];
 }

@@ -5,6 +5,7 @@
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 
 const LOOK_AGAIN_MS = 1_000;
 
@@ -30,12 +31,9 @@ export function codeOfOthers(): readonly string[] {
   const nowMs = performance.now();
   if (folder === undefined || nowMs - (lookedAtMs ?? Number.NEGATIVE_INFINITY) < LOOK_AGAIN_MS) return [];
   lookedAtMs = nowMs;
-  try {
-    return readdirSync(folder).flatMap((file) => namesIn(join(folder ?? '', file)));
-  } catch {
-    // The folder was removed.
-    return [];
-  }
+  const shared = folder;
+  // The folder may have been removed.
+  return orUndefined(() => readdirSync(shared).flatMap((file) => namesIn(join(shared, file)))) ?? [];
 }
 
 /** The names that a running process of this machine wrote. The file of one that ended is removed. */

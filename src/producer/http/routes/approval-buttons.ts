@@ -6,6 +6,7 @@ import express, { type Express } from 'express';
 import { z } from 'zod';
 import { readButton } from '../../../shared/approvals/webhook-button.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
+import { parseJson } from '../../../shared/util/json/json-types.ts';
 import { escapeLine } from '../../../shared/util/text/visible-text.ts';
 import type { Pawl } from '../../client.ts';
 import { jsonBody } from '../core/route.ts';
@@ -53,12 +54,4 @@ export function mountButtons(app: Express, pawl: Pawl): void {
       });
     },
   );
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -8,6 +8,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { type AuditChainLink, type ChainedRecord, chainRecords, type TrailHead } from '../../audit/audit-chain.ts';
 import type { AuditEvent } from '../../audit/audit-event.ts';
+import { parseJson } from '../../util/json/json-types.ts';
 import { startOf } from '../../util/text/text-cut.ts';
 import type { Redis } from '../redis/connection.ts';
 import { AuditKeys } from '../redis/keys.ts';
@@ -261,12 +262,7 @@ function recordTexts(fields: readonly string[]): string[] {
 
 /** Undefined for a line that is not a record: anyone who can write to Redis can add lines. */
 function parseRecord(text: string): AuditRecord | undefined {
-  let value: Partial<AuditRecord> | null;
-  try {
-    value = JSON.parse(text) as Partial<AuditRecord> | null;
-  } catch {
-    return undefined;
-  }
+  const value = parseJson(text) as Partial<AuditRecord> | null | undefined;
   const isMoment = typeof value?.atMs === 'number' && Math.abs(value.atMs) <= LATEST_MS;
   const isRecord = isMoment && typeof value?.id === 'string' && typeof value.type === 'string';
   return isRecord ? (value as AuditRecord) : undefined;

@@ -7,6 +7,7 @@ import zlib from 'node:zlib';
 import type { ChainedRecord } from '../../audit/audit-chain.ts';
 import type { AuditFields } from '../../audit/audit-record.ts';
 import { quoted } from '../../schema/canonical-json.ts';
+import { orUndefined } from '../../util/or-undefined.ts';
 
 /** The order must never change: a stored name is its index in the list. */
 const NAMES = [
@@ -88,9 +89,6 @@ export function recordsOfBlock([, [, first, kind, stored = Buffer.alloc(0)]]: St
 
 function decompressLines(kind: string, stored: Buffer): string {
   if (kind !== 'zstd') return stored.toString();
-  try {
-    return zlib.zstdDecompressSync(stored, { maxOutputLength: MAX_BLOCK_BYTES }).toString();
-  } catch {
-    return stored.toString();
-  }
+  const lines = orUndefined(() => zlib.zstdDecompressSync(stored, { maxOutputLength: MAX_BLOCK_BYTES }));
+  return (lines ?? stored).toString();
 }

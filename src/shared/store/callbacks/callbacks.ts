@@ -9,6 +9,7 @@ import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { isObject, parseJson } from '../../util/json/json-types.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
+import { orUndefined } from '../../util/or-undefined.ts';
 import { quoteValue } from '../../util/text/quote-value.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import type { Redis } from '../redis/connection.ts';
@@ -158,12 +159,9 @@ export class CallbackRecords extends FleetRecords {
   /** Throws `NOT_FOUND` for a text that is no callback's ID. */
   #baseOf(id: string): string {
     const [, partitionName, rest] = ID.exec(id) ?? [];
-    if (partitionName === undefined) throw unknownCallback(id);
-    try {
-      return this.#base(partitionFor(`${partitionName}.${rest}`));
-    } catch {
-      throw unknownCallback(id);
-    }
+    const partition = orUndefined(() => partitionFor(`${partitionName}.${rest}`));
+    if (partitionName === undefined || partition === undefined) throw unknownCallback(id);
+    return this.#base(partition);
   }
 
   #record(id: string, fields: Readonly<Record<string, string>>): CallbackRecord {

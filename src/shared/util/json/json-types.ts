@@ -1,4 +1,5 @@
 /** The types of JSON values, as JSON Schema names them. */
+import { orUndefined } from '../or-undefined.ts';
 
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -17,9 +18,5 @@ export function isOfType(type: unknown, value: unknown): boolean {
 
 /** Undefined for a text that is not JSON. */
 export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  return orUndefined((): unknown => JSON.parse(text));
 }

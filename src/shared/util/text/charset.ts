@@ -1,4 +1,5 @@
 /** Decodes a web document as browsers do, by the WHATWG's standards for HTML and encodings. */
+import { orUndefined } from '../or-undefined.ts';
 
 /** The bytes at the beginning in which a document may name its charset. Browsers read at least the first 1,024. */
 const MAX_HEAD_BYTES = 2_048;
@@ -68,11 +69,7 @@ function bomCharset(bytes: Uint8Array): string | undefined {
 
 /** Undefined for an unknown label. */
 function decoderFor(label: string | undefined) {
-  try {
-    return label === undefined ? undefined : new TextDecoder(label);
-  } catch {
-    return undefined;
-  }
+  return label === undefined ? undefined : orUndefined(() => new TextDecoder(label));
 }
 
 function declaredCharset(beginning: Uint8Array, contentType: string): string | undefined {

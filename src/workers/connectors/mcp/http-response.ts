@@ -1,7 +1,8 @@
 /** Rewrites the HTTP responses of MCP servers into a form that the SDK can parse. */
 import type { JSONRPCMessage, RequestId } from '@modelcontextprotocol/client';
 import type { PawlError } from '../../../shared/errors/failure.ts';
-import { isBrokenAnswer, isUnaddressed, messagesIn, notMessage, type Parsed, parseMessage } from './incoming.ts';
+import { orUndefined } from '../../../shared/util/or-undefined.ts';
+import { isBrokenAnswer, isUnaddressed, messagesIn, notMessage, parseMessage } from './incoming.ts';
 
 export interface ResponseOptions {
   readonly server: string;
@@ -62,12 +63,8 @@ function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): Trans
     const data = lines.filter(isData);
     // Some servers write the message alone, as if the stream were JSON.
     const text = data.length === 0 ? plain : data.map((line) => line.slice('data:'.length)).join('\n');
-    let parsed: Parsed;
-    try {
-      parsed = parseMessage(text);
-    } catch {
-      return plain;
-    }
+    const parsed = orUndefined(() => parseMessage(text));
+    if (parsed === undefined) return plain;
     const messages = messagesOf(parsed.value);
     // The SDK ignores events of another name.
     const kept = data.length === 0 ? [] : lines.filter((line) => line !== '' && !isData(line) && !isNamed(line));

@@ -6,6 +6,7 @@ import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
 import type { ContentBlock, ToolResult } from '../../../shared/tools/tool-result.ts';
 import { parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
+import { orUndefined } from '../../../shared/util/or-undefined.ts';
 import { asText } from '../../../shared/util/text/quote-value.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
@@ -46,11 +47,7 @@ function withoutRepetitions(blocks: readonly ContentBlock[], structured: unknown
 
 /** A value that is nested too deeply to be sorted is compared as it is. */
 function comparable(value: unknown): string {
-  try {
-    return canonicalJson(value);
-  } catch {
-    return JSON.stringify(value);
-  }
+  return orUndefined(() => canonicalJson(value)) ?? JSON.stringify(value);
 }
 
 function partsOf(value: unknown, depth: number): readonly unknown[] {
@@ -219,13 +216,7 @@ function stringMembers(members: Readonly<Record<string, unknown>>): Readonly<Rec
 }
 
 function isBase64(value: unknown): value is string {
-  if (typeof value !== 'string') return false;
-  try {
-    atob(value);
-    return true;
-  } catch {
-    return false;
-  }
+  return typeof value === 'string' && orUndefined(() => atob(value)) !== undefined;
 }
 
 export function resourceBlock(resource: {

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { link, readFile, rename, rm, stat, unlink, utimes, writeFile } from 'node:fs/promises';
+import { orUndefined } from '../../../util/or-undefined.ts';
 import type { DataFolder } from './data-folder.ts';
 
 const LOCK_RENEWAL_MS = 2_000;
@@ -66,11 +67,7 @@ async function isStale(lockFile: string): Promise<boolean> {
 
 /** The PID namespace, in which process IDs are unique. Empty when it is not known. */
 function processSpace(): string {
-  try {
-    return readlinkSync('/proc/self/ns/pid');
-  } catch {
-    return '';
-  }
+  return orUndefined(() => readlinkSync('/proc/self/ns/pid')) ?? '';
 }
 
 /** Whether a process runs. Signal 0 also succeeds for a zombie, which has ended. */
@@ -81,9 +78,6 @@ function isAlive(pid: number): boolean {
     return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
   if (process.platform !== 'linux') return true;
-  try {
-    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
-  } catch {
-    return false;
-  }
+  const status = orUndefined(() => readFileSync(`/proc/${pid}/status`, 'utf8'));
+  return status !== undefined && !/^State:\s+Z/m.test(status);
 }

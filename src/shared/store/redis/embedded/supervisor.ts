@@ -6,6 +6,7 @@ import { readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { orUndefined } from '../../../util/or-undefined.ts';
 import { type HelperEnvironment, helperOptions, runHelper } from '../redis-binary.ts';
 import {
   type DataFolder,
@@ -33,11 +34,7 @@ const SILENT_MS = 10_000;
 export async function isAccepted(runDir: string, reference: number): Promise<boolean> {
   const token = randomBytes(8).toString('hex');
   const answer = join(runDir, `welcome-${token}`);
-  try {
-    writeSync(reference, `${token}\n`);
-  } catch {
-    return false;
-  }
+  if (orUndefined(() => writeSync(reference, `${token}\n`)) === undefined) return false;
   const deadlineMs = Date.now() + ACCEPT_TIMEOUT_MS;
   while (Date.now() < deadlineMs) {
     if (existsSync(answer)) {
@@ -84,11 +81,7 @@ export async function startSupervisor(
 
 /** Undefined when no supervisor reads the FIFO. The descriptor closes on exec, so a child of this process does not count as a user. */
 export function openForWriting(runDir: string): number | undefined {
-  try {
-    return openSync(join(runDir, 'users'), constants.O_WRONLY | constants.O_NONBLOCK);
-  } catch {
-    return undefined;
-  }
+  return orUndefined(() => openSync(join(runDir, 'users'), constants.O_WRONLY | constants.O_NONBLOCK));
 }
 
 /**
