@@ -5,7 +5,7 @@ import type { Pawl } from '../../producer/client.ts';
 import { PLAN_TOOL } from '../../shared/approvals/plan-approval.ts';
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { compensatedCallId } from '../../shared/calls/compensation.ts';
-import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
+import { ignoreCode, reasonOf } from '../../shared/errors/failure.ts';
 import { type CapturedCall, captureCalls } from '../../shared/sessions/capture.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { type CliContext, printResult, say, usageError, withPawl } from '../context.ts';
@@ -49,6 +49,7 @@ async function callsOf(pawl: Pawl, sessionKey: string, limit: number) {
   const found = await pawl.calls.list({ sessionKey, limit: limit + 1 });
   const listed = found.slice(0, limit);
   // The parameters must be those that ran, because an approver may have edited them. Without them a call cannot be captured.
+  const ignoreExpired = ignoreCode('CALL_NOT_COMPENSABLE');
   const read = await Promise.all(listed.map(({ callId }) => pawl.calls.readAsItRan(callId).catch(ignoreExpired)));
   const records = read.filter((record) => record !== undefined);
   const undone = new Set(records.filter(({ outcome }) => outcome?.status === 'success').map(compensatedId));
@@ -65,10 +66,6 @@ function compensatedId({ request }: CallRecord): string | undefined {
 
 function isPlanApproval({ request: { envelope } }: CallRecord): boolean {
   return envelope.toolNamespace === PLAN_TOOL.namespace && envelope.toolName === PLAN_TOOL.name;
-}
-
-function ignoreExpired(error: unknown): undefined {
-  if (!(error instanceof PawlError) || error.code !== 'CALL_NOT_COMPENSABLE') throw error;
 }
 
 function toCapturedCall({ callId, request, outcome }: CallRecord): CapturedCall {

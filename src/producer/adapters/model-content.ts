@@ -2,7 +2,7 @@
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { ContentBlock } from '../../shared/tools/tool-result.ts';
 import { imageTypeOf } from '../../shared/util/image-type.ts';
-import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
+import { wellFormed, withEllipsis } from '../../shared/util/text/text-cut.ts';
 import { capOutput } from '../../shared/util/text/truncate-output.ts';
 
 export type ModelContent =
@@ -82,7 +82,9 @@ function toModelContent(block: ContentBlock): readonly ModelContent[] {
       return [mediaContent(block.data, block.mimeType)];
     default: {
       const { uri, mimeType = 'application/octet-stream', text, blob } = block;
-      if (text === undefined && blob === undefined) return [{ type: 'text', text: `[${truncatedUri(uri)}]` }];
+      // A `data:` address may be long.
+      if (text === undefined && blob === undefined)
+        return [{ type: 'text', text: `[${withEllipsis(uri, MAX_ADDRESS_CHARACTERS)}]` }];
       const textContent = text === undefined ? [] : [{ type: 'text', text } as const];
       return blob === undefined ? textContent : [...textContent, mediaContent(blob, mimeType, `${uri}: `)];
     }
@@ -104,11 +106,6 @@ function mediaContent(data: string, mimeType: string, name = ''): ModelContent {
   const imageType = imageTypeOf(bytes);
   if (imageType === undefined) return described('cannot be shown to you');
   return { type: 'image', data: bytes.toString('base64'), mimeType: imageType };
-}
-
-/** The address, truncated if it is long, as `data:` addresses are. */
-function truncatedUri(uri: string): string {
-  return uri.length <= MAX_ADDRESS_CHARACTERS ? uri : `${startOf(uri, MAX_ADDRESS_CHARACTERS)}…`;
 }
 
 /** Whether the output contains a text already, as it often does for the text of a resource. */

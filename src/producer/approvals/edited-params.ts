@@ -3,7 +3,7 @@ import type { ApprovalRequest, ApprovalRoute } from '../../shared/approvals/appr
 import { planOf } from '../../shared/approvals/plan-approval.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { ignoreCode, PawlError } from '../../shared/errors/failure.ts';
 import { requirePermission } from '../../shared/policy/policy.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
@@ -33,7 +33,7 @@ export class EditedParams {
     const tool =
       params === undefined
         ? catalogue.peek(namespace, name)
-        : await catalogue.find(namespace, name).catch(ignoreUnknownTool);
+        : await catalogue.find(namespace, name).catch(ignoreCode('UNKNOWN_TOOL'));
     if (tool !== undefined && tool.definition !== request.tool.definition)
       throw new PawlError('APPROVAL_STALE', `${request.tool.name} has changed since this approval was asked for.`);
     if (params === undefined) return undefined;
@@ -86,8 +86,4 @@ export class EditedParams {
           `${tool} of the node ${node} has changed since this approval was asked for.`,
         );
   }
-}
-
-function ignoreUnknownTool(error: unknown): undefined {
-  if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_TOOL') throw error;
 }

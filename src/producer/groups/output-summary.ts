@@ -1,7 +1,7 @@
 /** The beginning of what a call returned, for people who look at many calls. */
 import type { Outcome } from '../../shared/calls/outcome.ts';
 import { redact } from '../../shared/errors/redaction.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
+import { startOf, withEllipsis } from '../../shared/util/text/text-cut.ts';
 import { truncateJson } from '../../shared/util/text/truncate-json.ts';
 
 /** Characters of a summary. */
@@ -16,6 +16,5 @@ export function outputSummary({ output }: Pick<Outcome, 'output'>): string | und
   const display = metadata?.['display'];
   const text = display ?? content;
   const fullText = typeof text === 'string' ? text : (JSON.stringify(truncateJson(text, READ_LENGTH)) ?? '');
-  const clean = redact(startOf(fullText, READ_LENGTH));
-  return clean.length <= SUMMARY_LENGTH ? clean : `${startOf(clean, SUMMARY_LENGTH)}…`;
+  return withEllipsis(redact(startOf(fullText, READ_LENGTH)), SUMMARY_LENGTH);
 }

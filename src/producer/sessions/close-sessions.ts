@@ -2,7 +2,7 @@
  * Closes a session and its descendants: new calls are refused, and waiting or running ones cancelled. Calls that all sessions share go
  * on: they change nothing, and other callers may wait for them.
  */
-import { PawlError } from '../../shared/errors/failure.ts';
+import { ignoreCode } from '../../shared/errors/failure.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -145,10 +145,6 @@ async function cancelAmong(
         ({ state, cancelRequested, request: { envelope, shared } }) =>
           state === 'inflight' && !cancelRequested && shared !== true && sessionKeys.has(envelope.target.sessionKey),
       );
-    await Promise.all(inflight.map(({ callId }) => cancel(callId).catch(ignoreUnknownCall)));
+    await Promise.all(inflight.map(({ callId }) => cancel(callId).catch(ignoreCode('UNKNOWN_CALL'))));
   }
-}
-
-function ignoreUnknownCall(error: unknown): void {
-  if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_CALL') throw error;
 }

@@ -6,7 +6,7 @@ import { redact, secretsOfCall } from '../errors/redaction.ts';
 import { REDACTED } from '../errors/secret-patterns.ts';
 import { digest } from '../schema/canonical-json.ts';
 import { orUndefined } from '../util/or-undefined.ts';
-import { startOf } from '../util/text/text-cut.ts';
+import { startOf, withEllipsis } from '../util/text/text-cut.ts';
 import type { AuditEvent, SubmittedCall } from './audit-event.ts';
 
 const MAX_SUMMARY = 1_000;
@@ -84,9 +84,7 @@ export class AuditFormatter {
 
   #summary(value: unknown, params: unknown): string | undefined {
     if (value === undefined) return undefined;
-    const text = summaryText(value);
-    const clean = redact(text, secretsOfCall(params, this.#secrets));
-    return clean.length > MAX_SUMMARY ? `${startOf(clean, MAX_SUMMARY)}…` : clean;
+    return withEllipsis(redact(summaryText(value), secretsOfCall(params, this.#secrets)), MAX_SUMMARY);
   }
 
   #clean(text: string): string {
@@ -164,5 +162,5 @@ const FREE_TEXT_FIELDS = [
 function cleanText(text: string, secrets: readonly string[]): string {
   if (text.length > 16 * MAX_FIELD) return REDACTED;
   const clean = redact(text, secrets);
-  return clean.length > MAX_FIELD ? `${startOf(clean, MAX_FIELD)}…` : clean;
+  return withEllipsis(clean, MAX_FIELD);
 }

@@ -32,6 +32,13 @@ export class PawlError extends Error {
   }
 }
 
+/** A handler for `catch` that ignores the errors with this code, and throws any other one again. */
+export function ignoreCode(code: FailureCode): (error: unknown) => undefined {
+  return (error) => {
+    if (!(error instanceof PawlError) || error.code !== code) throw error;
+  };
+}
+
 /**
  * The error for input that is refused, with the path of each fault. `whole` names the input where a path is empty.
  *

@@ -6,7 +6,7 @@ import type { JsonSchema } from '../schema/json-schema.ts';
 import { isTooCostly } from '../schema/schema-cost.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import { isObject } from '../util/json/json-types.ts';
-import { startOf } from '../util/text/text-cut.ts';
+import { withEllipsis } from '../util/text/text-cut.ts';
 import { keywordText, type RemovedKeyword } from './provider-subset.ts';
 
 type SchemaObject = Readonly<Record<string, unknown>>;
@@ -161,7 +161,7 @@ function describeAlternative({ properties, required }: FlatObject): string {
   // For alternatives that only require more, the root describes the properties.
   const undescribed = required.filter((name) => !Object.hasOwn(properties, name));
   const text = [...members, ...undescribed].join(', ');
-  return `{${text.length <= MAX_ALTERNATIVE_LENGTH ? text : `${startOf(text, MAX_ALTERNATIVE_LENGTH)}…`}}`;
+  return `{${withEllipsis(text, MAX_ALTERNATIVE_LENGTH)}}`;
 }
 
 function listOf(value: unknown): readonly unknown[] {

@@ -8,7 +8,7 @@ import type { JsonSchema } from '../schema/json-schema.ts';
 import { ANNOTATIONS } from '../schema/schema-keywords.ts';
 import { isOfType } from '../util/json/json-types.ts';
 import { defined } from '../util/json/omit-undefined.ts';
-import { startOf } from '../util/text/text-cut.ts';
+import { withEllipsis } from '../util/text/text-cut.ts';
 
 export interface RemovedKeyword {
   /** The path of the schema: `properties.when`; empty for the root. */
@@ -314,6 +314,5 @@ function mapValues(parts: object, map: (part: unknown, name: string) => unknown)
 
 /** Describes a keyword: `minLength` 3 is "minLength: 3."; long values are truncated, because descriptions are limited. */
 export function keywordText(keyword: string, value: unknown): string {
-  const text = JSON.stringify(value) ?? '';
-  return `${keyword}: ${text.length <= 200 ? text : `${startOf(text, 200)}…`}.`;
+  return `${keyword}: ${withEllipsis(JSON.stringify(value) ?? '', 200)}.`;
 }

@@ -3,7 +3,7 @@ import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Issue } from '../errors/failure.ts';
 import { nearest } from '../util/text/nearest.ts';
 import { quoteValue } from '../util/text/quote-value.ts';
-import { startOf } from '../util/text/text-cut.ts';
+import { startOf, withEllipsis } from '../util/text/text-cut.ts';
 import { unescapeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import type { Tag } from './tagged-union.ts';
@@ -22,14 +22,10 @@ export function issuesOf(errors: readonly ErrorObject[]): readonly Issue[] {
   const issues = new Map<string, Issue>();
   for (const error of relevant) {
     const { path, message } = issueOf(error);
-    issues.set(JSON.stringify([path, message]), { path, message: truncate(message) });
+    issues.set(JSON.stringify([path, message]), { path, message: withEllipsis(message, MAX_MESSAGE_LENGTH) });
     if (issues.size === MAX_ISSUES) break;
   }
   return [...issues.values()];
-}
-
-function truncate(message: string): string {
-  return message.length <= MAX_MESSAGE_LENGTH ? message : `${startOf(message, MAX_MESSAGE_LENGTH)}…`;
 }
 
 function isChoice({ keyword }: ErrorObject): boolean {

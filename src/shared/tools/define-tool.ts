@@ -18,6 +18,7 @@ import { sanitizeSchema, UNFOLLOWED } from '../schema/schema-sanitize.ts';
 import { isLargeSchema } from '../schema/schema-weight.ts';
 import { findUnserializable } from '../util/json/json-support.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { quoteValue } from '../util/text/quote-value.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { CAPABILITIES, capabilitiesOf, NEEDS } from './capabilities.ts';
@@ -140,7 +141,7 @@ function buildTool<Name extends string, Input, Params, Output>(
     ...form,
     inputSchema,
     run,
-    ...present({
+    ...defined({
       title,
       icon,
       maxOutputBytes,
@@ -187,11 +188,6 @@ export function withToolName<T>(name: string, make: () => T): T {
     if (!(error instanceof PawlError)) throw error;
     throw new PawlError(error.code, `Tool ${quoteValue(name)}: ${error.message}`, { cause: error });
   }
-}
-
-/** Removes the members that are undefined. */
-function present<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(members).filter(([, member]) => member !== undefined)) as never;
 }
 
 /** Throws `CONFIGURATION` naming the invalid field. */

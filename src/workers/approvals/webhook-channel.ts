@@ -3,7 +3,7 @@ import { digestOf } from '../../shared/approvals/approval.ts';
 import { approvalButtons } from '../../shared/approvals/webhook-button.ts';
 import type { Signatures } from '../../shared/signing/signatures.ts';
 import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
+import { startOf, withEllipsis } from '../../shared/util/text/text-cut.ts';
 import { escapeInvisible, formatForDisplay } from '../../shared/util/text/visible-text.ts';
 
 const POST_TIMEOUT_MS = 5_000;
@@ -49,8 +49,7 @@ function announcement({ request, preview }: ApprovalRecord): string {
 
 /** A caller's text, escaped for one line. */
 function line(text: string): string {
-  const safeLine = escapeMarkup(text.replaceAll(/\s+/g, ' '));
-  return safeLine.length <= MAX_LINE ? safeLine : `${startOf(safeLine, MAX_LINE)}…`;
+  return withEllipsis(escapeMarkup(text.replaceAll(/\s+/g, ' ')), MAX_LINE);
 }
 
 /** Escapes text for Slack: without links and mentions, and unable to end the code block around it. */

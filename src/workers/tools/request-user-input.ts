@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { ToolResult } from '../../shared/tools/tool-result.ts';
-import { startOf } from '../../shared/util/text/text-cut.ts';
+import { withEllipsis } from '../../shared/util/text/text-cut.ts';
 
 const DEFAULT_TIMEOUT_MS = 300_000;
 const MAX_TIMEOUT_MS = 3_600_000;
@@ -89,7 +89,7 @@ export const requestUserInput = defineBaseTool({
     };
   },
   preview: ({ question, options }) => ({
-    summary: `Ask: ${question.length <= 80 ? question : `${startOf(question, 80)}…`}`,
+    summary: `Ask: ${withEllipsis(question, 80)}`,
     details: [
       question,
       ...(options ?? []).map(

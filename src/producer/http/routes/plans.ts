@@ -1,11 +1,12 @@
 /** `/v1/plans`: graphs of calls that need each other's results. */
 import { z } from 'zod';
+import { ignoreCode } from '../../../shared/errors/failure.ts';
 import { planSchema } from '../../../shared/groups/plan.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { callerName, submitterOf } from './approvals.ts';
 import { keyHeader, withIdempotencyKey } from './create-call.ts';
-import { findOrOpenSession, ignoreUnknownSession, sessionFor } from './sessions.ts';
+import { findOrOpenSession, sessionFor } from './sessions.ts';
 
 const session = z.string().min(1).max(256);
 /** The other fields are checked against the tools, so that all issues are reported together. */
@@ -28,7 +29,7 @@ export const planRoutes: readonly Route[] = [
       const { session: sessionKey, ...plan } = withIdempotencyKey(body, headers['idempotency-key']);
       const dryRun = query.dryRun === 'true';
       if (!dryRun) await checkAccepting();
-      const existing = await sessionFor(pawl, caller, sessionKey).catch(ignoreUnknownSession);
+      const existing = await sessionFor(pawl, caller, sessionKey).catch(ignoreCode('UNKNOWN_SESSION'));
       const session =
         existing?.record ?? (await pawl.sessions.draft(defined({ sessionKey, tenantId: caller.tenantId })));
       // The plan is checked first, so that an invalid one opens no session.

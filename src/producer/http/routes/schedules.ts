@@ -1,6 +1,7 @@
 /** `/v1/schedules`: calls that are made again and again. */
 import { z } from 'zod';
 import { contractInvalid, jsonObjectSchema } from '../../../shared/calls/envelope.ts';
+import { ignoreCode } from '../../../shared/errors/failure.ts';
 import { invalidSchedule, scheduleSchema } from '../../../shared/schedules/schedule.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { quoteValue } from '../../../shared/util/text/quote-value.ts';
@@ -9,7 +10,7 @@ import type { PutSchedule, ScheduleOptions } from '../../schedules/schedule-serv
 import { type Caller, seesTenant } from '../core/access.ts';
 import { type Route, route } from '../core/route.ts';
 import { callerName, submitterOf } from './approvals.ts';
-import { findOrOpenSession, ignoreUnknownSession, sessionFor } from './sessions.ts';
+import { findOrOpenSession, sessionFor } from './sessions.ts';
 
 const actionSchema = z.strictObject({
   action: z.enum(['pause', 'resume', 'run']),
@@ -81,7 +82,7 @@ function optionsFor(caller: Caller): ScheduleOptions {
 
 /** Opens a session that is not there, as for a call. The schedule is checked first, so that an invalid one opens none. */
 async function openFor(pawl: Pawl, caller: Caller, sessionKey: string, schedule: PutSchedule): Promise<void> {
-  if ((await sessionFor(pawl, caller, sessionKey).catch(ignoreUnknownSession)) !== undefined) return;
+  if ((await sessionFor(pawl, caller, sessionKey).catch(ignoreCode('UNKNOWN_SESSION'))) !== undefined) return;
   const draft = () => pawl.sessions.draft(defined({ sessionKey, tenantId: caller.tenantId }));
   await pawl.schedules.check(schedule, draft, optionsFor(caller));
   await findOrOpenSession(pawl, caller, { sessionKey });

@@ -144,10 +144,6 @@ function requireTenant(caller: Caller, session: Session): Session {
   return session;
 }
 
-export function ignoreUnknownSession(error: unknown): undefined {
-  if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_SESSION') throw error;
-}
-
 /** The session of this key, opened as a main session of the caller's tenant when there is none. */
 export async function findOrOpenSession(
   pawl: Pawl,

@@ -1,5 +1,5 @@
 /** Reads foreign JSON without loss. A value that JavaScript cannot represent exactly is refused, with its name. */
-import { startOf } from '../text/text-cut.ts';
+import { startOf, withEllipsis } from '../text/text-cut.ts';
 
 export type ExactJson =
   | { readonly kind: 'value'; readonly value: unknown }
@@ -143,7 +143,6 @@ function decimal(source: string): { readonly significant: string; readonly expon
 }
 
 function roundedProblem(source: string, name: string | undefined): string {
-  const number = source.length > QUOTED_LENGTH ? `${startOf(source, QUOTED_LENGTH)}…` : source;
   const place = name === undefined ? '' : ` as ${JSON.stringify(startOf(String(JSON.parse(name)), QUOTED_LENGTH))}`;
-  return `holds ${number}${place}, which a number of 64 bits cannot hold: send it as a text`;
+  return `holds ${withEllipsis(source, QUOTED_LENGTH)}${place}, which a number of 64 bits cannot hold: send it as a text`;
 }

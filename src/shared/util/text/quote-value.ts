@@ -1,11 +1,10 @@
 /** Quotes foreign values of any kind and size in a sentence. */
 import { isLong, jsonPieces } from '../json/json-stream.ts';
-import { startOf } from './text-cut.ts';
+import { startOf, withEllipsis } from './text-cut.ts';
 
 /** Quotes the beginning of a value, for an error's sentence. */
 export function quoteValue(value: unknown): string {
-  const text = jsonOf(typeof value === 'string' ? startOf(value, 100) : value);
-  return text.length <= 80 ? text : `${startOf(text, 80)}…`;
+  return withEllipsis(jsonOf(typeof value === 'string' ? startOf(value, 100) : value), 80);
 }
 
 /** The text of a foreign value. JavaScript makes no text of an object whose `toString` is no function, as JSON may hold one. */

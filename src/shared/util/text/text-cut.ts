@@ -10,6 +10,11 @@ export function startOf(text: string, maxLength: number): string {
   return text.slice(0, boundaryAt(text, Math.max(0, maxLength)));
 }
 
+/** The text, or its beginning and an ellipsis if it is longer. */
+export function withEllipsis(text: string, maxLength: number): string {
+  return text.length <= maxLength ? text : `${startOf(text, maxLength)}…`;
+}
+
 export function endOf(text: string, maxLength: number): string {
   if (maxLength >= text.length) return text;
   const from = text.length - Math.max(0, maxLength);

@@ -1,5 +1,5 @@
 /** Explains why a text is not found in a file, in words that help the next attempt. */
-import { startOf } from '../../../shared/util/text/text-cut.ts';
+import { withEllipsis } from '../../../shared/util/text/text-cut.ts';
 import { findAll } from '../../../shared/util/text/text-search.ts';
 import { escapeJson } from '../../../shared/util/text/visible-text.ts';
 
@@ -157,12 +157,12 @@ function similarity(pairs: ReadonlyMap<string, number>, length: number, line: st
 }
 
 function quoteLine(line: string | undefined): string {
-  return quoted(withoutReturn(line ?? ''));
+  return quoted((line ?? '').replace(/\r$/, ''));
 }
 
 /** Spaces that look like others, and characters that do not show, are written as escapes. */
 function quoted(line: string): string {
-  return escapeJson(JSON.stringify(clipped(line))).replaceAll(
+  return escapeJson(JSON.stringify(withEllipsis(line, MAX_SHOWN_LENGTH))).replaceAll(
     /(?! )\p{Zs}/gu,
     (space) => `\\u${space.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
@@ -170,12 +170,4 @@ function quoted(line: string): string {
 
 function endsInReturn(line: string): boolean {
   return line.endsWith('\r');
-}
-
-function withoutReturn(line: string): string {
-  return line.replace(/\r$/, '');
-}
-
-function clipped(line: string): string {
-  return line.length <= MAX_SHOWN_LENGTH ? line : `${startOf(line, MAX_SHOWN_LENGTH)}…`;
 }

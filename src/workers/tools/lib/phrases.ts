@@ -1,6 +1,6 @@
 /** Phrases for people, and truncation marks for models. */
 import type { ProcessResult } from '../../../shared/tools/capabilities.ts';
-import { startOf } from '../../../shared/util/text/text-cut.ts';
+import { withEllipsis } from '../../../shared/util/text/text-cut.ts';
 
 const MAX_LENGTH = 120;
 
@@ -10,7 +10,7 @@ export function counted(count: number, one: string, several = `${one}s`): string
 }
 
 export function clipped(text: string): string {
-  return text.length <= MAX_LENGTH ? text : `${startOf(text, MAX_LENGTH)}…`;
+  return withEllipsis(text, MAX_LENGTH);
 }
 
 /** Writes line ends and control characters as escapes. */
