@@ -19,6 +19,9 @@ export interface ServeCommandOptions {
 export async function runServe(context: CliContext, options: ServeCommandOptions): Promise<number> {
   const { port, host } = options;
   const settings = await loadSettings(defined({ httpPort: port, httpHost: host }));
+  const { tools = [] } = options;
+  // A signal ends the process until the files are loaded, whose code may block the event loop.
+  const files = await loadToolFiles(tools, context.cwd);
   const stopRequested = Promise.withResolvers<void>();
   const stopListening = context.onInterrupt(
     (times) => {
@@ -28,8 +31,6 @@ export async function runServe(context: CliContext, options: ServeCommandOptions
     { hangUp: true },
   );
   try {
-    const { tools = [] } = options;
-    const files = await loadToolFiles(tools, context.cwd);
     if (tools.length > 0) {
       protectToolCode(tools, [...files.sources, ...(files.inexactImports ?? [])], settings, context.cwd);
       // Workers run the calls.

@@ -21,6 +21,8 @@ export interface UpOptions {
 
 export async function runUp(context: CliContext, options: UpOptions): Promise<number> {
   const settings = await loadSettings(options.port === undefined ? {} : { httpPort: options.port });
+  // A signal ends the process until the files are loaded, whose code may block the event loop.
+  const files = await loadToolFiles(options.tools ?? [], context.cwd);
   const workers = workerProcesses(context, options, settings);
   const stopRequested = Promise.withResolvers<'asked'>();
   const onInterrupt = (times: number) =>
@@ -29,7 +31,6 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
   try {
     // The process is ready when calls are accepted, which is after the workers have published their tools.
     let starting = true;
-    const files = await loadToolFiles(options.tools ?? [], context.cwd);
     const api = await openApiProcess(settings, {
       isStarting: () => starting,
       isDefaultChannel: true,

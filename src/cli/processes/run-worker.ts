@@ -44,15 +44,16 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   const tiers = options.tiers === undefined ? TIERS : parseTiers(options.tiers);
   if (tiers.length === 0) throw usageError(`--tiers needs at least one of ${TIERS.join(', ')}.`);
   const log = context.supervisor === undefined ? createLogger(settings) : withoutRedisPromises(createLogger(settings));
-  const end = watchForEnd(context, log, settings.drainMs);
   const { beatMs } = silenceLimits(settings.lockDurationMs);
   // A thread takes time to start, so without an endpoint the watchdog starts while the worker connects.
   let watchdog = settings.metricsPort === undefined ? undefined : startWatchdog(settings.lockDurationMs);
+  // A signal ends the process until the files are loaded, whose code may block the event loop. Orders of the supervisor wait.
+  const { files, tools } = await loadTools(context, options, settings, tiers);
+  const end = watchForEnd(context, log, settings.drainMs);
   let beat: NodeJS.Timeout | undefined;
   let endpoint: ProcessEndpoint | undefined;
   let stopOutliving: (() => void) | undefined;
   try {
-    const { files, tools } = await loadTools(context, options, settings, tiers);
     endpoint = await openProcessEndpoint(settings, watchdog);
     // The first call may block the process before it is ready.
     watchdog ??= startWatchdog(settings.lockDurationMs);

@@ -18,6 +18,7 @@ import { orUndefined } from '../../shared/util/or-undefined.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { isProtectedCode } from '../../workers/workspace/protected-paths.ts';
 import { usageError } from '../context.ts';
+import { watchLoading } from './watchdog.ts';
 
 const MAX_NAMES = 20;
 
@@ -126,7 +127,7 @@ async function importFile(
   loaded: readonly string[],
 ): Promise<Readonly<Record<string, unknown>>> {
   try {
-    return (await import(pathToFileURL(path).href)) as Record<string, unknown>;
+    return await watchLoading(`The tools file ${file}`, () => import(pathToFileURL(path).href));
   } catch (error) {
     const fault = await moduleFault(error, `The tools file ${file}`, { path, file, cwd, loaded });
     throw new PawlError('CONFIGURATION', fault, { cause: error });

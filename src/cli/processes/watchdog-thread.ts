@@ -1,6 +1,7 @@
 /**
- * The thread of a worker process that watches its main thread (`watchdog.ts`). It checks that the main event loop turns, ends the process
- * when the loop was blocked for too long, and answers health requests meanwhile. It imports only Node's modules, to stay small.
+ * The thread of a process that watches its main thread (`watchdog.ts`). In a worker, it checks that the main event loop turns, ends the
+ * process when the loop was blocked for too long, and answers health requests meanwhile. While a tools file is loaded, it limits the time
+ * of that. It imports only Node's modules, to stay small.
  */
 import { writeSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -20,6 +21,15 @@ export interface WatchdogData {
   readonly killedAfterMs: number;
 }
 
+/** A file that the main thread loads. */
+export interface LoadingData {
+  /** The subject of a sentence. */
+  readonly file: string;
+  readonly reportedAfterMs: number;
+  readonly endedAfterMs: number;
+  readonly exitCode: number;
+}
+
 /** The address at which this thread answers `/healthz`, and the main thread's port for everything else. */
 export interface WatchdogListen {
   readonly host: string;
@@ -32,12 +42,38 @@ export type WatchdogAnswer = { readonly port: number } | { readonly error: strin
 /** An import would load the WebSocket of node:http as well, which costs a worker's start 40 ms. */
 const { createServer, request } = process.getBuiltinModule('node:http');
 
+declare const WebAssembly: { readonly Memory: new (size: { readonly initial: number }) => object };
+
 /** The main thread must answer a forwarded request within this time. */
 const ANSWER_LIMIT_MS = 5_000;
 
 const ALIVE = JSON.stringify({ status: 'ok' });
 
-if (!isMainThread && parentPort !== null) watch(workerData as WatchdogData);
+if (!isMainThread && parentPort !== null) {
+  const data = workerData as WatchdogData | LoadingData;
+  if ('file' in data) watchLoading(data);
+  else watch(data);
+}
+
+function watchLoading({ file, reportedAfterMs, endedAfterMs, exitCode }: LoadingData): void {
+  setTimeout(() => {
+    writeError(`pawl: ${file} is still being loaded, after ${reportedAfterMs / 1_000} s. Ctrl-C ends this process.\n`);
+  }, reportedAfterMs);
+  setTimeout(() => {
+    const cause = 'its top level loops without an end, or waits for something that does not come';
+    writeError(`pawl: ${file} was not loaded within ${endedAfterMs / 1_000} s: ${cause}.\n`);
+    endProcess(exitCode);
+  }, endedAfterMs);
+}
+
+/** `process.exit` of a thread ends only the thread; the exit of a WebAssembly program ends the process, with its exit code. */
+function endProcess(code: number): void {
+  process.removeAllListeners('warning');
+  const { WASI } = process.getBuiltinModule('node:wasi');
+  const program = new WASI({ version: 'preview1', returnOnExit: false });
+  program.initialize({ exports: { memory: new WebAssembly.Memory({ initial: 1 }) } });
+  (program.wasiImport as { proc_exit(code: number): never }).proc_exit(code);
+}
 
 function watch({ beats, pulseMs, checkEveryMs, stalledAfterMs, killedAfterMs }: WatchdogData): void {
   const counters = new Int32Array(beats);
@@ -92,10 +128,14 @@ function refuse(response: ServerResponse, reason: string): void {
 /** Kills this process. The first process of a container cannot be killed from inside; there, `/healthz` reports the failure. */
 function kill(silentMs: number): void {
   const message = `a tool has held the event loop for ${Math.round(silentMs / 1_000)} s: this worker ends`;
+  writeError(`${JSON.stringify({ level: 50, event: 'worker_stalled', pid: process.pid, msg: message })}\n`);
+  process.kill(process.pid, 'SIGKILL');
+}
+
+function writeError(line: string): void {
   try {
-    writeSync(2, `${JSON.stringify({ level: 50, event: 'worker_stalled', pid: process.pid, msg: message })}\n`);
+    writeSync(2, line);
   } catch {
     // Standard error may be closed.
   }
-  process.kill(process.pid, 'SIGKILL');
 }

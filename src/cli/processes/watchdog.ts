@@ -5,8 +5,11 @@
 import { once } from 'node:events';
 import { url as inspectorUrl } from 'node:inspector';
 import { Worker } from 'node:worker_threads';
+import { escapeLines } from '../../shared/util/text/visible-text.ts';
 import { processPause } from '../../workers/attempt/running-attempts.ts';
-import type { WatchdogAnswer, WatchdogData, WatchdogListen } from './watchdog-thread.ts';
+import { usageError } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import type { LoadingData, WatchdogAnswer, WatchdogData, WatchdogListen } from './watchdog-thread.ts';
 
 /** The thread's own file, which this process does not load. */
 const THREAD = new URL(
@@ -24,6 +27,29 @@ const BEATS = 10;
 const PULSES_PER_BEAT = 4;
 /** They reach back to the last renewal of a lease before the silence. */
 const KEPT_PULSES = 10;
+
+/** Slow machines need a minute for a large file. */
+const LOADING_LIMITS = { reportedAfterMs: 10_000, endedAfterMs: 300_000 };
+
+/**
+ * Loads a file of the user, whose code may block the event loop or wait for ever. The thread reports a slow one, and ends the process with
+ * exit code 2 in the end. Throws `CONFIGURATION` for a file that waits although nothing can happen any more.
+ */
+export async function watchLoading<T>(file: string, load: () => Promise<T>, limits = LOADING_LIMITS): Promise<T> {
+  if (inspectorUrl() !== undefined) return await load();
+  const workerData: LoadingData = { file: escapeLines(file), ...limits, exitCode: EXIT_CODES.usage.code };
+  const thread = new Worker(THREAD, { workerData, name: 'loading' });
+  thread.unref();
+  const idle = Promise.withResolvers<never>();
+  const refuse = () => idle.reject(usageError('its top level waits for a promise that nothing settles'));
+  process.once('beforeExit', refuse);
+  try {
+    return await Promise.race([load(), idle.promise]);
+  } finally {
+    process.off('beforeExit', refuse);
+    await thread.terminate();
+  }
+}
 
 /** The silence after which a worker process is killed, and the interval of its heartbeats. */
 export function silenceLimits(leaseMs: number): { readonly limitMs: number; readonly beatMs: number } {

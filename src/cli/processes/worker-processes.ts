@@ -19,6 +19,8 @@ const INITIAL_DELAY_MS = 250;
 const MAX_DELAY_MS = 10_000;
 /** A worker that lived for this long died of a new cause, so it restarts without a delay. */
 const HEALTHY_AFTER_MS = 30_000;
+/** A worker itself ends earlier, with a reason, when a tools file is not loaded. */
+const LOAD_LIMIT_MS = 600_000;
 /** The time beyond the workers' own grace period. */
 const DRAIN_MARGIN_MS = 8_000;
 /** An interrupted worker needs this long to end its running calls. */
@@ -32,6 +34,8 @@ export interface WorkerProcessesOptions {
   readonly drainMs: number;
   /** The lease of the workers' attempts. A worker that is silent for some leases is killed and replaced. */
   readonly leaseMs: number;
+  /** A worker that has not loaded its tools within this time is killed and replaced. Default: 10 minutes. */
+  readonly loadLimitMs?: number;
   /** The port of the first worker's `/metrics`; the others follow. 0: any free port for each. Undefined: as the environment says. */
   readonly metricsPort: number | undefined;
 }
@@ -41,8 +45,10 @@ interface ManagedWorker {
   readonly child: ChildProcess;
   readonly startedAtMs: number;
   ready: WorkerReady | undefined;
-  /** The time since its last message; undefined before the first one, when it has loaded its tools and begins to take calls. */
-  silentMs: number | undefined;
+  /** The first message says that it has loaded its tools and begins to take calls. */
+  hasLoaded: boolean;
+  /** The time since its start or its last message. */
+  silentMs: number;
 }
 
 type OnEnded = (worker: ManagedWorker, code: number | null, signal: NodeJS.Signals | null) => void;
@@ -72,9 +78,9 @@ export class WorkerProcesses {
   /** Silence is counted in checks, so that a pause of this process itself does not count as a worker's silence. */
   #killSilent(limitMs: number, beatMs: number): void {
     for (const worker of this.#workers) {
-      if (worker.silentMs === undefined) continue;
       worker.silentMs += beatMs;
-      if (worker.silentMs < limitMs || this.#ending) continue;
+      const { loadLimitMs = LOAD_LIMIT_MS } = this.#options;
+      if (worker.silentMs < (worker.hasLoaded ? limitMs : loadLimitMs) || this.#ending) continue;
       say(this.#context, `worker ${worker.child.pid} has been silent for ${duration(worker.silentMs)}: it is killed`);
       worker.child.kill('SIGKILL');
     }
@@ -104,7 +110,7 @@ export class WorkerProcesses {
         if (this.#ending) return resolve();
         this.#spawn(resolve, (worker, code, signal) => {
           if (this.#ending) resolve();
-          else if (worker.silentMs !== undefined && signal !== null) this.#replace(worker, code, signal, launch);
+          else if (worker.hasLoaded && signal !== null) this.#replace(worker, code, signal, launch);
           else reject(startError(code, signal));
         });
       };
@@ -127,10 +133,12 @@ export class WorkerProcesses {
       child,
       startedAtMs: performance.now(),
       ready: undefined,
-      silentMs: undefined,
+      hasLoaded: false,
+      silentMs: 0,
     };
     this.#workers.add(worker);
     child.on('message', (message) => {
+      worker.hasLoaded = true;
       worker.silentMs = 0;
       if (!isReady(message) || worker.ready !== undefined) return;
       worker.ready = message;
@@ -236,9 +244,15 @@ export class WorkerProcesses {
     for (const { child } of this.#workers) child.kill('SIGKILL');
   }
 
-  /** Sends over the channel, not by a signal: two quick signals may arrive as one, and a starting process would die of one. */
+  /**
+   * Sends over the channel, not by a signal: two quick signals may arrive as one. A worker that loads its tools runs no call and may read
+   * no order, so a signal ends it.
+   */
   #send(order: Exclude<SupervisorOrder, 'gone'>): void {
-    for (const { child } of this.#workers) if (child.connected) child.send(order, () => {});
+    for (const { child, hasLoaded } of this.#workers) {
+      if (child.connected) child.send(order, () => {});
+      if (!hasLoaded && order === 'drain') child.kill('SIGTERM');
+    }
   }
 
   async #allExited(limitMs: number): Promise<boolean> {
