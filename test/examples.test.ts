@@ -1,8 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
+import type { ProgramOrder, ProgramOutput } from './fixtures/example-host.ts';
+import { inBuiltPackage } from './helpers/built-package.ts';
 import { temporaryFolder } from './helpers/context.ts';
-import { startScript } from './helpers/process.ts';
+import { startScript, type TestProcess } from './helpers/process.ts';
 import { atOnce } from './helpers/signal.ts';
 import { createWorld } from './helpers/world.ts';
 
@@ -224,34 +226,42 @@ test('the quick start is the program of the README', () => {
   expect(lines.join('\n')).toBe(program);
 });
 
-/** So many at a time: they mostly wait. */
+/** So many processes, each of which runs programs one after the other: they mostly wait. */
 const LANES = 3;
+const HOST = new URL('./fixtures/example-host.ts', import.meta.url);
 
-test(`${Object.keys(PRINTED).join(', ')} do what they say, and leave no connection`, async () => {
+test(`${Object.keys(PRINTED).join(', ')} do what they say, and leave no connection and nothing that runs`, async () => {
   const queue = Object.keys(PRINTED).values();
   const lane = async () => {
-    for (const name of queue) await expectExample(name);
+    const host = startScript(HOST);
+    for (const name of queue) await expectExample(host, name);
   };
   const lanes = Array.from({ length: LANES }, (_, number) => [`lane ${number}`, lane] as const);
   await atOnce(Object.fromEntries(lanes), (run) => run());
 });
 
-async function expectExample(name: string): Promise<void> {
+async function expectExample(host: TestProcess, name: string): Promise<void> {
   const world = await createWorld();
-  const example = startScript(fileURLToPath(new URL(name, FOLDER)), [], {
-    cwd: temporaryFolder(),
-    env: { REDIS_URL: world.redisUrl, PAWL_PREFIX: world.prefix, PAWL_SIGNING_KEYS: 'test:an-example-signs-its-calls' },
-  });
-  const ending = await example.ended;
-  const output = example.stdout();
-  expect(ending, name + output + example.stderr()).toEqual({ code: 0, signal: null });
+  const order: ProgramOrder = {
+    file: inBuiltPackage(fileURLToPath(new URL(name, FOLDER))),
+    folder: temporaryFolder(),
+    environment: {
+      REDIS_URL: world.redisUrl,
+      PAWL_PREFIX: world.prefix,
+      PAWL_SIGNING_KEYS: 'test:an-example-signs-its-calls',
+    },
+  };
+  host.say(JSON.stringify(order));
+  const { stdout, stderr, left } = JSON.parse(
+    await host.line(`{"file":${JSON.stringify(order.file)},`),
+  ) as ProgramOutput;
   let from = 0;
   for (const line of PRINTED[name] ?? []) {
-    const at = output.indexOf(line, from);
-    expect(at, `"${line}" in its place in ${name}:\n${output}`).toBeGreaterThanOrEqual(0);
+    const at = stdout.indexOf(line, from);
+    expect(at, `"${line}" in its place in ${name}:\n${stdout}${stderr}`).toBeGreaterThanOrEqual(0);
     from = at + line.length;
   }
-  expect(example.stderr(), name).toBe('');
+  expect({ stderr, left }, name).toEqual({ stderr: '', left: [] });
   expect(await world.connections(), name).toEqual([]);
 }
 
