@@ -1,6 +1,6 @@
 /** Broadcasts of other processes, by which this producer keeps its copies up to date. */
 import type { Backend } from '../shared/store/backend.ts';
-import type { Broadcast, CircuitBroadcast } from '../shared/store/redis/broadcasts.ts';
+import { type Broadcast, type BroadcastHandlers, handleBroadcast } from '../shared/store/redis/broadcasts.ts';
 import { verifiedMessage } from '../shared/store/signing/signed-text.ts';
 import type { CircuitView } from './circuits/circuit-cache.ts';
 import type { GroupRunner } from './groups/group-runner.ts';
@@ -33,8 +33,11 @@ export class FleetUpdates {
   readonly #deps: FleetUpdatesDeps;
   readonly #catalogueListeners = new Set<() => void>();
 
+  readonly #handlers: BroadcastHandlers;
+
   constructor(deps: FleetUpdatesDeps) {
     this.#deps = deps;
+    this.#handlers = this.#makeHandlers();
   }
 
   /** Calls a listener when tools or workers were added or removed. The returned function removes the listener. */
@@ -44,46 +47,36 @@ export class FleetUpdates {
   }
 
   apply(broadcast: Broadcast): void {
-    const { inboxId, catalogue, agents, sessions, reliability, shards, toolClients } = this.#deps;
-    switch (broadcast.type) {
-      case 'circuit':
-        this.#learnCircuit(broadcast);
-        break;
-      case 'catalogue':
+    handleBroadcast(this.#handlers, broadcast);
+  }
+
+  #makeHandlers(): BroadcastHandlers {
+    const { inboxId, backend, view, catalogue, agents, sessions, reliability, shards, toolClients } = this.#deps;
+    const { listening, groups } = this.#deps;
+    return {
+      circuit: ({ circuit, ...rest }) => view.learn({ ...rest, circuit: backend.breakers.verified(rest.key, circuit) }),
+      catalogue: () => {
         catalogue.refresh();
         this.#emitCatalogueChange();
-        break;
-      case 'agent':
-        agents.onOrder(broadcast.sessionKey, broadcast.agentId);
-        break;
-      case 'session':
-      case 'taint':
-        sessions.forget(broadcast.sessionKey);
-        break;
-      case 'switches':
-        reliability.catchUp().catch(() => {});
-        break;
-      case 'shards':
-        shards.reload().catch(() => {});
-        break;
-      case 'specs':
-        catalogue.specs.catchUp().then(
+      },
+      agent: ({ sessionKey, agentId }) => agents.onOrder(sessionKey, agentId),
+      session: ({ sessionKey }) => sessions.forget(sessionKey),
+      taint: ({ sessionKey }) => sessions.forget(sessionKey),
+      switches: () => void reliability.catchUp().catch(() => {}),
+      shards: () => void shards.reload().catch(() => {}),
+      specs: () =>
+        void catalogue.specs.catchUp().then(
           () => this.#emitCatalogueChange(),
           () => {},
-        );
-        break;
-      case 'offered':
-        toolClients.notifyWaiting(broadcast.tool);
-        break;
-      case 'group':
-        this.#deps.groups.notifyChanged(broadcast.id);
-        break;
-      case 'invalid-params':
-        if (broadcast.from !== inboxId) this.#emitInvalidParams(broadcast);
-        break;
-      default:
-        break;
-    }
+        ),
+      offered: ({ tool }) => toolClients.notifyWaiting(tool),
+      group: ({ id }) => groups.notifyChanged(id),
+      'invalid-params': ({ sessionKey, from, event }) => {
+        if (from === inboxId) return;
+        const verified = verifiedMessage<InvalidParams>(backend.signatures, sessionKey, String(event));
+        if (verified !== undefined) listening.emit(sessionKey, verified);
+      },
+    };
   }
 
   /** Reads all copies again, because broadcasts are lost while the connection is down. */
@@ -92,16 +85,6 @@ export class FleetUpdates {
     sessions.clear();
     await Promise.all([reliability.catchUp(), circuits.catchUp(), catalogue.specs.catchUp(), shards.reload()]);
     agents.catchUp();
-  }
-
-  #learnCircuit({ circuit, ...broadcast }: CircuitBroadcast): void {
-    const { backend, view } = this.#deps;
-    view.learn({ ...broadcast, circuit: backend.breakers.verified(broadcast.key, circuit) });
-  }
-
-  #emitInvalidParams({ sessionKey, event }: Extract<Broadcast, { type: 'invalid-params' }>): void {
-    const verified = verifiedMessage<InvalidParams>(this.#deps.backend.signatures, sessionKey, String(event));
-    if (verified !== undefined) this.#deps.listening.emit(sessionKey, verified);
   }
 
   #emitCatalogueChange(): void {

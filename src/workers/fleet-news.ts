@@ -1,7 +1,7 @@
 /** Keeps a worker's view of the fleet up to date: by broadcasts, and by a full read after a lost subscription. */
 import { PawlError } from '../shared/errors/failure.ts';
 import type { Backend } from '../shared/store/backend.ts';
-import type { Broadcast } from '../shared/store/redis/broadcasts.ts';
+import { type Broadcast, type BroadcastHandlers, handleBroadcast } from '../shared/store/redis/broadcasts.ts';
 import type { Tier } from '../shared/tools/tool.ts';
 import type { WorkerParts } from './worker-parts.ts';
 
@@ -16,51 +16,44 @@ export interface FleetNewsDeps {
 export class FleetNews {
   readonly #deps: FleetNewsDeps;
 
+  readonly #handlers: BroadcastHandlers;
+
   constructor(deps: FleetNewsDeps) {
     this.#deps = deps;
+    this.#handlers = this.#makeHandlers();
+  }
+
+  #makeHandlers(): BroadcastHandlers {
+    const { parts, onDrainAsked, onError } = this.#deps;
+    const { sessions } = parts;
+    return {
+      cancel: ({ callId, because }) => {
+        if (because === 'cancelled') parts.running.ofCall(callId)?.abort(new PawlError('CANCELLED'));
+      },
+      circuit: ({ key, circuit }) => {
+        parts.nodeCircuits.learn(key, circuit.state);
+        parts.forced.learn(circuit);
+      },
+      session: ({ sessionKey }) => {
+        sessions.forget(sessionKey);
+        parts.terminals.endSession(sessionKey);
+      },
+      taint: ({ sessionKey }) => sessions.forget(sessionKey),
+      switches: () => void this.updateSwitches().catch(onError),
+      specs: () => void parts.declared.catchUp().catch(onError),
+      shards: () => void this.refreshQueues().catch(onError),
+      question: ({ id }) => parts.channels.onQuestionEnded(id),
+      handover: ({ callId }) => parts.dynamic.notify(callId),
+      callback: () => parts.callbacks.wake(),
+      drain: ({ workerId }) => {
+        if (workerId === parts.workerId) onDrainAsked();
+      },
+      catalogue: () => void parts.heartbeat.learnPeers().catch(onError),
+    };
   }
 
   receive(broadcast: Broadcast): void {
-    const { workerId, sessions, channels, dynamic, declared, heartbeat } = this.#deps.parts;
-    switch (broadcast.type) {
-      case 'cancel':
-        this.#cancel(broadcast);
-        return;
-      case 'circuit':
-        this.#learnCircuit(broadcast);
-        return;
-      case 'session':
-        sessions.forget(broadcast.sessionKey);
-        this.#deps.parts.terminals.endSession(broadcast.sessionKey);
-        return;
-      case 'taint':
-        sessions.forget(broadcast.sessionKey);
-        return;
-      case 'switches':
-        this.#run(this.updateSwitches());
-        return;
-      case 'specs':
-        this.#run(declared.catchUp());
-        return;
-      case 'shards':
-        this.#run(this.refreshQueues());
-        return;
-      case 'question':
-        channels.onQuestionEnded(broadcast.id);
-        return;
-      case 'handover':
-        dynamic.notify(broadcast.callId);
-        return;
-      case 'callback':
-        this.#deps.parts.callbacks.wake();
-        return;
-      case 'drain':
-        if (broadcast.workerId === workerId) this.#deps.onDrainAsked();
-        return;
-      case 'catalogue':
-        this.#run(heartbeat.learnPeers());
-        return;
-    }
+    handleBroadcast(this.#handlers, broadcast);
   }
 
   /** Reads everything again, because broadcasts may have been missed. */
@@ -85,18 +78,5 @@ export class FleetNews {
   async refreshQueues(): Promise<void> {
     await this.#deps.backend.shards.reload();
     await this.#deps.parts.queues.refresh();
-  }
-
-  #cancel({ callId, because }: Extract<Broadcast, { type: 'cancel' }>): void {
-    if (because === 'cancelled') this.#deps.parts.running.ofCall(callId)?.abort(new PawlError('CANCELLED'));
-  }
-
-  #learnCircuit({ key, circuit }: Extract<Broadcast, { type: 'circuit' }>): void {
-    this.#deps.parts.nodeCircuits.learn(key, circuit.state);
-    this.#deps.parts.forced.learn(circuit);
-  }
-
-  #run(task: Promise<void>): void {
-    task.catch(this.#deps.onError);
   }
 }

@@ -41,6 +41,15 @@ export type Broadcast =
   /** A client reported progress or a result of a call, or released it. */
   | { readonly type: 'handover'; readonly callId: string };
 
+/** The effects of broadcasts on a process, by their type. A process ignores those that do not concern it. */
+export type BroadcastHandlers = {
+  readonly [Type in Broadcast['type']]?: (broadcast: Extract<Broadcast, { type: Type }>) => void;
+};
+
+export function handleBroadcast(handlers: BroadcastHandlers, broadcast: Broadcast): void {
+  if (Object.hasOwn(handlers, broadcast.type)) handlers[broadcast.type]?.(broadcast as never);
+}
+
 export type CircuitBroadcast = Extract<Broadcast, { type: 'circuit' }>;
 
 /** The channel of a fleet's broadcasts. All databases of a Redis share channels, so its name contains the database. */
