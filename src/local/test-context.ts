@@ -7,24 +7,21 @@ import { resolveSettings } from '../shared/config/resolve-settings.ts';
 import type { Effects } from '../shared/retries/effects.ts';
 import { checkObject } from '../shared/schema/known-members.ts';
 import type { SessionKind } from '../shared/sessions/channel-kinds.ts';
-import type { Capability, Channel, StoredMemory } from '../shared/tools/capabilities.ts';
+import type { Capability } from '../shared/tools/capabilities.ts';
 import { formatCheckpoint } from '../shared/tools/checkpoint.ts';
 import { pendingResult } from '../shared/tools/pending.ts';
-import type { Agents } from '../shared/tools/sub-agent.ts';
-import type { Tier } from '../shared/tools/tool.ts';
 import { checkedProgress } from '../shared/tools/tool-answers.ts';
 import type { CallingAgent, Progress, ToolContext } from '../shared/tools/tool-context.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
-import { capabilitiesFor } from '../workers/context/capabilities.ts';
+import { type CapabilityOptions, capabilitiesFor } from '../workers/context/capabilities.ts';
 import { TerminalHost } from '../workers/context/terminal-host.ts';
 import { protectFolder } from '../workers/workspace/protected-paths.ts';
 
-export interface TestContextOptions {
+export interface TestContextOptions extends Pick<CapabilityOptions, 'tier' | 'memory' | 'channel' | 'agents'> {
   /** Default `main`. The handles refuse what this kind of session may not do. */
   readonly kind?: SessionKind;
   /** The tool's declared needs: with these, the handles refuse what a fleet's would. */
   readonly needs?: readonly Capability[];
-  readonly tier?: Tier;
   /** The tool's declared effects: `ctx.pending` refuses what they do not allow. Default `none`. */
   readonly effects?: Effects;
   /** Default: a new folder, removed by `dispose`. */
@@ -46,9 +43,6 @@ export interface TestContextOptions {
   readonly lastCheckpoint?: unknown;
   /** `ctx.values`: the baggage of a call, such as `schedule` and `scheduledAt` of a scheduled one. */
   readonly values?: Readonly<Record<string, string>>;
-  readonly memory?: StoredMemory;
-  readonly channel?: Channel;
-  readonly agents?: Agents;
   /** Private `host` or `host:port` that `ctx.fetch` may reach, such as a test's own server. */
   readonly allowedHosts?: readonly string[];
   /** Programs get an allow-list of this environment. Default: this process's environment. */

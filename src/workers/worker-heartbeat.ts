@@ -11,20 +11,15 @@ import {
 import type { Logger } from '../shared/telemetry/log.ts';
 import { qualifiedName, type Tier } from '../shared/tools/tool.ts';
 
-export interface WorkerHeartbeatDeps {
+export interface WorkerHeartbeatDeps
+  extends Pick<WorkerRecord, 'tiers' | 'concurrency' | 'pawlVersion' | 'startedAtMs' | 'unconfined'> {
   readonly backend: Backend;
   readonly workerId: string;
-  readonly tiers: readonly Tier[];
-  readonly concurrency: number;
-  readonly pawlVersion: string;
   readonly log: Logger;
   readonly published: readonly PublishedTool[];
-  readonly startedAtMs: number;
   running(): number;
   /** Kinds of declared tools that this worker can run. */
   kinds(): NonNullable<WorkerRecord['kinds']>;
-  /** IDs of the published tools whose programs would run outside of a sandbox. */
-  readonly unconfined?: readonly string[];
 }
 
 export class WorkerHeartbeat {

@@ -1,4 +1,6 @@
 /** `pawl.callbacks`: lists the callbacks of calls that have ended, and sends them again. */
+
+import type { CallbackAddress } from '../../shared/callbacks/callback.ts';
 import { CALLBACK_STATES, type CallbackState } from '../../shared/callbacks/callback-state.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
@@ -10,19 +12,12 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 
-export interface CallbackView {
+export interface CallbackView
+  extends Pick<CallbackRecord, 'callId' | 'state' | 'attempts' | 'settledAtMs' | 'lastAtMs'>,
+    Pick<CallbackAddress, 'url' | 'tool' | 'session' | 'tenantId'> {
   /** The `webhook-id`, the same each time that it is sent. */
   readonly id: string;
-  readonly callId: string;
-  readonly url: string;
-  readonly tool: string;
-  readonly session: string;
-  readonly tenantId?: string;
-  readonly state: CallbackState;
-  readonly attempts: number;
-  readonly settledAtMs: number;
   readonly nextAtMs?: number;
-  readonly lastAtMs?: number;
   /** The HTTP status of the receiver. */
   readonly lastStatus?: number;
   readonly lastError?: string;

@@ -1,23 +1,16 @@
 /** The types of a call that is being submitted: each step returns a narrower one. */
 import type { Identity } from '../../shared/calls/call-id.ts';
-import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import type { StartTime } from '../../shared/calls/start-time.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import type { PolicyResult } from '../../shared/policy/policy-request.ts';
-import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Claim } from '../../shared/store/calls/claim.ts';
+import type { CallToApprove } from '../approvals/approval-requests.ts';
 import type { CallCircuit } from '../circuits/circuit-check.ts';
-import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { CallAdmission } from './budgets.ts';
 
 export type LoopGuard = Settings['reliability']['loopGuard'];
 
 /** A call that its session may make, with parameters that fit the tool's schema. */
-export interface AuthorizedCall {
-  readonly envelope: ToolCallEnvelope;
-  readonly tool: ResolvedTool;
-  readonly session: SessionRecord;
-  readonly policyResult: PolicyResult;
+export interface AuthorizedCall extends Pick<CallToApprove, 'envelope' | 'tool' | 'session' | 'policyResult'> {
   /** The kind of channel through which the session reaches a person, where policy has rules for channels. */
   readonly channel: string | undefined;
 }

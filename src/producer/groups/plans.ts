@@ -1,7 +1,6 @@
 /** `pawl.plans`: graphs of calls that use each other's results. They are checked before anything runs, and survive any process. */
 import type { z } from 'zod';
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
-import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { checkPlan } from '../../shared/groups/check-plan.ts';
 import { type GroupHead, type Member, memberField } from '../../shared/groups/group.ts';
@@ -21,15 +20,14 @@ import { WITH_RECEIVED, zodIssues } from '../../shared/schema/zod-issues.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { GroupRecord } from '../../shared/store/groups/groups.ts';
-import type { GroupStore } from '../../shared/store/ports.ts';
 import { qualifiedName, splitName } from '../../shared/tools/tool.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { callTargetOf } from '../calls/call-envelope.ts';
 import { type ResolvedTool, resolveName, type ToolCatalogue } from '../tools/tool-catalogue.ts';
+import type { BatchServiceDeps } from './batches.ts';
 import { aboutGroup, cancelGroup, createdElsewhere, type GroupAccess, groupOf, groupWithKey } from './group-access.ts';
-import type { GroupRunner } from './group-runner.ts';
 import { outputSummary } from './output-summary.ts';
 import { APPROVAL_FIELD, approvalOf, type PlanApprovals, storedApproval } from './plan-approvals.ts';
 import { type PlanCall, type PlanNodeView, planFrom } from './plan-state.ts';
@@ -57,9 +55,7 @@ export interface AcceptedPlan {
   readonly approvalId?: string;
 }
 
-export interface PlanServiceDeps {
-  readonly records: GroupStore;
-  readonly runner: GroupRunner;
+export interface PlanServiceDeps extends Omit<BatchServiceDeps, 'calls'> {
   readonly catalogue: Pick<ToolCatalogue, 'find' | 'peek'>;
   readonly approvals: Pick<PlanApprovals, 'whyUnreachable' | 'create'> & {
     open(request: ApprovalRequest, target: PlanDefinition['target']): Promise<unknown>;
@@ -78,9 +74,6 @@ export interface PlanServiceDeps {
     session: SessionRecord,
     nodes: readonly { readonly tool: ResolvedTool; readonly params: object }[],
   ): Promise<readonly Issue[]>;
-  readonly audit: RecordAudit;
-  readBrief(callId: string): Promise<CallRecord | undefined>;
-  now(): Promise<number>;
 }
 
 /** The number of calls of a `forEach` that are shown with their outputs. */

@@ -14,6 +14,7 @@ import { type McpEndpoint, mcpEndpoint } from '../mcp/http.ts';
 import type { McpServerDeps } from '../mcp/server.ts';
 import { FleetView } from '../operations/fleet-metrics.ts';
 import { checkBinding, checkPermission, createAuthenticator } from './core/access.ts';
+import type { ApiDeps } from './core/api-deps.ts';
 import { HttpError } from './core/errors.ts';
 import { LongPolls } from './core/long-poll.ts';
 import { Backlog, limitRequests, RateLimiter } from './core/rate-limit.ts';
@@ -115,15 +116,10 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   };
 }
 
-interface AppDeps {
-  readonly longPolls: LongPolls;
-  readonly streams: OpenStreams;
+interface AppDeps extends Omit<ApiDeps, 'pawl' | 'version'> {
   readonly mcp: McpEndpoint;
-  readonly fleet: FleetView;
   /** Responses that are not finished. */
   readonly openResponses: Set<Response>;
-  /** Throws while the server accepts no calls. */
-  checkAccepting(): Promise<void>;
   isDraining(): boolean;
 }
 

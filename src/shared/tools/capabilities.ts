@@ -187,12 +187,7 @@ export interface Processes {
   run(request: ProcessRequest): Promise<ProcessResult>;
 }
 
-export interface TerminalRequest {
-  /** The program and its arguments, which no shell interprets. */
-  readonly argv: readonly [string, ...string[]];
-  /** The working directory, relative to the workspace root. */
-  readonly cwd?: string;
-  readonly env?: Readonly<Record<string, string>>;
+export interface TerminalRequest extends Pick<ProcessRequest, 'argv' | 'cwd' | 'env'> {
   /** True (the default) opens a terminal. False opens pipes: programs see no terminal, and Ctrl-C is a plain character. */
   readonly tty?: boolean;
   /** The program's own time limit, after which its tree is killed. */

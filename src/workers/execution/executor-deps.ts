@@ -8,7 +8,6 @@ import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CallLedger, CircuitRecords, PendingRecords } from '../../shared/store/ports.ts';
 import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import type { AnyTool } from '../../shared/tools/tool.ts';
 import type { AgentTool } from '../../shared/tools/tool-context.ts';
 import type { Clock, Random, Schedule } from '../../shared/util/time.ts';
 import type { ApprovalGate } from '../approvals/approval-gate.ts';
@@ -18,6 +17,8 @@ import type { ForcedCircuits } from '../circuits/forced-circuits.ts';
 import type { NodeCircuits } from '../circuits/node-circuit.ts';
 import type { PolicyLookup } from '../connectors/declared-tools.ts';
 import type { ToolContextDeps } from '../context/tool-context.ts';
+import type { ConsensusDeps } from '../outcome/consensus.ts';
+import type { CallEnderDeps } from '../outcome/end-call.ts';
 import type { SettlePort } from '../outcome/settle-port.ts';
 import type { LimitAcquirer } from './acquire-limits.ts';
 import type { AttemptLocks } from './acquire-resource.ts';
@@ -32,12 +33,10 @@ export interface WorkerTools {
   readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => PolicyLookup;
 }
 
-export interface CallLookups {
+export interface CallLookups extends Pick<CallEnderDeps, 'taint'> {
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** The tools that a session may call. */
   toolsOf(session: SessionRecord): Promise<readonly AgentTool[]>;
-  /** Records that a session has seen text from outside. */
-  taint?(sessionKey: string, source: string, atMs: number): Promise<void>;
   /** Reads the call that another one undoes. Default: no call can be undone. */
   readonly callOf?: CallOf;
 }
@@ -49,13 +48,9 @@ export interface ToolServices
   readonly unconfined?: boolean;
 }
 
-export interface FleetState {
-  /** IDs of other living workers that have the tool. */
-  othersWith?(tool: AnyTool): readonly string[];
+export interface FleetState extends Pick<ConsensusDeps, 'othersWith' | 'isAlone'> {
   /** When the fleet could last run a call like this one. */
   lastPublished(request: StoredRequest): Promise<LastPublished>;
-  /** There are no other workers: a tool that needs a consensus runs once. Default: no. */
-  readonly isAlone?: boolean;
 }
 
 /** The checks that can make an attempt wait, or keep it from running. */

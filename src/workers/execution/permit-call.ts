@@ -11,7 +11,7 @@ import { firstGenerationOf } from '../../shared/store/calls/call-record.ts';
 import { routeOf } from '../../shared/store/sessions/sessions.ts';
 import type { ApprovalGate } from '../approvals/approval-gate.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
-import type { PolicyLookup } from '../connectors/declared-tools.ts';
+import type { CallLookups, ToolServices, WorkerTools } from './executor-deps.ts';
 
 type Params = Readonly<Record<string, unknown>>;
 
@@ -25,14 +25,13 @@ export interface CallPermission {
   checkRewritten(params: Params): void;
 }
 
-export interface CallPermitsDeps {
+export interface CallPermitsDeps
+  extends Pick<WorkerTools, 'toolPolicyFor'>,
+    Pick<CallLookups, 'sessionOf'>,
+    Pick<ToolServices, 'unconfined'> {
   readonly settings: Pick<Settings, 'policy' | 'sandbox'>;
-  sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
-  readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => PolicyLookup;
   /** Without a gate, a call that a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'requireApproval'>;
-  /** The configured sandbox does not work in this process: programs run only after a person has approved their call. */
-  readonly unconfined?: boolean;
 }
 
 export class CallPermits {

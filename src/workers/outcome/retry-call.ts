@@ -5,7 +5,7 @@ import type { FailureStatus } from '../../shared/errors/result-status.ts';
 import { decideRetry } from '../../shared/retries/retry.ts';
 import { RETRY_BUDGET_EXHAUSTED } from '../../shared/retries/retry-budget.ts';
 import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
-import { type AnyTool, qualifiedName } from '../../shared/tools/tool.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { Random } from '../../shared/util/time.ts';
 import { type Attempt, attemptsWith, nowMs, remainingMs } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
@@ -13,18 +13,17 @@ import type { LeaseWrites } from '../attempt/retry-write.ts';
 import { reportShadow } from '../attempt/shadow-mode.ts';
 import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import type { NodeCircuits } from '../circuits/node-circuit.ts';
+import type { ConsensusDeps } from './consensus.ts';
 import type { CallEnder } from './end-call.ts';
 import type { CallSettler } from './settle-call.ts';
 
-export interface FailedAttemptsDeps {
+export interface FailedAttemptsDeps extends Pick<ConsensusDeps, 'othersWith'> {
   readonly ender: Pick<CallEnder, 'failCounted'>;
   readonly settler: Pick<CallSettler, 'postpone'>;
   /** The hooks of the worker, which may refuse another attempt. */
   readonly hooks: { mayRetry(attempt: Attempt, failure: Failure, delayMs: number): Promise<boolean> };
   readonly circuits: Pick<FleetCircuits, 'failed'>;
   readonly nodeCircuits: Pick<NodeCircuits, 'failsInARow'>;
-  /** IDs of other living workers that have the tool. */
-  othersWith?(tool: AnyTool): readonly string[];
   readonly writes: LeaseWrites;
   readonly random: Random;
   onEvent(event: WorkerEvent): void;

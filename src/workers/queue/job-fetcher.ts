@@ -39,6 +39,7 @@ export interface JobFetcherDeps {
   nextToken(): string;
   /** The slots of the tier. Each fetched job holds one until it ends. */
   readonly slots: ConcurrencyLimiter;
+  /** The number of living workers that fetch from this queue, this one included. */
   workers(): number;
   /** How jobs are dispatched here. Undefined while other queues share the slots. */
   dispatches(): Capacity['dispatches'];

@@ -25,40 +25,32 @@ import {
 import { promote } from '../../shared/store/queues/promote.ts';
 import { answeredInTime, slotOf } from '../../shared/store/redis/connection.ts';
 import { nodeOptions } from '../../shared/store/redis/connection-options.ts';
-import { type Partition, PartitionKeys } from '../../shared/store/redis/keys.ts';
+import { PartitionKeys } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { parseJson } from '../../shared/util/json/json-types.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import type { Clock } from '../../shared/util/time.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import { retryUntilLeaseLost } from '../attempt/retry-write.ts';
 import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempts.ts';
 import type { Executor } from '../execution/execute-job.ts';
 import type { WorkerMetrics } from '../execution/metrics.ts';
-import type { ConcurrencyLimiter } from './concurrency-slots.ts';
-import { type ActiveJob, type JobEnd, JobFetcher } from './job-fetcher.ts';
+import { type ActiveJob, type JobEnd, JobFetcher, type JobFetcherDeps } from './job-fetcher.ts';
 import { LockRenewal } from './lock-renewal.ts';
 
-export interface JobQueueDeps {
+export interface JobQueueDeps
+  extends Pick<JobFetcherDeps, 'partition' | 'slots' | 'workerId' | 'clock' | 'workers' | 'onError'> {
   readonly backend: Backend;
   readonly settings: Settings;
-  readonly partition: Partition;
-  readonly slots: ConcurrencyLimiter;
-  readonly workerId: string;
-  readonly clock: Clock;
   readonly log: Logger;
   readonly running: RunningAttempts;
   readonly executor: Executor;
   readonly metrics: WorkerMetrics;
-  /** The number of living workers that fetch from this queue, this one included. */
-  workers(): number;
   /** Whether it is the tier's only queue. */
   isOnlyQueue(): boolean;
   /** The outcome of a job that this worker should not start; undefined when it should. */
   unwanted(toolName: string, namespace?: string): Unwanted | undefined;
   /** Renews the lease of a running attempt, after BullMQ's lock of its job was renewed. */
   renew(attempt: RunningAttempt): Promise<void>;
-  onError(error: Error): void;
 }
 
 /**
