@@ -58,7 +58,8 @@ export async function runCommand(context: CliContext, argv: readonly string[]): 
     return code;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT_CODES.success.code : EXIT_CODES.usage.code;
-    if (isReply(error)) {
+    // An error that Redis answered with. The check is by name, so that commands without Redis need not load ioredis.
+    if (error instanceof Error && error.name === 'ReplyError') {
       say(context, `Redis answered with something that Pawl does not know: ${error.message}. 'pawl doctor' says more.`);
       return EXIT_CODES.redisOutOfReach.code;
     }
@@ -66,11 +67,6 @@ export async function runCommand(context: CliContext, argv: readonly string[]): 
     say(context, error.message);
     return error instanceof PawlError ? exitCodeOfError(error) : EXIT_CODES.failed.code;
   }
-}
-
-/** Whether Redis answered with an error. The check is by name, so that commands without Redis need not load ioredis. */
-function isReply(error: unknown): error is Error {
-  return error instanceof Error && error.name === 'ReplyError';
 }
 
 /** `pawl calls --json` means `pawl calls ls --json`. */

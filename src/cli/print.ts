@@ -1,5 +1,6 @@
 /** Formats data for people: tables, times, JSON. */
 import { isObject } from '../shared/util/json/json-types.ts';
+import { plural } from '../shared/util/text/plural.ts';
 import { escapeInvisible, escapeJson, escapeLine } from '../shared/util/text/visible-text.ts';
 
 export interface Column<Row> {
@@ -62,11 +63,6 @@ export function prettyJson(value: unknown): string {
 /** A value as one line of JSON. */
 export function jsonLine(value: unknown): string {
   return escapeJson(JSON.stringify(value));
-}
-
-/** `1 worker`, `2 workers`. */
-export function plural(number: number, noun: string, plural = `${noun}s`): string {
-  return `${number} ${number === 1 ? noun : plural}`;
 }
 
 const MAX_OUTPUT_LINES = 40;

@@ -7,10 +7,11 @@ import { readLines, sinkName, type TrailFiles, trailFiles } from '../../shared/s
 import type { AuditEntry } from '../../shared/store/audit/audit-trail.ts';
 import { ChainSignatures } from '../../shared/store/audit/chain-signatures.ts';
 import { auditFolder } from '../../shared/store/audit-service.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, pawlCommand, print, printList, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, moment, plural, prettyJson } from '../print.ts';
+import { type Column, moment, prettyJson } from '../print.ts';
 
 const COLUMNS: readonly Column<AuditEntry>[] = [
   { title: 'NUMBER', align: 'right', text: ({ seq }) => (seq === undefined ? '' : String(seq)) },

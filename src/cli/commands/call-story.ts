@@ -75,7 +75,9 @@ function historyLines(record: CallRecord, context: StoryContext): string[] {
     );
     lines.push(`${offsetText(attempt.finishedAtMs)}attempt ${attempt.attempt} ${attemptEndText(attempt, record)}`);
     if (attempt.completedAtMs !== undefined)
-      lines.push(`${offsetText(attempt.completedAtMs)}${completionText(attempt)} by the outside system`);
+      lines.push(
+        `${offsetText(attempt.completedAtMs)}${attempt.status === 'success' ? 'completed' : `failed with ${attempt.errorCode}`} by the outside system`,
+      );
     if (attempt.delayMs !== undefined)
       lines.push(`${offsetText(attempt.finishedAtMs)}waited ${duration(attempt.delayMs)} for the next attempt`);
     addApprovalAfter(index + 1);
@@ -132,10 +134,6 @@ function missingWorkerText({ state, phase, request }: CallRecord, { tools }: Sto
   return `waits for a worker that has ${name}@${request.tool.version}: ${others === '' ? 'none has it' : `those that run have ${others}`}`;
 }
 
-function completionText({ status, errorCode }: AttemptRecord): string {
-  return status === 'success' ? 'completed' : `failed with ${errorCode}`;
-}
-
 function attemptEndText(attempt: AttemptRecord, { request, outcome }: CallRecord): string {
   const tookMs = Math.max(0, attempt.finishedAtMs - attempt.startedAtMs);
   if (attempt.status === 'pending' || attempt.completedAtMs !== undefined)
@@ -152,6 +150,7 @@ function attemptEndText(attempt: AttemptRecord, { request, outcome }: CallRecord
 function endLines(record: CallRecord): string[] {
   const { outcome, state, expiresAtMs, freeAtMs, readAtMs, callId } = record;
   if (outcome === undefined || state === 'inflight') return [];
+  const settlementText = outcome.settlement === undefined ? '' : ` (${outcome.settlement})`;
   const retentionText =
     expiresAtMs === undefined ? '' : `, kept for ${duration(Math.max(0, expiresAtMs - readAtMs))} more`;
   const freeText =
@@ -160,13 +159,9 @@ function endLines(record: CallRecord): string[] {
       : `, its key ${freeAtMs > readAtMs ? `free again in ${duration(freeAtMs - readAtMs)}` : 'free again'}`;
   return [
     '',
-    escapeLine(`  ended: ${outcome.status}${settlementText(outcome)}${retentionText}${freeText}`),
+    escapeLine(`  ended: ${outcome.status}${settlementText}${retentionText}${freeText}`),
     ...outcomeLines(outcome, callId),
   ];
-}
-
-function settlementText({ settlement }: Outcome): string {
-  return settlement === undefined ? '' : ` (${settlement})`;
 }
 
 function outcomeLines({ error, output }: Outcome, callId: string): string[] {

@@ -8,8 +8,9 @@ import { compensatedCallId } from '../../shared/calls/compensation.ts';
 import { ignoreCode, reasonOf } from '../../shared/errors/failure.ts';
 import { type CapturedCall, captureCalls } from '../../shared/sessions/capture.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { type CliContext, printResult, say, usageError, withPawl } from '../context.ts';
-import { jsonLine, plural, prettyJson } from '../print.ts';
+import { jsonLine, prettyJson } from '../print.ts';
 
 export interface CaptureOptions {
   readonly name?: string;

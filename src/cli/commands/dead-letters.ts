@@ -7,10 +7,11 @@ import { deadLetterView, redriveView } from '../../producer/http/core/views.ts';
 import type { DeadLetterFilter } from '../../shared/store/dead-letters/dead-letter-index.ts';
 import type { RedriveRecord } from '../../shared/store/redrives/redrives.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, pawlCommand, printList, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
-import { type Column, moment, plural } from '../print.ts';
+import { type Column, moment } from '../print.ts';
 
 /** The interval at which a waiting command reads the progress of its redrive. */
 const POLL_MS = 1_000;

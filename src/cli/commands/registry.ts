@@ -8,11 +8,12 @@ import { importOpenApi } from '../../shared/connectors/openapi-import.ts';
 import { reasonOf } from '../../shared/errors/failure.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, operatorName, printOrSay, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys, signingCommand } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, plural, table } from '../print.ts';
+import { type Column, table } from '../print.ts';
 
 const changeOptions = () => ({ by: operatorName() });
 

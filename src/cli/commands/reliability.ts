@@ -2,9 +2,10 @@
 import type { Pawl } from '../../producer/client.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { type CliContext, pawlCommand, print, printResult, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { type Column, moment, plural, prettyJson, table } from '../print.ts';
+import { type Column, moment, prettyJson, table } from '../print.ts';
 
 interface ToolModes {
   readonly tool: string;

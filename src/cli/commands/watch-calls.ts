@@ -3,11 +3,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { callSummary } from '../../producer/http/core/views.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { jsonLine, moment, plural, table } from '../print.ts';
+import { jsonLine, moment, table } from '../print.ts';
 import { CALL_COLUMNS, callStatus } from './calls.ts';
 
 export interface WatchCallsOptions {

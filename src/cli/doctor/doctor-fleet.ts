@@ -19,9 +19,9 @@ import { exactServerTimeMs, type Redis } from '../../shared/store/redis/connecti
 import { PartitionKeys } from '../../shared/store/redis/keys.ts';
 import { type LostSegment, Segments } from '../../shared/store/segments/segments.ts';
 import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { SyncedClock } from '../../shared/util/time.ts';
-import { plural } from '../print.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 
 type Worker = CatalogueContent['workers'][number];

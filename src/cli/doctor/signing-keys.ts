@@ -1,8 +1,8 @@
 /** Checks that the fleet trusts the keys with which a command signs. */
 import type { Pawl } from '../../producer/client.ts';
 import { countUntrusting } from '../../producer/operations/signing-check.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { type CliContext, pawlCommand, say, usageError } from '../context.ts';
-import { plural } from '../print.ts';
 
 /**
  * Called before a command writes a signed record. Without the fleet's keys it would report success, although every worker refuses the

@@ -1,6 +1,5 @@
 /** `pawl/langchain`: a session's tools for LangChain and LangGraph agents. Its peer is `@langchain/core`, version 1. */
 import '../../node-version.ts';
-import type { CallbackManagerForToolRun } from '@langchain/core/callbacks/manager';
 import type { DynamicStructuredTool } from '@langchain/core/tools';
 import { loadPeer } from '../../shared/errors/optional-packages.ts';
 import { plainParameters } from '../../shared/model-tools/tools-for.ts';
@@ -12,7 +11,6 @@ import type { Session } from '../sessions/session.ts';
 import { dataUrl } from './model-content.ts';
 import {
   type AdapterOptions,
-  type CallNotice,
   type CallSource,
   type ModelAnswer,
   type ModelContent,
@@ -84,7 +82,8 @@ export async function langchainTools(session: Session, options: AdapterOptions =
         const { source, end } = sourceOf(toolCall, [name, input], rest);
         const running = tools.run({ kind: 'function', name, arguments: input }, source);
         let next = await running.next();
-        for (; next.done !== true; next = await running.next()) notify(next.value, runManager);
+        for (; next.done !== true; next = await running.next())
+          runManager?.handleCustomEvent('pawl', next.value, runManager.runId).catch(() => {});
         end();
         return toToolMessage(next.value, toolCallId);
       },
@@ -112,10 +111,6 @@ export async function langchainTools(session: Session, options: AdapterOptions =
     };
     return Object.assign(structuredTool, { invoke: invokeOrExplain as typeof structuredTool.invoke });
   });
-}
-
-function notify(notice: CallNotice, runManager: CallbackManagerForToolRun | undefined): void {
-  runManager?.handleCustomEvent('pawl', notice, runManager.runId).catch(() => {});
 }
 
 /** The form of an image that LangChain's models of all providers take. */

@@ -2,11 +2,11 @@
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { compensatedCallId } from '../../shared/calls/compensation.ts';
 import {
+  hookCallerOf,
   parseEnvelope,
   type ResultError,
   type ToolCallEnvelope,
   type ToolResultEnvelope,
-  turnOf,
 } from '../../shared/calls/envelope.ts';
 import type { BeforeCallAnswer, HookEvent, HookedTool, ShortCircuit } from '../../shared/calls/hook-events.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
@@ -184,17 +184,5 @@ function eventOf(
   envelope: ToolCallEnvelope,
   values: Map<string, unknown>,
 ): Omit<HookEvent, 'signal'> {
-  const { sessionKey, actorId, agentId, tenantId } = envelope.target;
-  const turnId = turnOf(envelope);
-  return {
-    tool,
-    params: envelope.payload.params,
-    requestId: envelope.requestId,
-    sessionKey,
-    actorId,
-    ...(agentId !== undefined && { agentId }),
-    ...(tenantId !== undefined && { tenantId }),
-    ...(turnId !== undefined && { turnId }),
-    values,
-  };
+  return { tool, params: envelope.payload.params, ...hookCallerOf(envelope), values };
 }

@@ -24,7 +24,8 @@ export async function groupOf(
   const { tenantId } = access;
   const record = await records.read(id);
   const isVisible = tenantId === undefined || record?.head.tenantId === tenantId;
-  if (record?.head.kind !== kind || !isVisible) throw noGroup(kind, id);
+  if (record?.head.kind !== kind || !isVisible)
+    throw new PawlError('NOT_FOUND', `There is no ${kind} ${quoteValue(id)}, or it has expired.`);
   return record;
 }
 
@@ -46,10 +47,6 @@ export async function createdElsewhere(
   identity: GroupIdentity | undefined,
 ): Promise<GroupRecord> {
   return (await groupWithKey(records, identity)) ?? groupOf(records, kind, id);
-}
-
-function noGroup(kind: GroupKind, id: string): PawlError {
-  return new PawlError('NOT_FOUND', `There is no ${kind} ${quoteValue(id)}, or it has expired.`);
 }
 
 interface CancelGroupDeps {

@@ -50,7 +50,8 @@ export function mcpEndpoint(options: McpServerDeps & { readonly log: Logger }): 
   const serverDeps = { ...options, isClosing: () => closing };
   const onerror = (error: Error) => log.debug({ event: 'mcp', error: error.message }, 'an MCP request failed');
   const createServer = (caller: Caller) => createMcpServer(serverDeps, caller, sessionOf(caller));
-  const modern = createMcpHandler((context: McpRequestContext) => createServer(callerIn(context)), { onerror });
+  const createForRequest = ({ authInfo }: McpRequestContext) => createServer(authInfo?.extra?.['caller'] as Caller);
+  const modern = createMcpHandler(createForRequest, { onerror });
   const sessions = new LegacySessions((caller) => Object.assign(createServer(caller), { onerror }));
   const deps = { pawl, modern, sessions };
   const stopWatching = pawl.onCatalogueChange(() => {
@@ -110,7 +111,8 @@ async function dispatch(
 ): Promise<void> {
   const caller = callerOf(response);
   const isPost = web.method === 'POST';
-  const options = { authInfo: authInfoOf(caller), ...(isPost ? { parsedBody: body } : {}) };
+  const authInfo = { token: '', clientId: caller.id, scopes: [caller.role], extra: { caller } };
+  const options = { authInfo, ...(isPost ? { parsedBody: body } : {}) };
   const route = classify(web, body);
   if (route.kind === 'legacy' || !isPost) {
     const sessionId = web.headers.get('mcp-session-id');
@@ -156,14 +158,6 @@ function idOf(message: unknown): string | number | null {
 /** The session of a client that names none: one for each token. */
 export function sessionOf({ id }: Pick<Caller, 'id'>): string {
   return `mcp-${id}`;
-}
-
-function authInfoOf(caller: Caller) {
-  return { token: '', clientId: caller.id, scopes: [caller.role], extra: { caller } };
-}
-
-function callerIn({ authInfo }: McpRequestContext): Caller {
-  return authInfo?.extra?.['caller'] as Caller;
 }
 
 async function schemaOf(pawl: Pawl, mcpName: string): Promise<unknown> {

@@ -4,7 +4,6 @@
  */
 import {
   type CallToolResult,
-  type ClientCapabilities,
   MissingRequiredClientCapabilityError,
   Server,
   type ServerContext,
@@ -50,7 +49,8 @@ export function createMcpServer(deps: McpServerDeps, caller: Caller, sessionKey:
   );
   const handler: HandlerFactory = (handle) => async (params, ctx) => {
     try {
-      return await handle(clientOf(ctx, caller, sessionKey, handshakeCapabilities(server)), params, ctx);
+      // A client of 2025-11-25 declared its capabilities in its handshake. Newer clients declare them with each request.
+      return await handle(clientOf(ctx, caller, sessionKey, server.getClientCapabilities()), params, ctx);
     } catch (error) {
       throw toProtocolError(error);
     }
@@ -124,9 +124,4 @@ function serveTasks(server: Server, pawl: Pawl, handler: HandlerFactory): void {
     { params: taskSchema },
     task((client, { taskId }) => cancelTask(pawl, client, taskId)),
   );
-}
-
-/** The capabilities that a client of 2025-11-25 declared in its handshake. Newer clients declare them with each request. */
-function handshakeCapabilities(server: Server): ClientCapabilities | undefined {
-  return server.getClientCapabilities();
 }

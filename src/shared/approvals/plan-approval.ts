@@ -6,9 +6,8 @@ import { irreversibleNodes } from '../groups/check-plan.ts';
 import { nodeOf, UNDO } from '../groups/node-state.ts';
 import { type AcceptedNode, conditionsOf, type PlanDefinition, type PlanNode } from '../groups/plan.ts';
 import { matchesTemplate, pathOf } from '../groups/references.ts';
-import type { Effects } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
-import type { Tier } from '../tools/tool.ts';
+import { plural } from '../util/text/plural.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { type ApprovalRequest, type Decision, decisionMismatch, type PendingRun } from './approval.ts';
 
@@ -16,15 +15,8 @@ import { type ApprovalRequest, type Decision, decisionMismatch, type PendingRun 
 export const PLAN_TOOL = { namespace: 'pawl', name: 'plan', version: '1' } as const;
 
 /** A node as an approver sees it, and as the worker compares its call with it. */
-export interface ShownNode extends Omit<PlanNode, 'tool'> {
-  readonly namespace: string;
+export interface ShownNode extends Omit<AcceptedNode, 'name' | 'tool' | 'asks'> {
   readonly tool: string;
-  readonly version: string;
-  /** The digest of the tool's definition. */
-  readonly definition: string;
-  readonly tier: Tier;
-  readonly effects: Effects;
-  readonly compensates?: true;
   /** The reason for the approval. A node without one runs without an approval. */
   readonly needsApproval?: string;
   readonly unconfined?: true;
@@ -71,7 +63,7 @@ export function planPreview(request: Pick<ApprovalRequest, 'params'>): {
     needingApproval.length > 5
       ? `${needingApproval.slice(0, 5).join(', ')} and ${needingApproval.length - 5} more`
       : needingApproval.join(', ');
-  const summary = `Run a plan of ${nodes.length} node${nodes.length === 1 ? '' : 's'}, of which ${needingApproval.length} need${needingApproval.length === 1 ? 's' : ''} this approval: ${listedNames}`;
+  const summary = `Run a plan of ${plural(nodes.length, 'node')}, of which ${needingApproval.length} need${needingApproval.length === 1 ? 's' : ''} this approval: ${listedNames}`;
   return {
     summary,
     details: nodes

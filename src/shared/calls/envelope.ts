@@ -6,6 +6,7 @@ import { RESULT_STATUSES, type ResultStatus } from '../errors/result-status.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 
 export const CONTRACT_VERSION = '1.1';
@@ -220,6 +221,13 @@ export function turnTag(turnId: string): string {
 /** The conversation turn of a call, where its caller names one. */
 export function turnOf({ control }: Pick<ToolCallEnvelope, 'control'>): string | undefined {
   return control.requestTags?.find((tag) => tag.startsWith(TURN_TAG))?.slice(TURN_TAG.length);
+}
+
+/** The caller of a call, as hooks see it. */
+export function hookCallerOf(envelope: Pick<ToolCallEnvelope, 'requestId' | 'target' | 'control'>) {
+  const { sessionKey, actorId, agentId, tenantId } = envelope.target;
+  const optional = defined({ agentId, tenantId, turnId: turnOf(envelope) });
+  return { requestId: envelope.requestId, sessionKey, actorId, ...optional };
 }
 
 export function contractInvalid(issues: readonly Issue[]): PawlError {

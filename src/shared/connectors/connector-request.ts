@@ -186,7 +186,7 @@ function buildBody(connector: Connector, params: Params, { values, styles }: Bod
   const requestBody = encodeBody(connector, usesBodyParam ? bodyParam : members, styles);
   // A UTF-16 unit has at most three bytes in UTF-8, so most bodies need not be measured.
   const { maxRequestBytes } = connector;
-  if (requestBody.text.length * 3 > maxRequestBytes && byteLength(requestBody.text) > maxRequestBytes)
+  if (requestBody.text.length * 3 > maxRequestBytes && Buffer.byteLength(requestBody.text) > maxRequestBytes)
     throw invalidParameter('', `make a body of more than ${maxRequestBytes} bytes`);
   return requestBody;
 }
@@ -222,8 +222,4 @@ function headerText(name: string, text: string): string {
 /** An own member only, and not an inherited one such as `constructor`. */
 function ownMember<Value>(members: Readonly<Record<string, Value>>, name: string): Value | undefined {
   return Object.hasOwn(members, name) ? members[name] : undefined;
-}
-
-function byteLength(text: string): number {
-  return new TextEncoder().encode(text).length;
 }

@@ -1,7 +1,7 @@
 /** Looks paths up in a JSON Schema: whether they can exist in its values, and which types they can have. */
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { referenced } from '../schema/schema-references.ts';
-import { isObject } from '../util/json/json-types.ts';
+import { isObject, jsonTypeOf } from '../util/json/json-types.ts';
 
 /** The possible schemas at a path. `any`: nothing is known. An empty list: the path cannot exist. */
 export type PossibleSchemas = readonly JsonSchema[] | 'any';
@@ -81,8 +81,7 @@ export function typesOf(schemas: PossibleSchemas): ReadonlySet<string> | undefin
 
 function typesOfValues(schema: JsonSchema): readonly string[] | undefined {
   const values = 'const' in schema ? [schema['const']] : schema['enum'];
-  if (!Array.isArray(values)) return undefined;
-  return values.map((value) => (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value));
+  return Array.isArray(values) ? values.map(jsonTypeOf) : undefined;
 }
 
 /** Whether a value of the actual schemas may match the expected ones. */

@@ -6,7 +6,7 @@ import { canonicalJson } from '../schema/canonical-json.ts';
 import { hasPortablePatterns } from '../schema/ecma-pattern.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { ANNOTATIONS } from '../schema/schema-keywords.ts';
-import { isOfType } from '../util/json/json-types.ts';
+import { isOfType, jsonTypeOf } from '../util/json/json-types.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { withEllipsis } from '../util/text/text-cut.ts';
 
@@ -280,13 +280,9 @@ function convertObject(
 function addType(result: SchemaObject): void {
   const values = result['const'] !== undefined ? [result['const']] : result['enum'];
   if (result['type'] !== undefined || !Array.isArray(values)) return;
-  const types = [...new Set(values.map(typeOf))];
+  const types = [...new Set(values.map(jsonTypeOf))];
   if (types.includes('object') || types.includes('array')) return;
   result['type'] = types.length === 1 ? types[0] : types;
-}
-
-function typeOf(value: unknown): string {
-  return value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
 }
 
 function requireStrictForm(result: SchemaObject, path: string): void {

@@ -132,12 +132,9 @@ const UNIQUE_ITEMS: FuncKeywordDefinition = {
   schemaType: 'boolean',
   errors: false,
   error: { message: 'must NOT have duplicate items' },
-  compile: (isUnique: boolean) => (isUnique ? hasUniqueItems : () => true),
+  compile: (isUnique: boolean) => (items: readonly unknown[]) =>
+    !isUnique || new Set(items.map((item) => canonicalJson(item))).size === items.length,
 };
-
-function hasUniqueItems(items: readonly unknown[]): boolean {
-  return new Set(items.map((item) => canonicalJson(item))).size === items.length;
-}
 
 const DEPENDENT_REQUIRED: FuncKeywordDefinition = {
   keyword: 'dependentRequired',

@@ -1,6 +1,7 @@
 /** Faults of values by Pawl's own zod schemas: the path, the expected value and the received one. */
 import type { z } from 'zod';
 import type { Issue } from '../errors/failure.ts';
+import { plural } from '../util/text/plural.ts';
 import { quoteValue } from '../util/text/quote-value.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { describeUnknown } from './known-members.ts';
@@ -104,9 +105,8 @@ function oneOf(values: readonly unknown[], received: unknown): string {
 }
 
 function bound(origin: string, relation: string, limit: number | bigint): string {
-  if (origin === 'string') return `have ${relation} ${limit} ${Number(limit) === 1 ? 'character' : 'characters'}`;
-  if (origin === 'array' || origin === 'set')
-    return `have ${relation} ${limit} ${Number(limit) === 1 ? 'item' : 'items'}`;
+  if (origin === 'string') return `have ${relation} ${plural(limit, 'character')}`;
+  if (origin === 'array' || origin === 'set') return `have ${relation} ${plural(limit, 'item')}`;
   return `be ${relation} ${limit}`;
 }
 

@@ -7,6 +7,7 @@ import { looksLikeReference } from '../groups/references.ts';
 import { invalidArgument } from '../schema/known-members.ts';
 import { shortName, type Tier } from '../tools/tool.ts';
 import { orUndefined } from '../util/or-undefined.ts';
+import { plural } from '../util/text/plural.ts';
 import { truncateJson, truncateText } from '../util/text/truncate-json.ts';
 import { escapeJson, escapeLine, formatForDisplay } from '../util/text/visible-text.ts';
 
@@ -113,7 +114,7 @@ function skillText(
   const session = escapeJson(JSON.stringify(sessionKey));
   const frontMatter = {
     name,
-    description: `Captured from ${count(calls.length)} of the session ${escapeLine(sessionKey)}: ${truncateText(tools.join(', '), MAX_LISTED_TOOLS)}.`,
+    description: `Captured from ${plural(calls.length, 'call')} of the session ${escapeLine(sessionKey)}: ${truncateText(tools.join(', '), MAX_LISTED_TOOLS)}.`,
     enabled: false,
     'allowed-tools': tools,
     'required-tools': tools,
@@ -146,8 +147,4 @@ function skillText(
     listed.join('\n\n'),
     '',
   ].join('\n');
-}
-
-function count(calls: number): string {
-  return calls === 1 ? '1 call' : `${calls} calls`;
 }

@@ -218,12 +218,13 @@ class Exchange {
       const sentHeaders = allHeaders.filter(
         ([name, , template]) => !leftOrigin || (isForAnyOrigin(name) && !template.includes('{secret:')),
       );
-      const response = await this.#fetch(currentUrl, {
+      const request = this.#ctx.fetch(currentUrl, {
         method,
         redirect: 'manual',
         headers: Object.fromEntries(sentHeaders.map(([name, text]) => [name, text])),
         ...(body !== undefined && { body }),
       });
+      const response = await this.#redactErrors(request);
       const location = response.headers.get('location');
       const isRedirect = [301, 302, 303, 307, 308].includes(response.status) && !accept.includes(response.status);
       if (isRedirect && location !== null && ['GET', 'HEAD'].includes(method) && redirects < MAX_REDIRECTS) {
@@ -243,10 +244,6 @@ class Exchange {
     const to = new URL(location, from.href);
     requireAllowed(this.#connector, to);
     return to;
-  }
-
-  #fetch(url: URL, init: RequestInit): Promise<Response> {
-    return this.#redactErrors(this.#ctx.fetch(url, init));
   }
 
   async #redactErrors<T>(answer: Promise<T>): Promise<T> {

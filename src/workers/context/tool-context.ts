@@ -11,6 +11,7 @@ import { traceField } from '../../shared/telemetry/log-events.ts';
 import type { CapabilityOwner, Channels, MemoryStore } from '../../shared/tools/capabilities.ts';
 import { checkedProgress } from '../../shared/tools/tool-answers.ts';
 import type { AgentTool, ToolContext } from '../../shared/tools/tool-context.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type Attempt, allParams, deadlineOf } from '../attempt/attempt-state.ts';
 import { openTenantRoot } from '../workspace/workspace-roots.ts';
 import { capabilitiesFor, type GrantedCapabilities } from './capabilities.ts';
@@ -81,15 +82,9 @@ export async function contextFor(
 }
 
 function ownerOf({ envelope, callId }: Attempt, session: SessionRecord): CapabilityOwner {
-  const turnId = turnOf(envelope);
-  return {
-    callId,
-    sessionKey: session.sessionKey,
-    actorId: envelope.target.actorId,
-    ...(session.agentId !== undefined && { agentId: session.agentId }),
-    ...(session.tenantId !== undefined && { tenantId: session.tenantId }),
-    ...(turnId !== undefined && { turnId }),
-  };
+  const { sessionKey, agentId, tenantId } = session;
+  const { actorId } = envelope.target;
+  return { callId, sessionKey, actorId, ...defined({ agentId, tenantId, turnId: turnOf(envelope) }) };
 }
 
 async function grantedCapabilities(
@@ -116,10 +111,7 @@ async function grantedCapabilities(
     allowedHosts: settings.allowedHosts,
     sandbox: escalated ? 'off' : settings.sandbox,
     sandboxNetwork: settings.sandboxNetwork === 'on',
-    ...(terminals !== undefined && { terminals }),
-    ...(agents !== undefined && { agents }),
-    ...(memory !== undefined && { memory }),
-    ...(channel !== undefined && { channel }),
+    ...defined({ terminals, agents, memory, channel }),
   });
 }
 

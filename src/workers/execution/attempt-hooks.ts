@@ -1,6 +1,6 @@
 /** The hooks of a worker around one attempt. Each kind runs once, around the one place that runs the tool. */
 import { isInDoubt } from '../../shared/calls/call-state.ts';
-import { turnOf } from '../../shared/calls/envelope.ts';
+import { hookCallerOf } from '../../shared/calls/envelope.ts';
 import type { AfterAttemptEvent, AttemptEvent } from '../../shared/calls/hook-events.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
@@ -79,18 +79,11 @@ export class AttemptHooks {
 
   #event(attempt: Attempt): Omit<AttemptEvent, 'signal'> {
     const { envelope, tool, callId, number, started } = attempt;
-    const { sessionKey, actorId, agentId, tenantId } = envelope.target;
-    const turnId = turnOf(envelope);
     return {
       tool,
       params: paramsOf(attempt),
-      requestId: envelope.requestId,
       callId,
-      sessionKey,
-      actorId,
-      ...(agentId !== undefined && { agentId }),
-      ...(tenantId !== undefined && { tenantId }),
-      ...(turnId !== undefined && { turnId }),
+      ...hookCallerOf(envelope),
       values: this.#values.get(attempt) ?? new Map(),
       attempt: number,
       fence: started.fence,

@@ -65,8 +65,5 @@ async function isExecutable(path: string): Promise<boolean> {
 }
 
 async function isFile(path: string): Promise<boolean> {
-  return stat(path).then(
-    (stats) => stats.isFile(),
-    () => false,
-  );
+  return (await stat(path).catch(() => undefined))?.isFile() === true;
 }

@@ -9,7 +9,7 @@ import type { WorkspaceChange } from '../../shared/tools/capabilities.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import type { Artifact } from '../../shared/tools/tool-result.ts';
-import { counted } from './lib/phrases.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { hashOf, readText } from './lib/text-file.ts';
 import { editsFiles } from './lib/tool-presets.ts';
 
@@ -191,7 +191,7 @@ function resultOf(patches: readonly FilePatch[]) {
   const summary = files.map(({ path, change }) => `${change} ${path}`).join(', ');
   return {
     output: { files },
-    display: `Patched ${counted(files.length, 'file')}: ${summary}`,
+    display: `Patched ${plural(files.length, 'file')}: ${summary}`,
     artifacts,
   };
 }

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
+import { memoryEntry } from './lib/memory-entry.ts';
 
 export const getMemory = defineBaseTool({
   name: 'get_memory',
@@ -30,19 +31,7 @@ export const getMemory = defineBaseTool({
         'NOT_FOUND',
         `Memory has no entry ${JSON.stringify(id)}: it was forgotten, has expired, or never was. memory_search finds entries.`,
       );
-    const { text, metadata, createdAtMs, provenance, tainted = false } = record;
-    return {
-      output: {
-        id,
-        text,
-        tainted,
-        ...(metadata !== undefined && { metadata: { ...metadata } }),
-        ...(createdAtMs !== undefined && { createdAtMs }),
-        ...(provenance?.source !== undefined && { source: provenance.source }),
-        ...(provenance?.sessionKey !== undefined && { sessionKey: provenance.sessionKey }),
-      },
-      display: `Loaded the memory ${id}`,
-      tainted,
-    };
+    const output = memoryEntry({ ...record, id });
+    return { output, display: `Loaded the memory ${id}`, tainted: output.tainted };
   },
 });

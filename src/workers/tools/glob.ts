@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { folder, limitParameter } from './lib/parameters.ts';
-import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
 /** The files are found in order of name and then sorted by time of change, so the search collects far more of them than a call asks for. */
@@ -36,7 +36,7 @@ export const glob = defineBaseTool({
     const truncated = matches.truncated || sorted.length > limit;
     return {
       output: { files, truncated },
-      display: `Found ${counted(files.length, 'file')} for ${pattern}${truncated ? ', and more' : ''}`,
+      display: `Found ${plural(files.length, 'file')} for ${pattern}${truncated ? ', and more' : ''}`,
     };
   },
 });

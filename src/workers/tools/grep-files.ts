@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { folder, limitParameter } from './lib/parameters.ts';
-import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
 export const grepFiles = defineBaseTool({
@@ -61,7 +61,7 @@ export const grepFiles = defineBaseTool({
     const matches = lines.filter((line) => line.isMatch).length;
     return {
       output: { files: files.map((file) => file.path), lines: mode === 'lines' ? lines : [], truncated },
-      display: `Found ${counted(matches, 'match', 'matches')} in ${counted(files.length, 'file')}${truncated ? ', and more' : ''}`,
+      display: `Found ${plural(matches, 'match', 'matches')} in ${plural(files.length, 'file')}${truncated ? ', and more' : ''}`,
     };
   },
 });

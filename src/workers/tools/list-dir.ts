@@ -2,8 +2,8 @@ import { z } from 'zod';
 import type { WorkspaceEntry } from '../../shared/tools/capabilities.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { folder, limitParameter } from './lib/parameters.ts';
-import { counted } from './lib/phrases.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
 const MAX_DEPTH = 10;
@@ -49,7 +49,7 @@ export const listDir = defineBaseTool({
     const entries = collected.slice(offset, endOffset);
     return {
       output: { path, entries, truncated: collected.length > endOffset },
-      display: `Listed ${counted(entries.length, 'entry', 'entries')} of ${path}`,
+      display: `Listed ${plural(entries.length, 'entry', 'entries')} of ${path}`,
     };
   },
 });

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
-import { counted } from './lib/phrases.ts';
+import { plural } from '../../shared/util/text/plural.ts';
+import { memoryEntry } from './lib/memory-entry.ts';
 
 export const memorySearch = defineBaseTool({
   name: 'memory_search',
@@ -34,19 +35,10 @@ export const memorySearch = defineBaseTool({
   }),
   async run({ query, limit, metadata }, ctx) {
     const hits = await ctx.memory.search(query, { limit, ...(metadata !== undefined && { metadata }) });
-    const results = hits.map(({ id, text, score, metadata: labels, createdAtMs, provenance, tainted = false }) => ({
-      id,
-      text,
-      score,
-      tainted,
-      ...(labels !== undefined && { metadata: { ...labels } }),
-      ...(createdAtMs !== undefined && { createdAtMs }),
-      ...(provenance?.source !== undefined && { source: provenance.source }),
-      ...(provenance?.sessionKey !== undefined && { sessionKey: provenance.sessionKey }),
-    }));
+    const results = hits.map((hit) => ({ ...memoryEntry(hit), score: hit.score }));
     return {
       output: { results },
-      display: `Found ${counted(results.length, 'memory', 'memories')} for ${JSON.stringify(query)}`,
+      display: `Found ${plural(results.length, 'memory', 'memories')} for ${JSON.stringify(query)}`,
       tainted: results.some((result) => result.tainted),
     };
   },

@@ -7,7 +7,7 @@ import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import { imageTypeOf } from '../../shared/util/image-type.ts';
 import { utf16Of } from '../../shared/util/text/charset.ts';
 import { capitalized, didYouMean } from '../../shared/util/text/nearest.ts';
-import { counted } from './lib/phrases.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { hashOf, isBinary } from './lib/text-file.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
@@ -101,7 +101,7 @@ export const read = defineBaseTool({
         truncated,
         hash: hashOf(bytes),
       },
-      display: `Read ${counted(count, 'line')} of ${path}${count === lines.length ? '' : ` (${first + 1} to ${endLine} of ${lines.length})`}`,
+      display: `Read ${plural(count, 'line')} of ${path}${count === lines.length ? '' : ` (${first + 1} to ${endLine} of ${lines.length})`}`,
     };
   },
 });

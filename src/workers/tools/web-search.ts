@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { counted } from './lib/phrases.ts';
 import { type SearchProvider, searchProviders } from './lib/search-providers.ts';
 
 const DEFAULT_COUNT = 8;
@@ -86,7 +86,7 @@ export const webSearch = defineBaseTool({
       .map((result) => ({ ...result, source: new URL(result.url).hostname }));
     return {
       output: { provider, results: hits },
-      display: `Found ${counted(hits.length, 'result')} for ${JSON.stringify(query)}`,
+      display: `Found ${plural(hits.length, 'result')} for ${JSON.stringify(query)}`,
       tainted: true,
     };
   },

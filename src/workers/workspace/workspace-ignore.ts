@@ -78,11 +78,7 @@ export async function readLevelsAboveRoot(root: string): Promise<readonly Ignore
 }
 
 async function repositoryOf(folder: string): Promise<string | undefined> {
-  const exists = await lstat(join(folder, '.git')).then(
-    () => true,
-    () => false,
-  );
-  if (exists) return folder;
+  if ((await lstat(join(folder, '.git')).catch(() => undefined)) !== undefined) return folder;
   return dirname(folder) === folder ? undefined : repositoryOf(dirname(folder));
 }
 

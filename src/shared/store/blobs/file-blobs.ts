@@ -77,7 +77,7 @@ export class FileBlobs implements BlobStore {
       const names = new Set<string>();
       for (const file of await namesIn(join(this.#folder, folder))) {
         const path = join(this.#folder, folder, file);
-        const writtenAtMs = await writtenAt(path);
+        const writtenAtMs = (await stat(path).catch(() => undefined))?.mtimeMs;
         if (writtenAtMs === undefined || writtenAtMs >= beforeMs) continue;
         // A process died while it wrote this.
         if (file.endsWith(UNFINISHED)) await rm(path, { force: true });
@@ -106,11 +106,6 @@ async function namesIn(folder: string): Promise<readonly string[]> {
     if (isAbsent(error) || (error as NodeJS.ErrnoException).code === 'ENOTDIR') return [];
     throw unavailable('list', folder, error);
   });
-}
-
-/** Undefined for a file that is gone. */
-async function writtenAt(path: string): Promise<number | undefined> {
-  return (await stat(path).catch(() => undefined))?.mtimeMs;
 }
 
 async function syncFolder(folder: string): Promise<void> {

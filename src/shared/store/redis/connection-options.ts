@@ -78,16 +78,14 @@ export function clusterOptions(options: ConnectionOptions) {
   return {
     redisOptions: node,
     // Names must stay names: certificates are checked against them, not against the addresses of a look-up.
-    ...(node.tls !== undefined && { dnsLookup: keepName }),
+    ...(node.tls !== undefined && {
+      dnsLookup: (name: string, done: (error: null, name: string) => void) => done(null, name),
+    }),
     clusterRetryStrategy: (attempt: number) => Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS),
     maxRedirections: MAX_REDIRECTIONS[options.mode],
     retryDelayOnFailover: RETRY_DELAY_MS,
     retryDelayOnClusterDown: RETRY_DELAY_MS,
   };
-}
-
-function keepName(name: string, done: (error: null, name: string) => void): void {
-  done(null, name);
 }
 
 /**

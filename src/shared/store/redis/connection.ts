@@ -89,17 +89,13 @@ class TypedCluster extends Cluster {
   }
 }
 
-function openCluster(options: ConnectionOptions): Cluster {
-  return new TypedCluster([...clusterAddressOf(options.url).nodes], clusterOptions(options));
-}
-
 /**
  * Opens a connection that reconnects by itself, and passes errors to `onError`. A cluster client accepts the same commands, if all keys of
  * a command are in one slot.
  */
 export function openConnection(options: ConnectionOptions, onError: (error: Error) => void = () => {}): Redis {
   const client = isCluster(options.url)
-    ? (openCluster(options) as unknown as Redis)
+    ? (new TypedCluster([...clusterAddressOf(options.url).nodes], clusterOptions(options)) as unknown as Redis)
     : new TypedRedis(redisOptions(options));
   client.on('error', onError);
   return client;

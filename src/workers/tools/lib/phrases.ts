@@ -4,11 +4,6 @@ import { withEllipsis } from '../../../shared/util/text/text-cut.ts';
 
 const MAX_LENGTH = 120;
 
-/** Returns "1 file", "2 files". */
-export function counted(count: number, one: string, several = `${one}s`): string {
-  return `${count} ${count === 1 ? one : several}`;
-}
-
 export function clipped(text: string): string {
   return withEllipsis(text, MAX_LENGTH);
 }
