@@ -1,6 +1,6 @@
 /** The `*** Begin Patch` format. */
 import type { FilePatch, Hunk, HunkLine } from './file-patch.ts';
-import { hunkLine, isUnifiedHead, LineReader, NO_LINE_END } from './line-reader.ts';
+import { hunkLine, isBlank, isUnifiedHead, LineReader, NO_LINE_END } from './line-reader.ts';
 
 /** The grammar of the format in Lark's notation, for models whose output can be constrained to it. The reader accepts everything in it. */
 export const PATCH_GRAMMAR = String.raw`start: BEGIN file+ END
@@ -20,6 +20,7 @@ END_OF_FILE: "*** End of File\n"
 `;
 
 export const BEGIN = '*** Begin Patch';
+export const END = '*** End Patch';
 
 /** The heading of a file's changes, before which models may put white space. */
 const FILE_HEAD = /^(\s*)\*\*\* (End Patch|(?:Add|Delete|Update)(?= File: ))/;
@@ -32,15 +33,15 @@ export class PatchReader extends LineReader {
 
   constructor(lines: readonly string[], index: number) {
     super(lines, index);
-    this.#lastEnd = lines.findLastIndex((line) => line.trim() === '*** End Patch');
+    this.#lastEnd = lines.findLastIndex((line) => line.trim() === END);
   }
 
   read(): FilePatch[] {
     const patches: FilePatch[] = [];
     for (;;) {
       const line = this.line?.trim();
-      if (line === '*** End Patch' && !this.#hasFurtherPatch()) return patches;
-      if (line === '' || line === '*** End Patch') this.position += 1;
+      if (line === END && !this.#hasFurtherPatch()) return patches;
+      if (line === '' || line === END) this.position += 1;
       else patches.push(this.#file(line));
     }
   }
@@ -72,8 +73,7 @@ export class PatchReader extends LineReader {
     const hunks: Hunk[] = [];
     const isNext = () => this.#isNextFile() || (hunks.length > 0 && FILE_HEAD.test(this.line ?? ''));
     while (this.line !== undefined && !isNext()) {
-      if (this.#endsBeforeHead() || (this.line.trim() === '' && this.#isNextFile(this.position + 1)))
-        this.position += 1;
+      if (this.#endsBeforeHead() || (this.line.trim() === '' && this.#isHead(this.position + 1))) this.position += 1;
       else hunks.push(this.#hunk(hunks.length === 0));
     }
     if (hunks.length === 0 && moveTo === undefined) throw this.unexpected('"@@" and the lines of a hunk');
@@ -91,11 +91,14 @@ export class PatchReader extends LineReader {
     );
   }
 
-  /** Whether the empty lines here only separate the next hunk, or the next file. */
+  /** Whether the blank lines here only separate the next hunk, or the next file. */
   #endsBeforeHead(): boolean {
-    if (this.line !== '') return false;
-    const next = this.afterBlanks();
-    return this.#isNextFile(next) || this.lines[next]?.startsWith('@@') === true;
+    if (!isBlank(this.line)) return false;
+    return this.#isHead(this.afterBlanks());
+  }
+
+  #isHead(index: number): boolean {
+    return this.#isNextFile(index) || this.lines[index]?.startsWith('@@') === true;
   }
 
   #addedContent(): string {
@@ -124,7 +127,7 @@ export class PatchReader extends LineReader {
     let noLineEnd = false;
     for (; this.line !== undefined && !atEnd; this.position += 1) {
       const { line } = this;
-      if (line.trimEnd() === '*** End of File') {
+      if (['*** End of File', `${this.#padding}*** End of File`].includes(line.trimEnd())) {
         atEnd = true;
         continue;
       }

@@ -6,7 +6,7 @@ import type { HunkLine } from './file-patch.ts';
 export class LineReader {
   readonly lines: readonly string[];
   position: number;
-  /** The run of empty lines that was found last. */
+  /** The run of blank lines that was found last. */
   #blanks = { from: 0, to: 0 };
 
   constructor(lines: readonly string[], index = 0) {
@@ -18,11 +18,11 @@ export class LineReader {
     return this.lines[this.position];
   }
 
-  /** The index after the empty lines from here on. It is cached, because a patch may have a million of them. */
+  /** The index after the blank lines from here on. It is cached, because a patch may have a million of them. */
   afterBlanks(): number {
     if (this.position >= this.#blanks.from && this.position < this.#blanks.to) return this.#blanks.to;
     let to = this.position;
-    while (this.lines[to] === '') to += 1;
+    while (isBlank(this.lines[to])) to += 1;
     this.#blanks = { from: this.position, to };
     return to;
   }
@@ -35,6 +35,11 @@ export class LineReader {
       { issues: [{ path: 'patch', message: `line ${this.position + 1}: expected ${expected}` }] },
     );
   }
+}
+
+/** Whether a line separates parts of a patch. A single space is an empty line of the file. */
+export function isBlank(line: string | undefined): boolean {
+  return line !== undefined && line !== ' ' && line.trim() === '';
 }
 
 /** Whether the two lines that name a file's old and new version begin here. */

@@ -3,7 +3,7 @@
  * `patch-apply.ts` applies their hunks to texts; the tool `apply_patch` reads and writes the files.
  */
 import { PawlError } from '../errors/failure.ts';
-import { BEGIN, PatchReader } from './begin-patch.ts';
+import { BEGIN, END, PatchReader } from './begin-patch.ts';
 import type { FilePatch } from './file-patch.ts';
 import { isUnifiedHead } from './line-reader.ts';
 import { UnifiedReader } from './unified-diff.ts';
@@ -16,9 +16,7 @@ export function parsePatch(text: string): readonly FilePatch[] {
   const lines = text.replaceAll('\r\n', '\n').split('\n');
   const begin = findBegin(lines);
   const patches =
-    begin === -1
-      ? new UnifiedReader(lines).read()
-      : new PatchReader(withoutMargin(lines, lines[begin] ?? ''), begin + 1).read();
+    begin === -1 ? new UnifiedReader(lines).read() : new PatchReader(withoutMargin(lines, begin), begin + 1).read();
   if (patches.length === 0) {
     throw new PawlError(
       'INVALID_PARAMS',
@@ -45,9 +43,12 @@ function findBegin(lines: readonly string[]): number {
   );
 }
 
-/** Removes a common indentation: models indent a whole patch, as in a list. */
-function withoutMargin(lines: readonly string[], begin: string): readonly string[] {
-  const margin = begin.slice(0, begin.indexOf('*'));
-  const isIndented = margin !== '' && lines.every((line) => line.trim() === '' || line.startsWith(margin));
-  return isIndented ? lines.map((line) => line.slice(margin.length)) : lines;
+/** Removes a common indentation: models indent a whole patch, as in a list, or all between its first and its last line. */
+function withoutMargin(lines: readonly string[], begin: number): readonly string[] {
+  const end = lines.findLastIndex((line) => line.trim() === END);
+  const isInside = (line: string, index: number) => index > begin && index < end && ![BEGIN, END].includes(line.trim());
+  const inside = lines.filter(isInside).filter((line) => line.trim() !== '');
+  const [margin = ''] = /^\s*/.exec(inside[0] ?? '') ?? [];
+  if (margin === '' || !inside.every((line) => line.startsWith(margin))) return lines;
+  return lines.map((line, index) => (isInside(line, index) ? line.slice(margin.length) : line));
 }

@@ -101,7 +101,7 @@ describe('a patch is read (C17)', () => {
       ['*** Update File: f', '-old', '+new'],
     ];
     const bare = parsePatch(patch(...files.flat()));
-    const padded = (line: string) => (line.startsWith('***') && !line.endsWith('of File') ? space + line : line);
+    const padded = (line: string) => (line.startsWith('***') ? space + line : line);
 
     test('all marks', () => {
       expect(
@@ -130,6 +130,51 @@ describe('a patch is read (C17)', () => {
     const text = patch('*** Update File: f', '@@ head', ' a', '', '-b', '+B', '*** End of File');
     const indented = text.split('\n').map((line) => (line === '' ? line : margin + line));
     expect(parsePatch(['', ...indented, ''].join('\n'))).toEqual(parsePatch(text));
+    const [begin = '', ...inside] = text.split('\n');
+    const end = inside.pop() ?? '';
+    const indentedInside = [begin, ...inside.map((line) => margin + line), end].join('\n');
+    for (const around of ['', 'Here it is:\n']) expect(parsePatch(around + indentedInside)).toEqual(parsePatch(text));
+  });
+
+  test.each(['', '  ', '\t', '\u00a0', '  \n\n\t'])(
+    'lines of white space (%j) separate files, hunks and marks',
+    (blank) => {
+      const lines = (separator: readonly string[]) => [
+        ...['*** Add File: a', '+one', ...separator],
+        ...[
+          '*** Update File: b',
+          ...separator,
+          '@@',
+          ' kept',
+          '-old',
+          '+new',
+          ...separator,
+          '@@',
+          '-c',
+          '+d',
+          ...separator,
+        ],
+        ...['*** Delete File: c', ...separator],
+        ...[
+          '*** Update File: d',
+          '*** Move to: e',
+          ...separator,
+          '@@',
+          '-old',
+          '+new',
+          '*** End of File',
+          ...separator,
+        ],
+      ];
+      expect(parsePatch(patch(...lines([blank])))).toEqual(parsePatch(patch(...lines([]))));
+    },
+  );
+
+  test('a space before the first hunk separates, and behind a line of a hunk it is an empty line of the file', () => {
+    const update = ['*** Update File: f', ' ', '@@', '-a', '+b', ' ', '@@', '-c', '+d'];
+    expect(parsePatch(patch(...update))).toMatchObject([
+      { hunks: [{ lines: [{}, {}, { kind: 'keep', text: '' }] }, { lines: [{}, {}] }] },
+    ]);
   });
 
   test('several patches in one text are one patch', () => {
