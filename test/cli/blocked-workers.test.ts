@@ -1,13 +1,20 @@
 /** @module-tag slow */
-import { cpSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { cpSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { inBuiltPackage } from '../helpers/built-package.ts';
+import { startProgram } from '../helpers/process.ts';
 import { eventually, isGone } from '../helpers/signal.ts';
 import { type CliFixture, openPlace } from './pawl.ts';
 
 const SHORT = { PAWL_LOCK_DURATION_MS: '1500', PAWL_STALLED_INTERVAL_MS: '500' };
 const WAYS = ['loop', 'pattern', 'program'] as const;
+
+const LAUNCHER = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
+const AS_FIRST = ['--pid', '--fork', '--kill-child', '--mount-proc', '--'];
+const canBeFirst = spawnSync('unshare', [...AS_FIRST, 'true']).status === 0;
 
 let place: CliFixture;
 beforeEach(async () => {
@@ -59,6 +66,46 @@ test.each(WAYS)('a single worker reports its blocked event loop at /healthz (%s)
   expect((await blocking.ended).code).toBe(6);
   heir.signal('SIGTERM');
   expect(await heir.ended).toEqual({ code: 0, signal: null });
+});
+
+test.each([
+  ['up', 'hook', { tool: 'list_dir', params: {} }],
+  ['serve', 'toolset', undefined],
+] as const)(
+  'a front door (%s) ends itself when a %s of a tools file blocks its event loop',
+  async (command, code, call) => {
+    const file = join(place.folder, 'front-door.ts');
+    const exported = {
+      hook: "defineHook({ name: 'h', beforeCall: block })",
+      toolset: "toolset('t', ({ session }) => (session === undefined ? [] : block()))",
+    };
+    const block = 'const block = () => { for (;;); };';
+    const text = `import { defineHook, toolset } from 'pawl';\n${block}\nexport const code = ${exported[code]};\n`;
+    writeFileSync(file, text);
+    const door = place.start([command, '--port', '0', '--json', '--tools', 'front-door.ts'], SHORT);
+    const { url } = JSON.parse(await door.line('"event":"ready"')) as { url: string };
+    const headers = { 'content-type': 'application/json' };
+    const post = async (path: string, body: object) =>
+      await fetch(`${url}/v1/${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+    const { sessionKey } = (await (await post('sessions', { kind: 'main' })).json()) as { sessionKey: string };
+    const request =
+      call === undefined
+        ? fetch(`${url}/v1/tools?session=${sessionKey}`)
+        : post('calls', { ...call, session: sessionKey });
+    await expect(request).rejects.toThrow('fetch failed');
+    expect(await door.ended).toEqual({ code: null, signal: 'SIGKILL' });
+    expect(door.stderr()).toContain('a hook or a toolset has held the event loop for 5 s: this server ends');
+  },
+);
+
+test.runIf(canBeFirst)('the first process of a container ends itself, too', async () => {
+  const worker = [inBuiltPackage(LAUNCHER), 'worker', '--tools', 'blocking.ts', '--json'];
+  const env = { ...SHORT, REDIS_URL: place.world.redisUrl, PAWL_PREFIX: place.world.prefix };
+  const first = startProgram('unshare', [...AS_FIRST, process.execPath, ...worker], { cwd: place.folder, env });
+  expect(JSON.parse(await first.line('"event":"ready"'))).toMatchObject({ pid: 1 });
+  const blocking = callOf('block_once', { way: 'loop' }, 'first process');
+  expect(await first.ended).toEqual({ code: 137, signal: null });
+  await blocking.kill();
 });
 
 test('a repeatable call is identified as the one that blocks its workers, and stopping an idle worker blames no call', async () => {

@@ -8,6 +8,7 @@ import { type CliContext, say, usageError, withRedisHint } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { StdioConnection } from '../processes/stdio-connection.ts';
 import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
+import { watchServer } from '../processes/watchdog.ts';
 import { markStopped, WorkerProcesses } from '../processes/worker-processes.ts';
 
 export interface McpOptions {
@@ -28,6 +29,7 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
       '--tools needs --workers: without workers of its own, `pawl mcp` offers the tools of those that run.',
     );
   const files = await loadToolFiles(tools, context.cwd);
+  watchServer(settings, files);
   const { hooks } = files;
   const toolsets = await toolsetsOf(files);
   const pawl = await connect({ log, hooks, ...defined({ toolsets }) }).catch((error: unknown) => {

@@ -8,6 +8,7 @@ import { jsonLine } from '../print.ts';
 import { openApiProcess } from '../processes/api-process.ts';
 import { protectToolCode } from '../processes/protect-tool-code.ts';
 import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
+import { watchServer } from '../processes/watchdog.ts';
 
 export interface ServeCommandOptions {
   readonly port?: number;
@@ -22,6 +23,7 @@ export async function runServe(context: CliContext, options: ServeCommandOptions
   const { tools = [] } = options;
   // A signal ends the process until the files are loaded, whose code may block the event loop.
   const files = await loadToolFiles(tools, context.cwd);
+  watchServer(settings, files);
   const stopRequested = Promise.withResolvers<void>();
   const stopListening = context.onInterrupt(
     (times) => {

@@ -10,6 +10,7 @@ import { jsonLine } from '../print.ts';
 import { type ApiProcess, openApiProcess } from '../processes/api-process.ts';
 import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
 import { FileWatcher } from '../processes/watch-files.ts';
+import { watchServer } from '../processes/watchdog.ts';
 import { WorkerProcesses } from '../processes/worker-processes.ts';
 
 export interface UpOptions {
@@ -24,6 +25,7 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
   const settings = await loadSettings(options.port === undefined ? {} : { httpPort: options.port });
   // A signal ends the process until the files are loaded, whose code may block the event loop.
   const files = await loadToolFiles(options.tools ?? [], context.cwd);
+  watchServer(settings, files);
   const workers = workerProcesses(context, options, settings);
   const stopRequested = Promise.withResolvers<'asked'>();
   const onInterrupt = (times: number) =>

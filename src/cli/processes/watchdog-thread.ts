@@ -1,14 +1,16 @@
 /**
- * The thread of a process that watches its main thread (`watchdog.ts`). In a worker, it checks that the main event loop turns, ends the
- * process when the loop was blocked for too long, and answers health requests meanwhile. While a tools file is loaded, it limits the time
- * of that. It imports only Node's modules, to stay small.
+ * The thread of a process that watches its main thread (`watchdog.ts`). In a worker or a front door, it checks that the main event loop
+ * turns, ends the process when the loop was blocked for too long, and answers health requests meanwhile. While a tools file is loaded, it
+ * limits the time of that. It imports only Node's modules, to stay small.
  */
 import { writeSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { constants } from 'node:os';
 import { isMainThread, parentPort, workerData } from 'node:worker_threads';
 
 export interface WatchdogData {
+  readonly process: 'worker' | 'server';
   /**
    * The main thread increments the first number whenever its event loop turns. The second number is 1 while it is watched. This thread
    * increments the third one.
@@ -75,24 +77,26 @@ function endProcess(code: number): void {
   (program.wasiImport as { proc_exit(code: number): never }).proc_exit(code);
 }
 
-function watch({ beats, pulseMs, checkEveryMs, stalledAfterMs, killedAfterMs }: WatchdogData): void {
+function watch(data: WatchdogData): void {
+  const { beats, pulseMs, checkEveryMs, stalledAfterMs, killedAfterMs } = data;
   const counters = new Int32Array(beats);
   setInterval(() => Atomics.add(counters, 2, 1), pulseMs);
   let previousBeat = 0;
   let silentMs = 0;
+  const holder = data.process === 'worker' ? 'a tool' : 'a hook or a toolset';
+  const reason = () => `${holder} has held the event loop for ${Math.round(silentMs / 1_000)} s`;
   // Silence is counted in checks, so that a sleeping machine or a stopped process does not count as silent.
   setInterval(() => {
     const beat = Atomics.load(counters, 0);
     const isSilent = beat === previousBeat && Atomics.load(counters, 1) === 1;
     silentMs = isSilent ? silentMs + checkEveryMs : 0;
     previousBeat = beat;
-    if (silentMs >= killedAfterMs) kill(silentMs);
+    if (silentMs >= killedAfterMs) kill(data.process, reason());
   }, checkEveryMs);
   parentPort?.once('message', (listen: WatchdogListen) => {
     const server = createServer((incoming, response) => {
       const isWatched = Atomics.load(counters, 1) === 1;
-      if (silentMs >= stalledAfterMs)
-        refuse(response, `a tool has held the event loop for ${Math.round(silentMs / 1_000)} s`);
+      if (silentMs >= stalledAfterMs) refuse(response, reason());
       else if (isWatched && isLiveness(incoming)) response.setHeader('content-type', 'application/json').end(ALIVE);
       else forwardRequest(incoming, response, listen.mainPort);
     });
@@ -125,11 +129,12 @@ function refuse(response: ServerResponse, reason: string): void {
   response.end(JSON.stringify({ status: 'stalled', reason }));
 }
 
-/** Kills this process. The first process of a container cannot be killed from inside; there, `/healthz` reports the failure. */
-function kill(silentMs: number): void {
-  const message = `a tool has held the event loop for ${Math.round(silentMs / 1_000)} s: this worker ends`;
-  writeError(`${JSON.stringify({ level: 50, event: 'worker_stalled', pid: process.pid, msg: message })}\n`);
+/** Kills this process. The first process of a container cannot be killed from inside, but can exit. */
+function kill(kind: WatchdogData['process'], reason: string): void {
+  const message = `${reason}: this ${kind} ends`;
+  writeError(`${JSON.stringify({ level: 50, event: `${kind}_stalled`, pid: process.pid, msg: message })}\n`);
   process.kill(process.pid, 'SIGKILL');
+  endProcess(128 + constants.signals.SIGKILL);
 }
 
 function writeError(line: string): void {

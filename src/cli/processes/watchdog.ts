@@ -1,10 +1,11 @@
 /**
- * Ends a worker process whose event loop is blocked. A tool that blocks it (an endless loop, a catastrophic pattern, a synchronous
+ * Ends a process whose event loop is blocked. A tool or a hook that blocks it (an endless loop, a catastrophic pattern, a synchronous
  * program) stops all calls of the process, and no timer of the process can detect it.
  */
 import { once } from 'node:events';
 import { url as inspectorUrl } from 'node:inspector';
 import { Worker } from 'node:worker_threads';
+import type { Settings } from '../../shared/config/config.ts';
 import { escapeLines } from '../../shared/util/text/visible-text.ts';
 import { processPause } from '../../workers/attempt/running-attempts.ts';
 import { usageError } from '../context.ts';
@@ -65,13 +66,23 @@ export interface Watchdog {
   stop(): Promise<void>;
 }
 
-export function startWatchdog(leaseMs: number): Watchdog {
+interface ServerCode {
+  readonly hooks: readonly unknown[];
+  readonly toolsets: readonly unknown[];
+}
+
+/** Watches this front door from now on, if it runs code of tools files. */
+export function watchServer({ lockDurationMs }: Settings, { hooks, toolsets }: ServerCode): void {
+  if (hooks.length > 0 || toolsets.length > 0) startWatchdog(lockDurationMs, 'server').begin();
+}
+
+export function startWatchdog(leaseMs: number, process: WatchdogData['process'] = 'worker'): Watchdog {
   const { limitMs, beatMs } = silenceLimits(leaseMs);
   const beats = new SharedArrayBuffer(12);
   const counters = new Int32Array(beats);
   const pulseMs = beatMs / PULSES_PER_BEAT;
   const checks = { checkEveryMs: beatMs, stalledAfterMs: limitMs / 2, killedAfterMs: limitMs };
-  const workerData: WatchdogData = { beats, pulseMs, ...checks };
+  const workerData: WatchdogData = { process, beats, pulseMs, ...checks };
   const thread = new Worker(THREAD, { workerData, name: 'watchdog' });
   thread.unref();
   const pulses = [{ atMs: performance.now(), count: 0 }];
