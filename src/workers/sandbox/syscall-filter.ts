@@ -2,7 +2,8 @@
  * A seccomp filter, in the form that bubblewrap's `--seccomp` takes. The kernel refuses these to programs in the sandbox,
  * because no mount prevents them:
  *
- * - sockets by path (Docker's, a database's, an ssh agent's) and to the machine's host; pairs of connected sockets stay allowed
+ * - sockets of all kinds but the internet's and netlink's: by path (Docker's, a database's, an ssh agent's), to the machine's host, and to
+ *   rarely used parts of the kernel, such as its cryptography (`AF_ALG`); pairs of connected sockets stay allowed
  * - further user namespaces, in which a program would be root and could attack the kernel's rarely used parts
  * - files with a set-user-ID or set-group-ID bit, which would stay in the workspace and run as the worker's user
  * - io_uring, whose requests no filter sees
@@ -19,7 +20,7 @@ interface SystemCalls {
 
 interface Test {
   readonly argument: number;
-  readonly equals?: number;
+  readonly differsFrom?: number;
   readonly hasAnyOf?: number;
 }
 
@@ -32,8 +33,8 @@ interface Rule {
 const EPERM = 1;
 /** Libraries react to it by falling back to the older system call. */
 const ENOSYS = 38;
-const AF_UNIX = 1;
-const AF_VSOCK = 40;
+/** `AF_INET`, `AF_INET6`, and `AF_NETLINK`, through which the C library reads the machine's addresses. */
+const SOCKET_FAMILIES = [2, 10, 16];
 /** A bit of `SOCK_DGRAM` and `SOCK_RAW` alone. A datagram socket of a pair can still send to a path. */
 const DATAGRAM = 2;
 const CLONE_NEWUSER = 0x1000_0000;
@@ -56,7 +57,7 @@ const createsUserNamespace: Rule = { errno: EPERM, when: [[{ argument: 0, hasAny
 const NEVER: Rule = { errno: EPERM };
 
 const RULES = {
-  socket: { errno: EPERM, when: [[{ argument: 0, equals: AF_UNIX }], [{ argument: 0, equals: AF_VSOCK }]] },
+  socket: { errno: EPERM, when: [SOCKET_FAMILIES.map((differsFrom) => ({ argument: 0, differsFrom }))] },
   socketpair: { errno: EPERM, when: [[{ argument: 1, hasAnyOf: DATAGRAM }]] },
   clone: createsUserNamespace,
   unshare: createsUserNamespace,
@@ -185,9 +186,9 @@ function instructionsFor({ errno, when = [[]] }: Rule, number: number): readonly
       ...tests.flatMap((test, index) => {
         // Jumps past the remaining tests and the refusal.
         const jumpOffset = 2 * (tests.length - index - 1) + 1;
-        const { argument, equals, hasAnyOf = 0 } = test;
+        const { argument, differsFrom, hasAnyOf = 0 } = test;
         const compare: Instruction =
-          equals === undefined ? [HAS_ANY_OF, 0, jumpOffset, hasAnyOf] : [EQUALS, 0, jumpOffset, equals];
+          differsFrom === undefined ? [HAS_ANY_OF, 0, jumpOffset, hasAnyOf] : [EQUALS, jumpOffset, 0, differsFrom];
         return [load(argumentOffset(argument)), compare];
       }),
       refuse(errno),

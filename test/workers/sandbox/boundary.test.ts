@@ -104,6 +104,8 @@ describe('programs in the sandbox', () => {
     ],
     ['a pair of raw sockets is made', 'socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)'],
     ['a socket to the host of a machine is made', 'socket.socket(40, socket.SOCK_STREAM)'],
+    ['a socket of the kernel’s cryptography is made', 'socket.socket(38, socket.SOCK_SEQPACKET)'],
+    ['a socket of a protocol that no ordinary program uses is made', 'socket.socket(33, socket.SOCK_DGRAM)'],
     ['a namespace of users is made', 'os.unshare(os.CLONE_NEWUSER)'],
     ['a file gets the set-user-ID bit', "os.chmod('own', 0o4755)"],
     ['a file gets the set-group-ID bit', "os.fchmod(os.open('own', os.O_RDONLY), 0o2755)"],
@@ -121,7 +123,7 @@ describe('programs in the sandbox', () => {
     try {
       files(root, { own: '' });
       chmodSync(join(root, 'own'), 0o755);
-      const script = `import ctypes, os, socket\n${NEVER}\nif not hasattr(os, 'unshare'):\n os.CLONE_NEWUSER = 0x10000000\n os.unshare = lambda flags: ctypes.CDLL(None, use_errno=True).unshare(flags) and (_ for _ in ()).throw(PermissionError())\nsocket.socketpair()\nsocket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)\nprint('began')\ntry:\n ${line.replace('SOCKET', socket)}\nexcept PermissionError:\n print('denied')`;
+      const script = `import ctypes, os, socket\n${NEVER}\nif not hasattr(os, 'unshare'):\n os.CLONE_NEWUSER = 0x10000000\n os.unshare = lambda flags: ctypes.CDLL(None, use_errno=True).unshare(flags) and (_ for _ in ()).throw(PermissionError())\nsocket.socketpair()\nsocket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)\nfor family in (2, 10, 16):\n socket.socket(family, socket.SOCK_DGRAM).close()\nprint('began')\ntry:\n ${line.replace('SOCKET', socket)}\nexcept PermissionError:\n print('denied')`;
       files(root, { 'try.py': script });
       expect((await run(root, 'python3 try.py')).stdout).toBe('began\ndenied\n');
       expect(lstatSync(join(root, 'own')).mode & 0o6000).toBe(0);
