@@ -21,7 +21,7 @@ export function removeWorkspaceFolders(
   const libraries = environment['LD_LIBRARY_PATH'];
   // The further processes of Pawl start in this folder, and an empty entry would stand for it.
   if (libraries !== undefined)
-    environment['LD_LIBRARY_PATH'] = libraries.split(delimiter).filter(isAbsolute).join(delimiter);
+    environment['LD_LIBRARY_PATH'] = libraries.split(/[:;]/).filter(isAbsolute).join(delimiter);
 }
 
 /** A folder as it is written, and by its real path. */

@@ -13,7 +13,7 @@ import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
 import { tenantsFolder } from './shared/policy/workspace-root.ts';
 import { userCacheFolder } from './shared/store/redis/redis-binary.ts';
 import { liesIn } from './shared/util/file-path.ts';
-import { codeNames, linksOnPath, packageLookupNames } from './workers/workspace/code-files.ts';
+import { codeNames, importsOf, linksOnPath, packageLookupNames } from './workers/workspace/code-files.ts';
 import {
   protectCode,
   protectFile,
@@ -25,9 +25,12 @@ import {
 import { addWorkspaceFolder, forbiddenReason } from './workers/workspace/workspace-roots.ts';
 
 /** Variables that name what this process, its next start or a program that it starts loads: a list of folders or files, or one of them. */
-const LOADED_LISTS = ['NODE_PATH', 'LD_LIBRARY_PATH', 'LD_PRELOAD', 'DYLD_LIBRARY_PATH', 'DYLD_INSERT_LIBRARIES'];
+const LOADED_LISTS =
+  'NODE_PATH LD_LIBRARY_PATH LD_PRELOAD LD_AUDIT DYLD_LIBRARY_PATH DYLD_FRAMEWORK_PATH DYLD_INSERT_LIBRARIES'.split(
+    ' ',
+  );
 const LOADED_PATHS =
-  `NODE_COMPILE_CACHE NODE_EXTRA_CA_CERTS SSL_CERT_FILE SSL_CERT_DIR OPENSSL_CONF OPENSSL_MODULES OPENSSL_ENGINES
+  `NODE_COMPILE_CACHE APT_CONFIG DOCKER_CONFIG NODE_EXTRA_CA_CERTS SSL_CERT_FILE SSL_CERT_DIR OPENSSL_CONF OPENSSL_MODULES OPENSSL_ENGINES
   OTEL_EXPORTER_OTLP_CERTIFICATE OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE`.split(/\s+/);
 
 const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));
@@ -107,13 +110,21 @@ function skillPaths(folder: string): readonly string[] {
   return [folder, ...linksOnPath(folder), ...realPaths(files)];
 }
 
-/** The file that Node was started with, and those that it loads before. A module without a path is a package. */
+/** The file that Node was started with, and those that it loads before. */
 function programFiles(cwd: string, environment: Environment): readonly string[] {
   const loaders = nodeOptions(environment, /^(?:-r|--require|--import|--loader|--experimental-loader)$/);
-  const modules = loaders
-    .map((each) => (each.startsWith('file:') ? fileURLToPath(each) : each))
-    .filter((path) => /^[./]/.test(path));
-  const configs = nodeOptions(environment, /^--(?:experimental-config-file|openssl-config|snapshot-blob)$/);
+  // Code on the command line, and modules, which may be packages that are links, or texts of code.
+  const given = [
+    ...loaders.map((each) => (each.startsWith('data:') ? decodeURIComponent(each) : `import ${JSON.stringify(each)}`)),
+    ...nodeOptions(environment, /^(?:-e|--eval|-p|--print|-pe)$/),
+  ];
+  const modules = given.flatMap((code) => importsOf(join(cwd, '[eval]'), code));
+  const configs = [
+    ...nodeOptions(environment, /^--(?:experimental-config-file|openssl-config|snapshot-blob)$/),
+    ...([...process.execArgv, environment['NODE_OPTIONS'] ?? ''].some((each) => each.includes('-default-config-file'))
+      ? ['node.config.json']
+      : []),
+  ];
   // It maps the names of packages to files.
   const mapping = loaders.some((name) => /\b(?:tsx|ts-node|swc-node)\b/.test(name))
     ? [environment['TSX_TSCONFIG_PATH'] ?? environment['TS_NODE_PROJECT'] ?? 'tsconfig.json']
@@ -125,7 +136,7 @@ function programFiles(cwd: string, environment: Environment): readonly string[] 
 /** Without a folder that holds the current one: then the whole workspace would be read-only. */
 function loadedPaths(cwd: string, environment: Environment): readonly string[] {
   const named = [
-    ...LOADED_LISTS.flatMap((name) => (environment[name] ?? '').split(/[:\s]/)),
+    ...LOADED_LISTS.flatMap((name) => (environment[name] ?? '').split(/[:;\s]/)),
     ...LOADED_PATHS.map((name) => environment[name] ?? ''),
   ];
   const paths = named.filter(Boolean).map((path) => resolve(cwd, path));

@@ -36,6 +36,7 @@ test.each([
   ['/opt/lib:', '/opt/lib'],
   [':', ''],
   ['lib:.:/opt/lib', '/opt/lib'],
+  ['/opt/lib;lib;', '/opt/lib'],
 ])('LD_LIBRARY_PATH=%s is handed on as %s', (value, expected) => {
   const environment: NodeJS.ProcessEnv = value === undefined ? {} : { LD_LIBRARY_PATH: value };
   removeWorkspaceFolders(environment, '/srv');

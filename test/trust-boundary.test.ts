@@ -21,6 +21,8 @@ function protectedWorkspace(path: string, nodeOptions: string, settings: (root: 
   const root = temporaryFolder();
   mkdirSync(dirname(join(root, path)), { recursive: true });
   writeFileSync(join(root, path), 'mine');
+  mkdirSync(join(root, 'node_modules/@app'), { recursive: true });
+  symlinkSync('../../packages/trace', join(root, 'node_modules/@app/trace'));
   const options = { dataDir: join(root, '.pawl'), ...settings(root) };
   protectProcess(resolveSettings({ options }), root, { NODE_OPTIONS: nodeOptions });
   return testContext({ workspaceRoot: root }).workspace;
@@ -54,6 +56,14 @@ test.each([
   ['hook.mjs', '--experimental_loader ./hook.mjs', none],
   ['node.json', '--experimental-config-file=node.json', none],
   ['tsconfig.json', '--import tsx', none],
+  ['node.config.json', '--experimental-default-config-file', none],
+  ['packages/trace/index.js', '--import @app/trace', none],
+  [
+    'hooks.mjs',
+    `--import "data:text/javascript,import{register}from'module';register('./hooks.mjs','file:///')"`,
+    none,
+  ],
+  ['hooks.mjs', '--import data:text/javascript,register(%22./hooks.mjs%22)', none],
   ['bin/secret', '', (root: string) => ({ connectors: { secrets: { programs: [join(root, 'bin/secret')] } } })],
   ['skills/a/SKILL.md', '', (root: string) => ({ skillFolders: [join(root, 'skills')] })],
 ] as const)('%s is read-only for calls with NODE_OPTIONS=%s', async (path, nodeOptions, settings) => {
@@ -67,6 +77,10 @@ test.each([
   ['NODE_PATH', 'lib::/srv', 'lib/bufferutil.js'],
   ['LD_LIBRARY_PATH', ':ours:', 'ours/libm.so.6'],
   ['LD_PRELOAD', './hook.so other.so', 'hook.so'],
+  ['LD_LIBRARY_PATH', '/usr/lib;ours', 'ours/libm.so.6'],
+  ['LD_AUDIT', './audit.so', 'audit.so'],
+  ['APT_CONFIG', 'apt.conf', 'apt.conf'],
+  ['DOCKER_CONFIG', '.docker', '.docker/cli-plugins/docker-x'],
   ['NODE_COMPILE_CACHE', '.compiled', '.compiled/v24/a'],
   ['NODE_EXTRA_CA_CERTS', 'certs/ca.pem', 'certs/ca.pem'],
   ['SSL_CERT_DIR', './certs', 'certs/new.pem'],

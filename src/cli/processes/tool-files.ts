@@ -187,6 +187,8 @@ function resolveFromOwnLibraries(): LoadedFiles {
       if (specifier === 'pawl' || specifier.startsWith('pawl/')) return resolveFromPawl();
       try {
         const resolved = nextResolve(specifier, context);
+        // Node loads addons without asking the hook below.
+        if (resolved.url.endsWith('.node')) checkKnownCode(resolved.url);
         const requestedPath = specifierPath(specifier, context.parentURL);
         if (
           requestedPath !== undefined &&

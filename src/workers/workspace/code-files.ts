@@ -14,8 +14,24 @@ const SPECIFIER =
 /** Other literals that may name a file of code: `new URL('x.mjs', …)`, `join(import.meta.dirname, 'x.mjs')`, `spawn('node', ['x.mjs'])`. */
 const CODE_LITERAL = /(['"`])(?:\$\{[^}`\n]*\}\/?)?([^'"`\n$]+\.(?:[cm]?[jt]s|node|wasm|sh|py))\1/g;
 /** Signs of a program that reads variables from files, and the names of such files. */
-const READS_ENV = /(['"`])dotenv(?:\/config)?\1|\bloadEnvFile\(/;
+const READS_ENV = /(['"`])(?:@dotenvx\/)?dotenv(?:x|-flow|-safe)?(?:\/config)?\1|\b(?:loadEnvFile|parseEnv)\(/;
 const ENV_LITERAL = /(['"`])([^'"`\n$]*\.env(?:\.[\w-]+)*)\1/g;
+const ENV_ARGUMENTS = /\b(?:loadEnvFile\(|parseEnv\(|path\s*:)[^;\n]{1,200}/g;
+/** Code under a name that is no literal: `import(file)`, `require('./tools/' + name)`, `import(pathToFileURL(join(folder, name)).href)`. */
+const COMPUTED =
+  /\b(?:import|require|Worker|fork)\(\s*(?:\/\*[^*]*\*\/\s*)*(?:['"][^'"\n]*['"]\s*\+|`[^`\n]*\$\{|[A-Za-z_$][\w$.[\]]*\s*[,)]|(?:new\s+)?[A-Za-z_$][\w$.]*\((?![^\n;]*\.(?:[cm]?[jt]sx?|node)['"`]))/;
+/** Where such names come from: a beginning of the name itself, or a folder that the program puts together or lists. */
+const NAME_START =
+  /\b(?:import|require|Worker|fork)\(\s*(?:(['"])(\.{1,2}\/[^'"\n]*)\1\s*\+|`(\.{1,2}\/[^`$\n]*)\$\{)/g;
+const FOLDER_CALL =
+  /\b(?:join|resolve|URL|(?:readdir|opendir|glob)(?:Sync)?)\((?<listed>import\.meta\.dirname|__dirname)?([^\n;]{0,200})/g;
+const LITERAL = /(['"`])([^'"`\n$]+)\1/g;
+/** Packages that find a native addon, and the folders in which they look for it. */
+const FINDS_ADDON = /(['"`])(?:bindings|node-gyp-build|pkg-prebuilds|(?:@mapbox\/)?node-pre-gyp)\1/;
+const ADDON_FOLDERS = ['build', 'prebuilds', 'lib/binding'];
+/** Loaders that take `x.ts` or `x.tsx` for `x.js`, even where `x.js` exists. */
+const TYPESCRIPT_LOADER = /\b(?:tsx|ts-node|swc-node)\b/;
+const OTHER_LANGUAGE = /\.(?:py|rb|php|sh|jar)$/;
 const EXTENSIONS = ['.js', '.json', '.node', '.ts', '.mjs', '.cjs', '.mts', '.cts', '.tsx'];
 const INDEX_FILES = ['package.json', ...EXTENSIONS.map((extension) => `index${extension}`)];
 const MAX_FILES = 5_000;
@@ -46,23 +62,74 @@ export function codeNames(entries: readonly string[], completeFolders: readonly 
     const real = existsSync(path) ? realpathSync(path) : path;
     names.add(real);
     if (completeFolders.some((folder) => liesIn(folder, real))) continue;
-    const lookedUp = packageLookupNames(real);
+    const lookedUp = OTHER_LANGUAGE.test(real) ? [] : packageLookupNames(real);
     const text = sourceOf(real);
-    for (const name of [...lookedUp, ...envFilesOf(real, text)]) names.add(name);
-    pending.push(...importsOf(real, text, lookedUp));
+    const discovered = discoveredFolders(real, text);
+    const further = [
+      ...envFilesOf(real, text),
+      ...discovered,
+      ...addonFolders(text, lookedUp),
+      ...preferredNames(path),
+    ];
+    for (const name of [...lookedUp, ...further]) names.add(name);
+    pending.push(...importsOf(real, text, lookedUp), ...discovered.flatMap(codeIn));
   }
   return [...names];
+}
+
+/** The folders in which a file finds code under computed names: each file that lies in one when the program starts may be loaded. */
+function discoveredFolders(file: string, text: string): readonly string[] {
+  if (!COMPUTED.test(text)) return [];
+  const starts = [...text.matchAll(NAME_START)].map(([, , plain, template]) => plain ?? template ?? '');
+  const called = [...text.matchAll(FOLDER_CALL)].map(([call, listed, rest = '']) => {
+    const parts = [...rest.matchAll(LITERAL)].map(([, , literal = '']) => literal.replace(/[^/]*\*.*$/, ''));
+    const joined = parts.map((_, index) => parts.slice(0, index + 1).join('/'));
+    return joined.length === 0 && listed !== undefined && /^\w+dir/.test(call) ? ['./'] : joined;
+  });
+  const candidates = [...starts.map((start) => [start.replace(/[^/]*$/, '')]), ...called];
+  const folders = [dirname(file), process.cwd()].flatMap((from) =>
+    candidates.flatMap((names) => names.map((name) => resolve(from, name)).findLast(isFolder) ?? []),
+  );
+  const isAbove = (folder: string) =>
+    liesIn(folder, process.cwd()) || (liesIn(folder, file) && folder !== dirname(file));
+  return [...new Set(folders)].filter((folder) => !isAbove(folder));
+}
+
+/** The code in a folder and below, as far as it is followed. */
+function codeIn(folder: string): readonly string[] {
+  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
+  return names
+    .filter((name) => /\.[cm]?[jt]sx?$/.test(name) && !/node_modules|\.d\.[cm]?ts$/.test(name))
+    .slice(0, MAX_FILES)
+    .map((name) => join(folder, name));
+}
+
+function addonFolders(text: string, lookedUp: readonly string[]): readonly string[] {
+  if (!FINDS_ADDON.test(text)) return [];
+  const packages = lookedUp.filter((name) => basename(name) === 'package.json' && existsSync(name)).map(dirname);
+  return packages.flatMap((folder) => ADDON_FOLDERS.map((name) => join(folder, name)));
+}
+
+/** The names, existing or not, that a loader of TypeScript prefers to this one. */
+function preferredNames(path: string): readonly string[] {
+  const isLoaded = [...process.execArgv, process.env['NODE_OPTIONS'] ?? ''].some((each) =>
+    TYPESCRIPT_LOADER.test(each),
+  );
+  return isLoaded && path.endsWith('.js') ? ['ts', 'tsx'].map((extension) => path.replace(/js$/, extension)) : [];
 }
 
 /** The files of variables that a program reads into its environment, and so into Pawl's settings. */
 function envFilesOf(file: string, text: string): readonly string[] {
   if (!READS_ENV.test(text)) return [];
+  const given = (text.match(ENV_ARGUMENTS) ?? []).flatMap((part) => [...part.matchAll(LITERAL)]);
+  // Such a file has any name; a word such as `utf8` is none.
+  const files = given.map(([, , name = '']) => name).filter((name) => /[./]/.test(name) && /[^./]/.test(name));
   const literals = [...text.matchAll(ENV_LITERAL)].map((match) => match[2] ?? '');
-  return ['.env', ...literals].flatMap((name) => [resolve(name), resolve(dirname(file), name)]);
+  return ['.env', ...literals, ...files].flatMap((name) => [resolve(name), resolve(dirname(file), name)]);
 }
 
 /** The files that a file imports or starts, by their path without an extension if it has none. */
-function importsOf(file: string, text: string, lookedUp: readonly string[]): readonly string[] {
+export function importsOf(file: string, text: string, lookedUp = packageLookupNames(file)): readonly string[] {
   const specifiers = [...text.matchAll(SPECIFIER)].map((match) => match[2] ?? '');
   const literals = [...text.matchAll(CODE_LITERAL)].map((match) => match[2] ?? '');
   const started = literals

@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { liesIn } from '../../../src/shared/util/file-path.ts';
 import { codeNames } from '../../../src/workers/workspace/code-files.ts';
 
@@ -67,6 +67,11 @@ test.each([
   ["import 'dotenv/config';", '.env'],
   ["config({ path: 'settings/prod.env' }); import { config } from 'dotenv';", 'settings/prod.env', '.env'],
   ["process.loadEnvFile('.env.local');", '.env.local'],
+  ["process.loadEnvFile('.vars');", '.vars'],
+  ["loadEnvFile(new URL('config/vars', import.meta.url));", 'config/vars'],
+  ["import { config } from '@dotenvx/dotenvx'; config({ path: ['.env', '.secrets'] });", '.secrets', '.env'],
+  ["const addon = require('bindings')('addon');", 'build', 'prebuilds'],
+  ["const addon = require('node-gyp-build')(__dirname);", 'build', 'prebuilds'],
 ])('%s makes what it leads to code', (line, ...expected) => {
   const root = program({
     'main.ts': line,
@@ -100,12 +105,47 @@ test.each([
 });
 
 test.each([
+  "await import('./plugins/' + name);",
+  `await import(\`./plugins/\${name}.ts\`);`,
+  "for (const name of readdirSync(join(import.meta.dirname, 'plugins'))) await import(join(FOLDER, name));",
+  "const folder = new URL('./plugins/', import.meta.url);\nfor (const name of list(folder)) await import(new URL(name, folder).href);",
+  "for (const file of await glob('./plugins/*.ts', { encoding: 'utf8' })) await import(pathToFileURL(file).href);",
+  "readdirSync(path.resolve(__dirname, '..', 'app', 'plugins')).forEach((file) => require(file));",
+  "for (const name of readdirSync('plugins')) new Worker(name);",
+])('a folder from which a program loads code under computed names is code as a whole: %s', (line) => {
+  const root = program({
+    'app/main.ts': line,
+    'app/plugins/one.ts': "import '../../lib/of-one.ts';",
+    'app/data/note.txt': '',
+    'lib/of-one.ts': '',
+    'package.json': '{}',
+  });
+  const names = codeNames([join(root, 'app/main.ts')]);
+  const isCode = (path: string) => names.some((name) => liesIn(name, join(root, path)));
+  for (const file of ['app/plugins/one.ts', 'app/plugins/new.ts', 'lib/of-one.ts'])
+    expect(isCode(file), file).toBe(true);
+  for (const file of ['app/data/note.txt', 'app/other.ts', 'lib/other.ts', 'note.txt'])
+    expect(isCode(file), file).toBe(false);
+});
+
+test('under a loader that prefers TypeScript, the names that it would prefer are code', () => {
+  const root = program({ 'main.ts': "import './lib/util.js';", 'lib/util.js': '' });
+  const names = () => codeNames([join(root, 'main.ts')]);
+  expect(names()).not.toContain(join(root, 'lib/util.ts'));
+  vi.stubEnv('NODE_OPTIONS', '--import tsx');
+  onTestFinished(() => void vi.unstubAllEnvs());
+  expect(names()).toEqual(expect.arrayContaining([join(root, 'lib/util.ts'), join(root, 'lib/util.tsx')]));
+});
+
+test.each([
   "fetch(new URL('/', 'https://example.org'));",
   "const ROOT = fileURLToPath(new URL('./', import.meta.url));",
   "const ROOT = new URL('../', import.meta.url);",
   "const { name } = require('..');",
   "const DATA = new URL('./data/', import.meta.url);",
   "fetch(new URL(`/data`, base), new URL('/tmp', base));",
+  "const DATA = join(import.meta.dirname, 'data'); await import('./other.ts'); new Worker(new URL('./job.mjs', import.meta.url));",
+  "await import(name); const ROOT = join(import.meta.dirname, '..'); const word = 'data'; fetch(new URL('/data', base));",
 ])('a folder that a program names is no code as a whole, so that calls can work in it: %s', (line) => {
   const root = program({ 'app/main.ts': line, 'app/data/note.txt': '', 'index.js': '', 'package.json': '{}' });
   const names = codeNames([join(root, 'app/main.ts')]);

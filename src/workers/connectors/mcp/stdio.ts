@@ -16,6 +16,8 @@ import { endOf } from '../../../shared/util/text/text-cut.ts';
 import { prepareProgram } from '../../context/processes.ts';
 import type { ProgramEnvironment } from '../../sandbox/environment.ts';
 import { startTree, type Tree } from '../../sandbox/process-tree.ts';
+import { codeNames } from '../../workspace/code-files.ts';
+import { protectCode, shareCode } from '../../workspace/protected-paths.ts';
 import {
   type AnswerReader,
   isBrokenAnswer,
@@ -32,6 +34,7 @@ export const MAX_MESSAGE_BYTES = 32 * 1_024 * 1_024;
 /** A message must be complete within this time of its first byte, because a slow one delays all other answers. */
 export const MESSAGE_TIMEOUT_MS = 20_000;
 const MAX_STDERR_BYTES = 2_048;
+const CODE = /\.(?:[cm]?[jt]sx?|py|rb|php|sh|jar|wasm)$/;
 
 export interface StdioOptions {
   readonly server: string;
@@ -45,6 +48,13 @@ export interface StdioOptions {
 /** A folder among the arguments is data of the program and no part of it. */
 function isFile(argument: string): boolean {
   return isAbsolute(argument) && (statSync(argument, { throwIfNoEntry: false })?.isFile() ?? false);
+}
+
+/** The server holds secrets that calls do not: they may not change its code, its first word and files of code among its arguments. */
+function protectServer(command: readonly string[], dataDir: string): void {
+  const files = command.filter((argument, index) => isFile(argument) && (index === 0 || CODE.test(argument)));
+  for (const name of codeNames(files)) protectCode(name);
+  shareCode(dataDir);
 }
 
 /** Returns the installation folder of a program's file: the outermost folder above it with packages, or its own folder. */
@@ -91,6 +101,7 @@ export class StdioTransport implements Transport {
   async start(): Promise<void> {
     const { server, connection, settings, environment } = this.#options;
     const folder = connection.folder ?? (await serverFolder(settings.dataDir, server));
+    protectServer(connection.command, settings.dataDir);
     const {
       sandbox,
       launch,
