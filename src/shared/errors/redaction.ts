@@ -4,6 +4,7 @@
  */
 
 import { orUndefined } from '../util/or-undefined.ts';
+import { PAIR_PATTERNS } from './secret-pairs.ts';
 import {
   PAIR_NAMES,
   PATTERN_HINT,
@@ -97,7 +98,7 @@ function redactVisible(text: string, secrets: readonly string[]): string {
   clean = withoutCards(clean);
   if (hasTokenRun(clean, TOKEN_LETTERS)) clean = withoutTokens(clean);
   clean = replaceAll(clean, programPatterns(clean));
-  return PATTERN_HINT.test(clean) ? replaceAll(clean, PATTERNS) : clean;
+  return PATTERN_HINT.test(clean) ? replaceAll(replaceAll(clean, PAIR_PATTERNS), PATTERNS) : clean;
 }
 
 /** The whole of a wrapped text goes: its parts would show what the secret stands in, but not the secret's own end. */

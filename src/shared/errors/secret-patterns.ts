@@ -9,14 +9,14 @@ const KEYS =
 
 /** Names of secrets in parameters, headers, environments and texts. */
 const STEMS = [
-  'passwords?|passwd|passphrase|passcode|passwort|kennwort|contraseña|secrets?|token|api[-_]?(?:keys?|tokens)|credentials?|authorization|cookie|jwt|mnemonic|[jp](?:hp)?sess(?:ion)?id',
+  'passwords?|passwd|passphrase|passcode|passwort|kennwort|contraseña|mot de passe|senha|wachtwoord|hasło|heslo|şifre|lösenord|пароль|密码|密碼|パスワード|비밀번호|secrets?|token|api[-_ ]?(?:keys?|tokens)|credentials?|authorization|cookie|jwt|mnemonic|[jp](?:hp)?sess(?:ion)?id',
   '(?:db|user|admin|root|ftp|smtp|mysql)[-_]?pwd|(?:db|ssh|user|become|admin|root|ftp|smtp|mail|email|key|store)[-_]?pass|sshpass|redis(?:cli)?[-_]?auth|(?:require|store|key)pass|masterauth',
-  '(?<![A-Za-z])app(?:lication)?[-_]?key|(?:seed|recovery)[-_ ]?phrase|connection[-_]?string|secret[-_]?key(?:[-_]base)?|preshared[-_]?key|client[-_]key[-_]data',
-  `(?:${KEYS})[-_]?key|signing[-_]?keys?`,
+  '(?<![A-Za-z])app(?:lication)?[-_]?key|(?:seed|recovery)[-_ ]?phrase|connection[-_]?string|secret[-_]?key(?:[-_]base)?|preshared[-_]?key|client[-_]key[-_]data|code[-_]?verifier|device[-_]?code',
+  `(?:${KEYS})[-_ ]?key|signing[-_]?keys?`,
 ];
 const SUFFIX = '(?:[-_]?\\d{1,2}|[-_](?:prod(?:uction)?|staging|dev|test|old|new|base64|b64|hex|plain|hash))?';
 const NAMES = `(?:${STEMS.join('|')})${SUFFIX}`;
-const NAME = `[\\w-]{0,60}${NAMES}`;
+export const NAME = `[\\w-]{0,60}${NAMES}`;
 export const SECRET_NAME = new RegExp(`${NAMES}$`, 'i');
 /** The members that hold the name in an object that is a pair of a name and a value. */
 export const PAIR_NAMES = ['name', 'key', 'header', 'field', 'k', 'id', 'variable', 'param', 'parameter', 'property'];
@@ -30,18 +30,14 @@ const PIN_NAME =
   '(?:[\\w-]{0,40}[-_])?(?:pin(?:[-_ ]?code)?|cv[vc]2?|totp|[2m]fa(?:[-_]?code)?|otp|(?:verification|security|confirmation)[-_]?code)';
 const WEAK_VALUE = '(?![/~.]|[a-z]:\\\\)(?=[^\\s"\'\\\\]{0,256}\\d)';
 
-const JSON_TEXT = '(?:[^"\\\\]|\\\\.)*';
 /** A JSON string inside a JSON string. */
 const INNER_JSON_TEXT = '(?:[^"\\\\]|\\\\\\\\(?:\\\\.|[^\\\\"]))*';
-/** Tells a pair of name and value from a list of names. */
-const LOOKS_LIKE_A_VALUE = '(?=[^"]{0,256}[^"a-z_ ])(?=[^"]{6})';
-const TO_A_VALUE = '"\\s{0,4}:\\s{0,4}"';
-/** Members between the name and the value of a pair, such as a type. */
-const FURTHER_MEMBERS = '(?:"[\\w-]{1,40}"\\s{0,4}:\\s{0,4}(?:"[^"\\\\]{0,256}"|[\\w.-]{1,20})\\s{0,4},\\s{0,4}){0,3}';
+/** A quote in a URL, or in HTML. */
+const ENCODED_QUOTE = '(?:%(?:25)?2[27]|&(?:quot|apos|#34|#39);)';
 /** Code and documents have these in the place of a secret: types, calls, variables, placeholders. */
 const NO_SECRET = [
-  '\\[redacted\\]',
-  '(?:string|str|bool(?:ean)?|number|none|null|undefined|true|false|required|optional|missing|invalid|expired|unset)(?![^\\s"\'\\\\,;|&)}\\]])',
+  `(?:%20)?(?:${ENCODED_QUOTE}|\`)?\\[redacted\\]`,
+  '(?:string|str|bool(?:ean)?|number|none|null|undefined|true|false|required|optional|missing|invalid|expired|unset|inherit|include|same-origin|omit|await)(?![^\\s"\'\\\\,;|&)}\\]])',
   '[A-Za-z_][\\w.:]{0,60}[([]\\\\{0,31}["\']?\\[redacted\\]',
   '(?:process|import\\.meta)\\.env|os\\.(?:environ|getenv)|\\$\\{|\\$[A-Z_]+\\b(?!\\S)|\\{\\{|<[\\w ./-]{1,60}>',
   '[a-z_][\\w.]{0,60}\\([^()\\s"\']{0,60}\\)(?:[\\s.,;)]|$)|[a-z_][\\w.]{0,60}\\[\\w{1,60}\\](?:[\\s.,;)]|$)',
@@ -122,39 +118,17 @@ export const PATTERNS: readonly SecretPattern[] = [
     /((?<![\w.-])(?:[\w.-]{0,40}(?:sig|signature|hmac|jwt|credential|security-token|token_hint|verifier|assertion|SAMLResponse))=)(?!\[redacted\])[^\s&#"'\\<>;]{8,}/gi,
     `$1${REDACTED}`,
   ],
-  [/([?&](?:[\w.-]{0,40}[-_.])?(?:auth|pwd|pass|sid)=)(?!\[redacted\])[^\s&#"'\\<>;]{8,}/gi, `$1${REDACTED}`],
+  [/([?&](?:[\w.-]{0,40}[-_.])?(?:auth|pwd|pass|sid|tkn)=)(?!\[redacted\])[^\s&#"'\\<>;]{8,}/gi, `$1${REDACTED}`],
   [/([?&](?:code|key)=)(?=[^\s&#"'\\<>;]{0,256}\d)[^\s&#"'\\<>;[]{8,}/gi, `$1${REDACTED}`],
   // The proofs in headers whose other parts are public.
   [/(\b(?:Signature|response|mac|oauth_signature)=\\{0,3}"?)[\w+/=%-]{16,}/g, `$1${REDACTED}`],
-  // Pairs of a name and a value in lists, objects, XML and commands.
-  [new RegExp(`("${NAME}"\\s{0,4},\\s{0,4}")${LOOKS_LIKE_A_VALUE}${JSON_TEXT}"`, 'gi'), `$1${REDACTED}"`],
+  // Pairs of a name and a value in lists, XML and commands.
   [
     new RegExp(`('${NAME}'\\s{0,4},\\s{0,4}')(?=[^']{0,256}[^'a-z_ ])[^'\\\\\\n[]{6,1024}(?=')`, 'gi'),
     `$1${REDACTED}`,
     "'",
   ],
-  [
-    new RegExp(
-      `(\\\\{1,31}"${NAME}\\\\{1,31}"\\s{0,4},\\s{0,4}\\\\{1,31}")(?=[^"\\\\]{0,256}[^"\\\\a-z_ ])(?!\\[redacted\\])[^"\\\\]{6,1024}`,
-      'gi',
-    ),
-    `$1${REDACTED}`,
-  ],
-  [
-    new RegExp(
-      `("(?:${PAIR_NAMES.join('|')})${TO_A_VALUE}${NAME}"\\s{0,4},\\s{0,4}${FURTHER_MEMBERS}"(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}"`,
-      'gi',
-    ),
-    `$1${REDACTED}"`,
-  ],
-  [
-    new RegExp(
-      `("(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}("\\s{0,4},\\s{0,4}${FURTHER_MEMBERS}"(?:${PAIR_NAMES.join('|')})${TO_A_VALUE}${NAME}")`,
-      'gi',
-    ),
-    `$1${REDACTED}$2`,
-  ],
-  [new RegExp(`(<[\\w:-]{0,60}${NAMES}>)[^<]{1,4096}(?=<)`, 'gi'), `$1${REDACTED}`, '<'],
+  [new RegExp(`(<[\\w:-]{0,60}${NAMES}(?:\\s[^<>]{0,200})?(?<!/)>)[^<]{1,4096}(?=<)`, 'gi'), `$1${REDACTED}`, '<'],
   [
     new RegExp(
       `(?<head>(?:name|key|type)=\\\\{0,3}["']${NAME}\\\\{0,3}["'][^<>\\n]{0,100}?\\svalue=)(?<quote>\\\\{0,3}["'])[^"'\\n]{1,1024}?\\k<quote>`,
@@ -225,7 +199,7 @@ export const PATTERNS: readonly SecretPattern[] = [
     '--from-literal',
   ],
   [
-    /((?<![\w-])auth\(\\{0,3}["'][^"'\n\\]{1,100}\\{0,3}["'],\s{0,4}\\{0,3}["'])(?!\[redacted\])[^"'\n\\]{1,256}/g,
+    /((?<![\w-])auth(?:\s{0,2}=\s{0,2})?\(\\{0,3}["'][^"'\n\\]{1,100}\\{0,3}["'],\s{0,4}\\{0,3}["'])(?!\[redacted\])[^"'\n\\]{1,256}/g,
     `$1${REDACTED}`,
   ],
   [/((?<![\w.])PASSWORD\(\\{0,3}["'])(?!\[redacted\])[^"'\n\\]{1,256}(?=\\{0,3}["']\))/g, `$1${REDACTED}`],
@@ -258,12 +232,6 @@ export const PATTERNS: readonly SecretPattern[] = [
     `$1${REDACTED}$2`,
   ],
   [new RegExp(`(\\\\"[\\w-]{0,60}${NAMES}\\\\"\\s{0,4}:\\s{0,4}\\\\")${INNER_JSON_TEXT}`, 'gi'), `$1${REDACTED}`],
-  // A list of headers with one name.
-  [
-    /((?:\\*")(?:(?:set-)?cookie|(?:proxy-)?authorization|x-[\w-]{0,60}(?:key|token|secret))\\*"\s{0,4}:\s{0,4}\[\s{0,20})(\\*")(?!\[redacted\])[^\]]{1,4096}\2(?=\s{0,20}\])/gi,
-    `$1$2${REDACTED}$2`,
-    '[',
-  ],
   // A scheme other than Bearer and Basic is redacted with the secret; a cookie is redacted whole.
   [
     /(authorization(?:\\*["'])?\s{0,4}[:=]\s{0,4}(?:\\*["'])?)(?!Bearer |Basic )[a-z][\w-]{0,30}[ \t]{1,4}[^\s"'\\,;]{8,}/gi,
@@ -276,7 +244,7 @@ export const PATTERNS: readonly SecretPattern[] = [
   [/((?:mnemonic|phrase)\W{1,8})[a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23}/gi, `$1${REDACTED}`],
   [
     new RegExp(
-      `(?<head>(?:password|passwort|token|secret|api[ _-]?key)\\s(?:is|was|set\\sto|to)\\s)(?=\\S{0,256}\\d)${secretValue(6)}`,
+      `(?<head>(?:password|passwort|token|secret|api[ _-]?key)[*_\`]{0,3}\\s(?:is|was|set\\sto|to|ist|lautet):?\\s)(?=\\S{0,256}\\d)${secretValue(6)}`,
       'gi',
     ),
     KEEP_HEAD,
@@ -374,10 +342,19 @@ export const PATTERNS: readonly SecretPattern[] = [
     KEEP_HEAD,
     'variable',
   ],
+  // The bytes of a key, as a list and as JSON writes a Buffer. The list stays one.
+  [
+    new RegExp(
+      `(?<head>${NAMES}(?:${QUOTE})?\\s{0,4}[:=]\\s{0,4}(?:\\{\\s?${QUOTE}type${QUOTE}:\\s?${QUOTE}Buffer${QUOTE},\\s?${QUOTE}data${QUOTE}:\\s?|[A-Za-z.]{0,20}\\(\\d{0,4}\\)?\\s?)?\\[)(?:\\s{0,20}\\d{1,3}\\s{0,4},){7,8192}\\s{0,20}\\d{1,3}(?=\\s{0,20}\\])`,
+      'gi',
+    ),
+    '$<head>0',
+    '[',
+  ],
   // name=value and name: value. JSON objects, lists, booleans and null are no secrets.
   [
     new RegExp(
-      `(?<head>${NAMES}(?:\\\\*["']\\]?|\\])?(?:\\s{0,4}:\\s{0,4}[A-Za-z]{1,20})?\\s{0,4}(?:=>|:=|[:=：＝]|(?<=\\s)(?:->|→)(?=\\s))\\s{0,4}${YAML_TAG}(?:[bfru]{1,2}(?=["'])|[A-Za-z_][\\w.:]{0,60}\\((?=${QUOTE})|\\\\{0,31}"\\\\{0,31}"(?=\\\\{0,31}"))?)(?!Bearer |${REDACTED_TAG}|Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))${secretValue(4)}`,
+      `(?<head>${NAMES}(?:\\\\*["']\\]?|\\]|${ENCODED_QUOTE}|[*_\`]{1,3}|\\s(?:provided|given|supplied|received|used))?(?:\\s{0,4}:\\s{0,4}[A-Za-z]{1,20})?\\s{0,4}(?:=>|:=|[:=：＝]|%(?:25)?3[AD]|(?<=\\s)(?:->|→)(?=\\s))(?:[*_]{1,3}(?=[\\s\`]))?\\s{0,4}(?:%20)?${YAML_TAG}(?:${ENCODED_QUOTE}|[bfru]{1,2}(?=["'])|[A-Za-z_][\\w.:]{0,60}\\((?=${QUOTE})|\\\\{0,31}"\\\\{0,31}"(?=\\\\{0,31}"))?)(?!Bearer |${REDACTED_TAG}|Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))${secretValue(4)}`,
       'gi',
     ),
     KEEP_HEAD,
@@ -390,6 +367,6 @@ export const PATTERNS: readonly SecretPattern[] = [
 
 /** Every pattern above needs one of these. Most texts have none, and one search for all of them costs a tenth. */
 export const PATTERN_HINT = new RegExp(
-  String.raw`://|----|LS0t|bearer|basic|pass|pwd|pw|secret|secure|token|[?&]key=|key(?<=(?:api|app|application|signing|${KEYS})[-_ ]?key)|kennwort|contraseña|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identif|login|-p\w|@(?:tcp|udp|unix)\(|@[\w.-]{1,200}:\d|jdbc:|private-lines|:\d{4,5}:|(?:pin|code|cv[vc]2?|totp|2fa|mfa)[\\"']{0,4}\s{0,4}(?:[:=]|is\s)[\\"'\s]{0,8}\d{3}`,
+  String.raw`://|----|LS0t|bearer|basic|pass|pwd|pw|secret|secure|token|[?&]key=|key(?<=(?:api|app|application|signing|${KEYS})[-_ ]?key)|kennwort|contraseña|mot de passe|senha|wachtwoord|hasło|heslo|şifre|lösenord|пароль|密码|密碼|パスワード|비밀번호|verifier|device[-_]?code|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identif|login|-p\w|@(?:tcp|udp|unix)\(|@[\w.-]{1,200}:\d|jdbc:|private-lines|:\d{4,5}:|(?:pin|code|cv[vc]2?|totp|2fa|mfa)[\\"']{0,4}\s{0,4}(?:[:=]|is\s)[\\"'\s]{0,8}\d{3}`,
   'i',
 );

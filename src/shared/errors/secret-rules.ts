@@ -20,7 +20,7 @@ export const PLAIN_PREFIXES =
   hcalk_ unkey_ cal_live_ polar_oat_ polar_pat_ os_v2_app_ os_v2_org_ xau_ CCDB1_
   packagist_ora_ packagist_ort_ packagist_out_ packagist_urt_ packagist_uut_ xprv nsec1 suiprivkey1 hf_oauth_ pnb_ bkaa_ bkct_ lin_wh_ ddo_ vtwn_ gb_api_ rca_
   eyJrIjoi nyk_v0_ xnd_production_ xnd_development_ mka_ dG9rO apk_user_ opk_ aio_ chpt_ zpka_ esecret_ hxtp_
-  depot_org_ depot_project_ tpuf_ dls_ endr+ NRJS- cfsk_ma_prod_ cfsk_ma_test_ testsk_ dub_ lip_ z_1dWlkIjoi s-s4t2ud- s-s4t2af-
+  depot_org_ depot_project_ tpuf_ dls_ endr+ b3BlbnNzaC1rZXktdjEAAAAA NRJS- cfsk_ma_prod_ cfsk_ma_test_ testsk_ dub_ lip_ z_1dWlkIjoi s-s4t2ud- s-s4t2af-
   sgp_local_ bb_test_ pylf_v1_us_ pylf_v1_eu_ nbp_ KGAT_ jsrp_ jsrd_ sgamp_user_ AGE-SECRET-KEY-PQ-1 CfDJ8 cog_ ucat_ GOOG1E`);
 
 /** Behind each of these, a token may have other characters between its letters as well. */
@@ -147,6 +147,10 @@ export const TOKEN_FORMS: readonly (readonly [hint: string, form: RegExp])[] = [
   ['==', atStart(/0\.[a-f0-9]{8}(?:-[a-f0-9]{4}){3}-[a-f0-9]{12}\.[A-Za-z0-9]{30}:[\w+/]{22}==/)],
   ['ATTA', atStart(/ATTA[a-f0-9]{64,}/)],
   ['eyJhIjoi', atStart(/eyJhIjoi[A-Za-z0-9+/]{80,}={0,2}/)],
+  // The private members of a JSON Web Key, and the bytes of a wallet's key.
+  ['kty', /(?<="(?:d|k|p|q|dp|dq|qi)\\{0,7}"\s{0,4}:\s{0,4}\\{0,7}")[\w-]{22,}(?=\\{0,7}")/g],
+  ['AC', atStart(/AC[a-f0-9]{32}:[a-f0-9]{32}\b/)],
+  ['ek_', atStart(/ek_[a-f0-9]{32}\b/)],
   // Azure's keys hold a mark of their service.
   ['AZDO', atStart(/[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}\b/)],
   ['JQQJ99', atStart(/[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}\b/)],

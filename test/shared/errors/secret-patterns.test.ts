@@ -31,9 +31,26 @@ test.each(withoutQuotes)('a secret is redacted in a list of arguments: %s', (tex
   expect(JSON.parse(clean)).toHaveProperty('command.0', text.split(' ')[0]);
 });
 
+test.each([
+  [`secretKey: [${Array.from({ length: 64 }, (_, at) => at + 100)}]`, 'secretKey: [0]'],
+  [JSON.stringify({ token: Buffer.from(S), n: 1 }), '{"token":{"type":"Buffer","data":[0]},"n":1}'],
+  [`private_key = bytes([72, 117, 110, 116, 101, 114, 50, 50])`, 'private_key = bytes([0])'],
+  ['"tokens": [12, 15, 18, 100, 101, 102, 103, 104]', '"tokens": [12, 15, 18, 100, 101, 102, 103, 104]'],
+])('the bytes of a secret are redacted: %s', (text, expected) => expect(redact(text)).toBe(expected));
+
 describe('ordinary text stays', () => {
   test.each([
     'mysql -p shop',
+    "const password = await prompt('Password: ');",
+    'secrets: inherit',
+    'credentials: include',
+    '**Password** is required',
+    '| **Token** | required |',
+    'the private key of the host',
+    '/x?filter=%7B%22name%22%3A%22ada%22%7D',
+    '{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU"}',
+    '{"key":"http.route","value":{"stringValue":"/users/12345678"}}',
+    '<Password type="text"/><p>12345678</p>',
     'the password is required',
     'Enter your password:',
     'password: required',
