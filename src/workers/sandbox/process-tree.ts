@@ -3,7 +3,7 @@
  * streams: pipes, or a terminal.
  */
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { openSync, readdirSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -191,6 +191,34 @@ async function waitForEnd(
   );
 }
 
+const CLOSE_ON_EXEC = 0o2_000_000;
+let nothing: number | undefined;
+
+/**
+ * The streams of a program, with nothing at each further descriptor that it would inherit: a terminal of another session, a lock of the shell
+ * that started this worker, or a folder, which would lead out of the sandbox. Node cannot close these.
+ */
+function withoutInherited(streams: readonly (Stream | undefined)[]): (Stream | undefined)[] {
+  const all: (Stream | undefined)[] = [...streams];
+  for (const descriptor of inheritedDescriptors()) {
+    if (descriptor < streams.length) continue;
+    nothing ??= openSync('/dev/null', 'r+');
+    all[descriptor] = nothing;
+  }
+  return Array.from(all, (stream) => stream ?? 'ignore');
+}
+
+/** The descriptors of this process that programs inherit. None can be told without /proc, where no sandbox works either. */
+function inheritedDescriptors(): readonly number[] {
+  const open = orUndefined(() => readdirSync('/proc/self/fd')) ?? [];
+  return open.map(Number).filter((descriptor) => {
+    // The one that listed the others is closed by now.
+    const info = orUndefined(() => readFileSync(`/proc/self/fdinfo/${descriptor}`, 'utf8'));
+    const [, flags] = /^flags:\s*([0-7]+)/m.exec(info ?? '') ?? [];
+    return flags !== undefined && (Number.parseInt(flags, 8) & CLOSE_ON_EXEC) === 0;
+  });
+}
+
 type Child = ChildProcess & { readonly stderr: NonNullable<ChildProcess['stderr']> };
 
 function spawnProgram(
@@ -204,10 +232,10 @@ function spawnProgram(
     env: environment,
     // The program gets a process group of its own: the worker handles Ctrl-C at its terminal by draining.
     detached: true,
-    stdio: [
+    stdio: withoutInherited([
       ...([streams.stdin, streams.stdout, 'pipe', 'pipe', streams.stderr] as const),
       ...(launch.filter === undefined ? [] : (['pipe'] as const)),
-    ],
+    ]),
   };
   try {
     const child = spawn(program, rest, options) as Child;

@@ -1,4 +1,15 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
@@ -52,6 +63,32 @@ describe('in the sandbox (A11)', () => {
     const result = await sh(script);
     expect(result.exitCode).not.toBe(0);
   });
+
+  confined(
+    'no descriptor of the worker is inherited: a folder would lead out, a terminal to another session',
+    async () => {
+      const root = temporaryFolder();
+      const outside = temporaryFolder();
+      const at = (module: string) => JSON.stringify(new URL(`../../../src/workers/${module}`, import.meta.url).href);
+      const worker = `import { openProcesses } from ${at('context/processes.ts')};
+import { openPseudoTerminal } from ${at('sandbox/pseudo-terminal.ts')};
+openPseudoTerminal();
+const signal = new AbortController().signal;
+const processes = openProcesses({ root: ${JSON.stringify(root)}, callId: 'call', signal, env: process.env, sandbox: 'bubblewrap' });
+const script = 'readlink /proc/self/fd/*; echo evil > /proc/self/fd/40/escaped';
+console.log((await processes.run({ argv: ['sh', '-c', script], timeoutMs: 100_000 })).stdout);
+process.exit(0);`;
+      writeFileSync(join(outside, 'worker.mjs'), worker);
+      const folder = openSync(outside, 'r');
+      const stdio = ['ignore', 'pipe', 'pipe', ...Array<'ignore'>(37).fill('ignore'), folder] as const;
+      const { stdout, stderr } = spawnSync(process.execPath, [join(outside, 'worker.mjs')], { stdio: [...stdio] });
+      closeSync(folder);
+      expect(readdirSync(outside)).toEqual(['worker.mjs']);
+      const open = String(stdout).trim().split('\n');
+      expect(open.length, String(stderr)).toBeGreaterThan(3);
+      expect(open.filter((target) => !/^(?:\/dev\/null|pipe:.*|socket:.*|\/proc\/.*)$/.test(target))).toEqual([]);
+    },
+  );
 
   confined('no other process is seen, and none can be signalled', async () => {
     const result = await sh(
