@@ -72,9 +72,11 @@ export function protectOwnCode(cwd: string, environment: Environment): void {
     ...ownCode,
     ...packageLookupNames(join(OWN_FOLDER, 'package.json')),
     ...packageLookupNames(join(cwd, 'package.json')).filter((path) => basename(path) === 'node_modules'),
-    ...codeNames([...programFiles(cwd, environment), ...configs], realPaths(ownCode)).filter(
-      (path) => !configs.includes(path),
-    ),
+    ...codeNames(
+      [...programFiles(cwd, environment), ...configs],
+      realPaths(ownCode),
+      loadsTypeScript(environment),
+    ).filter((path) => !configs.includes(path)),
     process.execPath,
     realpathSync(process.execPath),
     join(userCacheFolder(), 'pawl'),
@@ -110,9 +112,16 @@ function skillPaths(folder: string): readonly string[] {
   return [folder, ...linksOnPath(folder), ...realPaths(files)];
 }
 
+const LOADER_OPTIONS = /^(?:-r|--require|--import|--loader|--experimental-loader)$/;
+
+/** Whether Node was started with a loader of TypeScript. */
+export function loadsTypeScript(environment: Environment): boolean {
+  return nodeOptions(environment, LOADER_OPTIONS).some((name) => /\b(?:tsx|ts-node|swc-node)\b/.test(name));
+}
+
 /** The file that Node was started with, and those that it loads before. */
 function programFiles(cwd: string, environment: Environment): readonly string[] {
-  const loaders = nodeOptions(environment, /^(?:-r|--require|--import|--loader|--experimental-loader)$/);
+  const loaders = nodeOptions(environment, LOADER_OPTIONS);
   // Code on the command line, and modules, which may be packages that are links, or texts of code.
   const given = [
     ...loaders.map((each) => (each.startsWith('data:') ? decodeURIComponent(each) : `import ${JSON.stringify(each)}`)),
@@ -126,7 +135,7 @@ function programFiles(cwd: string, environment: Environment): readonly string[] 
       : []),
   ];
   // It maps the names of packages to files.
-  const mapping = loaders.some((name) => /\b(?:tsx|ts-node|swc-node)\b/.test(name))
+  const mapping = loadsTypeScript(environment)
     ? [environment['TSX_TSCONFIG_PATH'] ?? environment['TS_NODE_PROJECT'] ?? 'tsconfig.json']
     : [];
   const started = process.argv[1] === undefined ? [] : [process.argv[1]];

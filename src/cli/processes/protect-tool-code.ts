@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import type { Settings } from '../../shared/config/config.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
+import { loadsTypeScript } from '../../trust-boundary.ts';
 import { codeNames, linksOnPath } from '../../workers/workspace/code-files.ts';
 import { protectCode, realName } from '../../workers/workspace/protected-paths.ts';
 import { usageError } from '../context.ts';
@@ -25,5 +26,5 @@ export function protectToolCode(
         `The tools file ${file} is reached through the link ${link}, which lies in the workspace and which calls can replace: name the target of the link instead.`,
       );
   }
-  for (const name of codeNames([...namedFiles, ...sources])) protectCode(name);
+  for (const name of codeNames([...namedFiles, ...sources], [], loadsTypeScript(process.env))) protectCode(name);
 }

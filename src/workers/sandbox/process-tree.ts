@@ -208,7 +208,7 @@ function withoutInherited(streams: readonly (Stream | undefined)[]): (Stream | u
   return Array.from(all, (stream) => stream ?? 'ignore');
 }
 
-/** The descriptors of this process that programs inherit. None can be told without /proc, where no sandbox works either. */
+/** The descriptors of this process that programs inherit. Without /proc none can be found, and no sandbox works either. */
 function inheritedDescriptors(): readonly number[] {
   const open = orUndefined(() => readdirSync('/proc/self/fd')) ?? [];
   return open.map(Number).filter((descriptor) => {

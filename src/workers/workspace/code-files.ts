@@ -20,7 +20,7 @@ const ENV_ARGUMENTS = /\b(?:loadEnvFile\(|parseEnv\(|path\s*:)[^;\n]{1,200}/g;
 /** Code under a name that is no literal: `import(file)`, `require('./tools/' + name)`, `import(pathToFileURL(join(folder, name)).href)`. */
 const COMPUTED =
   /\b(?:import|require|Worker|fork)\(\s*(?:\/\*[^*]*\*\/\s*)*(?:['"][^'"\n]*['"]\s*\+|`[^`\n]*\$\{|[A-Za-z_$][\w$.[\]]*\s*[,)]|(?:new\s+)?[A-Za-z_$][\w$.]*\((?![^\n;]*\.(?:[cm]?[jt]sx?|node)['"`]))/;
-/** Where such names come from: a beginning of the name itself, or a folder that the program puts together or lists. */
+/** The sources of such names: a beginning of the name itself, or a folder that the program puts together or lists. */
 const NAME_START =
   /\b(?:import|require|Worker|fork)\(\s*(?:(['"])(\.{1,2}\/[^'"\n]*)\1\s*\+|`(\.{1,2}\/[^`$\n]*)\$\{)/g;
 const FOLDER_CALL =
@@ -29,8 +29,6 @@ const LITERAL = /(['"`])([^'"`\n$]+)\1/g;
 /** Packages that find a native addon, and the folders in which they look for it. */
 const FINDS_ADDON = /(['"`])(?:bindings|node-gyp-build|pkg-prebuilds|(?:@mapbox\/)?node-pre-gyp)\1/;
 const ADDON_FOLDERS = ['build', 'prebuilds', 'lib/binding'];
-/** Loaders that take `x.ts` or `x.tsx` for `x.js`, even where `x.js` exists. */
-const TYPESCRIPT_LOADER = /\b(?:tsx|ts-node|swc-node)\b/;
 const OTHER_LANGUAGE = /\.(?:py|rb|php|sh|jar)$/;
 const EXTENSIONS = ['.js', '.json', '.node', '.ts', '.mjs', '.cjs', '.mts', '.cts', '.tsx'];
 const INDEX_FILES = ['package.json', ...EXTENSIONS.map((extension) => `index${extension}`)];
@@ -40,8 +38,13 @@ const MAX_BYTES = 4 * 1_024 * 1_024;
 /**
  * Returns absolute paths of files and names, existing or not. An entry may be an import's specifier, without an extension.
  * The imports of files in `completeFolders`, which are protected as a whole and import nothing from elsewhere, are not followed.
+ * `prefersTypeScript`: Node's loader takes `x.ts` or `x.tsx` for `x.js`, even where `x.js` exists.
  */
-export function codeNames(entries: readonly string[], completeFolders: readonly string[] = []): readonly string[] {
+export function codeNames(
+  entries: readonly string[],
+  completeFolders: readonly string[] = [],
+  prefersTypeScript = false,
+): readonly string[] {
   const names = new Set<string>();
   const visited = new Set<string>();
   const pending = [...entries];
@@ -65,12 +68,9 @@ export function codeNames(entries: readonly string[], completeFolders: readonly 
     const lookedUp = OTHER_LANGUAGE.test(real) ? [] : packageLookupNames(real);
     const text = sourceOf(real);
     const discovered = discoveredFolders(real, text);
-    const further = [
-      ...envFilesOf(real, text),
-      ...discovered,
-      ...addonFolders(text, lookedUp),
-      ...preferredNames(path),
-    ];
+    const preferred =
+      prefersTypeScript && path.endsWith('.js') ? [path.replace(/js$/, 'ts'), path.replace(/js$/, 'tsx')] : [];
+    const further = [...envFilesOf(real, text), ...discovered, ...addonFolders(text, lookedUp), ...preferred];
     for (const name of [...lookedUp, ...further]) names.add(name);
     pending.push(...importsOf(real, text, lookedUp), ...discovered.flatMap(codeIn));
   }
@@ -108,14 +108,6 @@ function addonFolders(text: string, lookedUp: readonly string[]): readonly strin
   if (!FINDS_ADDON.test(text)) return [];
   const packages = lookedUp.filter((name) => basename(name) === 'package.json' && existsSync(name)).map(dirname);
   return packages.flatMap((folder) => ADDON_FOLDERS.map((name) => join(folder, name)));
-}
-
-/** The names, existing or not, that a loader of TypeScript prefers to this one. */
-function preferredNames(path: string): readonly string[] {
-  const isLoaded = [...process.execArgv, process.env['NODE_OPTIONS'] ?? ''].some((each) =>
-    TYPESCRIPT_LOADER.test(each),
-  );
-  return isLoaded && path.endsWith('.js') ? ['ts', 'tsx'].map((extension) => path.replace(/js$/, extension)) : [];
 }
 
 /** The files of variables that a program reads into its environment, and so into Pawl's settings. */

@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { liesIn } from '../../../src/shared/util/file-path.ts';
 import { codeNames } from '../../../src/workers/workspace/code-files.ts';
 
@@ -130,11 +130,9 @@ test.each([
 
 test('under a loader that prefers TypeScript, the names that it would prefer are code', () => {
   const root = program({ 'main.ts': "import './lib/util.js';", 'lib/util.js': '' });
-  const names = () => codeNames([join(root, 'main.ts')]);
-  expect(names()).not.toContain(join(root, 'lib/util.ts'));
-  vi.stubEnv('NODE_OPTIONS', '--import tsx');
-  onTestFinished(() => void vi.unstubAllEnvs());
-  expect(names()).toEqual(expect.arrayContaining([join(root, 'lib/util.ts'), join(root, 'lib/util.tsx')]));
+  const names = (prefersTypeScript: boolean) => codeNames([join(root, 'main.ts')], [], prefersTypeScript);
+  expect(names(false)).not.toContain(join(root, 'lib/util.ts'));
+  expect(names(true)).toEqual(expect.arrayContaining([join(root, 'lib/util.ts'), join(root, 'lib/util.tsx')]));
 });
 
 test.each([
