@@ -118,13 +118,13 @@ function isThere(file: string): boolean {
 }
 
 async function configModule(path: string, cwd: string): Promise<unknown> {
-  const url = pathToFileURL(path).href;
+  const { importUserFile, moduleFault } = await import('./import-user-file.ts');
   let module: { readonly default?: unknown };
   try {
-    module = await import(url);
+    module = await importUserFile(path);
   } catch (error) {
-    const { moduleFault } = await import('./explain-import-error.ts');
-    const message = await moduleFault(error, path, { path, file: basename(path), cwd, loaded: [url] });
+    const loaded = [pathToFileURL(path).href];
+    const message = await moduleFault(error, path, { path, file: basename(path), cwd, loaded });
     throw new PawlError('CONFIGURATION', message, { cause: error });
   }
   if (module.default === undefined)

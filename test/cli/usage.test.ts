@@ -125,6 +125,7 @@ describe('a configuration file that cannot be used is named in one line: exit co
     ['pawl.config.mjs', "\nthrow new Error('no luck');\n", /cannot be used: no luck \(pawl\.config\.mjs:2\)/],
     ['pawl.config.cjs', "\nthrow new Error('no luck');\n", /cannot be used: no luck \(pawl\.config\.cjs:2\)/],
     ['pawl.config.yaml', 'prefix: shop\n', /is not read: write pawl\.config\.json or pawl\.config\.ts /],
+    ['pawl.config.ts', 'await new Promise(() => {});\n', /: its top level waits for a promise/],
     ['pawl.config.mjs', 'export const prefix = 1;\n', /has no default export: write export default/],
   ])('%s: %j', async (name, text, said) => {
     const folder = temporaryFolder();

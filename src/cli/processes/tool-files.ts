@@ -7,7 +7,7 @@ import nodeModule, { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { isPromise } from 'node:util/types';
-import { moduleFault } from '../../explain-import-error.ts';
+import { importUserFile, moduleFault } from '../../import-user-file.ts';
 import { type Hook, isHook } from '../../shared/calls/define-hook.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
@@ -127,7 +127,7 @@ async function importFile(
   loaded: readonly string[],
 ): Promise<Readonly<Record<string, unknown>>> {
   try {
-    return await watchLoading(`The tools file ${file}`, () => import(pathToFileURL(path).href));
+    return await watchLoading(`The tools file ${file}`, () => importUserFile(path));
   } catch (error) {
     const fault = await moduleFault(error, `The tools file ${file}`, { path, file, cwd, loaded });
     throw new PawlError('CONFIGURATION', fault, { cause: error });

@@ -8,7 +8,6 @@ import { Worker } from 'node:worker_threads';
 import type { Settings } from '../../shared/config/config.ts';
 import { escapeLines } from '../../shared/util/text/visible-text.ts';
 import { processPause } from '../../workers/attempt/running-attempts.ts';
-import { usageError } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import type { LoadingData, WatchdogAnswer, WatchdogData, WatchdogListen } from './watchdog-thread.ts';
 
@@ -34,20 +33,16 @@ const LOADING_LIMITS = { reportedAfterMs: 10_000, endedAfterMs: 300_000 };
 
 /**
  * Loads a file of the user, whose code may block the event loop or wait for ever. The thread reports a slow one, and ends the process with
- * exit code 2 in the end. Throws `CONFIGURATION` for a file that waits although nothing can happen any more.
+ * exit code 2 in the end.
  */
 export async function watchLoading<T>(file: string, load: () => Promise<T>, limits = LOADING_LIMITS): Promise<T> {
   if (inspectorUrl() !== undefined) return await load();
   const workerData: LoadingData = { file: escapeLines(file), ...limits, exitCode: EXIT_CODES.usage.code };
   const thread = new Worker(THREAD, { workerData, name: 'loading' });
   thread.unref();
-  const idle = Promise.withResolvers<never>();
-  const refuse = () => idle.reject(usageError('its top level waits for a promise that nothing settles'));
-  process.once('beforeExit', refuse);
   try {
-    return await Promise.race([load(), idle.promise]);
+    return await load();
   } finally {
-    process.off('beforeExit', refuse);
     await thread.terminate();
   }
 }

@@ -1,8 +1,9 @@
-/** Explains why a file of the user does not run: a tools file or a configuration. */
+/** Imports a file of the user, a tools file or a configuration, and explains why one does not run. */
 import { execFile } from 'node:child_process';
 import { relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
+import { PawlError } from './shared/errors/failure.ts';
 
 const run = promisify(execFile);
 
@@ -21,6 +22,19 @@ export interface LoadedModule {
   readonly cwd: string;
   /** The URLs of the files that were loaded with it, itself included. */
   readonly loaded: readonly string[];
+}
+
+/** Throws for a file that waits although nothing can happen any more. Node would end the process, and name a file of Pawl's. */
+export async function importUserFile(path: string): Promise<Readonly<Record<string, unknown>>> {
+  const idle = Promise.withResolvers<never>();
+  const refuse = () =>
+    idle.reject(new PawlError('CONFIGURATION', 'its top level waits for a promise that nothing settles'));
+  process.once('beforeExit', refuse);
+  try {
+    return await Promise.race([import(pathToFileURL(path).href), idle.promise]);
+  } finally {
+    process.off('beforeExit', refuse);
+  }
 }
 
 /** Why a module of the user's cannot be used, and where, without a stack. `what` begins the sentence. */
