@@ -8,7 +8,7 @@ interface OwnerFiles {
 }
 
 /**
- * The files that calls leave as they are. A path stands for that name at any depth and everything below it; `*` is one name, `**` any
+ * The files that calls leave as they are. A path stands for that name at any depth and everything below it; `*` is one name, `*.x` one with this end, `**` any
  * number of names. Files that a person runs by name are not listed: agents are asked to write those.
  */
 export const OWNER_FILES: readonly OwnerFiles[] = [
@@ -89,6 +89,7 @@ export const OWNER_FILES: readonly OwnerFiles[] = [
   {
     paths: [
       '.vscode',
+      '*.code-workspace',
       '.vs',
       '.idea',
       '.fleet',

@@ -11,6 +11,7 @@ import type { SandboxPolicy } from '../../shared/policy/sandbox-policy.ts';
 import type { Processes, ProcessRequest, ProcessResult } from '../../shared/tools/capabilities.ts';
 import { collectOutput } from '../sandbox/capped-output.ts';
 import { type ProgramEnvironment, programEnvironment } from '../sandbox/environment.ts';
+import { explainRefusal } from '../sandbox/explain-refusal.ts';
 import { findProgram } from '../sandbox/find-program.ts';
 import {
   availableIsolation,
@@ -217,7 +218,7 @@ async function runProgram(
   return {
     ...exit,
     stdout: out.text,
-    stderr: `${err.text}${note}`,
+    stderr: `${err.text}${note}${exit.exitCode === 0 ? '' : explainRefusal(launch, `${out.text}\n${err.text}`)}`,
     truncated: { stdoutBytes: out.droppedBytes, stderrBytes: err.droppedBytes },
     durationMs: Math.round(performance.now() - startedAtMs),
   };

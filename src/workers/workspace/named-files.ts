@@ -29,9 +29,13 @@ const YARN_SETTINGS = ['.yarnrc.yml', '.yarnrc'];
 const DIRENV_SETTINGS = '.envrc';
 /** direnv asks its user about a changed `.envrc`, and not about what that sources. */
 const SOURCED =
-  /(?:^|[\s;&|])(?<command>source_env(?:_if_exists)?|dotenv(?:_if_exists)?|use[ \t_]+(?:flake|nix)|source|\.)(?![^\s;&|#])(?:[ \t]+(?!-)["']?(?<path>[^\s"';&|#$`]+))?/gm;
+  /(?:^|[\s;&|(])(?<command>source_env(?:_if_exists)?|dotenv(?:_if_exists)?|use[ \t_]+(?:flake|nix|devenv|devbox|flox|guix)|devbox(?=[ \t]+(?:generate|shellenv))|source|\.)(?![^\s;&|#])(?:[ \t]+(?!-)["']?(?<path>[^\s"';&|#$`]+))?/gm;
 /** Folders of hooks, in which a link stands for a hook. */
 const HOOK_FOLDERS = ['.husky', '.githooks'];
+const HOOK_SETTINGS = /^\.?(?:lefthook|pre-commit-config|captainhook|grumphp)\b/;
+/** The programs of a hook, by a path; behind an interpreter, too. What package managers install is none. */
+const STARTED =
+  /(?:^|[;&|({!]|\b(?:exec|env|(?:ba|z|da)?sh|node|tsx|bun|python3?|ruby|perl|php|source|then|do|else)[ \t]|(?:entry|run|script|action)"?:[ \t])[ \t]*["']?(?!\S*(?:node_modules|\.venv|vendor)\/)(?<path>\.{0,2}\/[\w./-]+|[\w.-]+\/[\w./-]+)/gm;
 
 /**
  * The paths, existing or not, that these settings in the folders name, also by their real paths. `readOnly` are the patterns of the
@@ -61,12 +65,17 @@ export function pathsNamedIn(folders: readonly string[], readOnly: readonly stri
     const hooks = [
       ...(git === undefined ? [] : [join(git.common, 'hooks'), ...namedByGit]),
       ...HOOK_FOLDERS.filter((name) => readOnly.includes(name)).map((name) => join(folder, name)),
-    ].flatMap((each) => linkTargets(each, linksIn(each)));
+    ].flatMap((each) => [...linkTargets(each, linksIn(each)), ...scriptsIn(hooksIn(each), folder)]);
+    const settings = (present ?? []).filter((name) => HOOK_SETTINGS.test(name) && readOnly.includes(name));
+    const scripts = scriptsIn(
+      settings.map((name) => join(folder, name)),
+      folder,
+    );
     const real = named
       .filter((path) => orUndefined(() => statSync(path)) !== undefined)
       .map((path) => realpathSync(path));
     // A whole working tree is none of git's instructions.
-    return [...named, ...real, ...hooks].filter((path) => !liesIn(path, folder));
+    return [...named, ...real, ...hooks, ...scripts].filter((path) => !liesIn(path, folder));
   });
 }
 
@@ -96,6 +105,22 @@ function linkTargets(folder: string, names: readonly string[]): readonly string[
 function linksIn(folder: string): readonly string[] {
   const entries = orUndefined(() => readdirSync(folder, { withFileTypes: true })) ?? [];
   return entries.filter((entry) => entry.isSymbolicLink()).map(({ name }) => name);
+}
+
+/** The files in a folder of hooks. Git's samples do not run. */
+function hooksIn(folder: string): readonly string[] {
+  const names = orUndefined(() => readdirSync(folder)) ?? [];
+  return names.filter((name) => !name.endsWith('.sample')).map((name) => join(folder, name));
+}
+
+/** The files that hooks run, from the folder of the repository. */
+function scriptsIn(hooks: readonly string[], folder: string): readonly string[] {
+  const paths = hooks.flatMap((hook) =>
+    [...textOf(hook).matchAll(STARTED)].map((match) => match.groups?.['path'] ?? ''),
+  );
+  return paths
+    .map((path) => resolve(folder, path))
+    .filter((path) => orUndefined(() => statSync(path))?.isFile() === true);
 }
 
 function isLink(path: string): boolean {
@@ -133,14 +158,23 @@ function pathsIn(config: string, folder: string, read: Set<string>): readonly st
   });
 }
 
+/** The files of other tools whose commands direnv runs. */
+const USED: Readonly<Record<string, readonly string[]>> = {
+  nix: ['shell.nix', 'default.nix'],
+  devenv: ['devenv.nix', 'devenv.yaml', 'devenv.lock', 'devenv.local.nix'],
+  devbox: ['devbox.json', 'devbox.lock'],
+  flox: ['.flox/env.json', '.flox/env/manifest.toml', '.flox/env/manifest.lock'],
+  guix: ['guix.scm', 'manifest.scm'],
+};
+
 /** Existing or not. Of a folder, direnv loads `.envrc`, which is read-only anyway. */
 function sourcedIn(text: string, folder: string): readonly string[] {
   const names = [...text.matchAll(SOURCED)].flatMap(({ groups = {} }) => {
     const { command = '', path } = groups;
     if (command.endsWith('flake')) return ['flake.nix', 'flake.lock'].map((name) => join(withHome(path ?? '.'), name));
-    if (path !== undefined) return [withHome(path)];
-    if (command.startsWith('dotenv')) return ['.env'];
-    return command.endsWith('nix') ? ['shell.nix', 'default.nix'] : [];
+    const used = Object.entries(USED).find(([name]) => command.endsWith(name))?.[1] ?? [];
+    if (path !== undefined && !command.endsWith('devbox')) return [withHome(path), ...used];
+    return command.startsWith('dotenv') ? ['.env'] : used;
   });
   const paths = names.map((name) => resolve(folder, name));
   return paths.filter((path) => orUndefined(() => statSync(path))?.isDirectory() !== true);

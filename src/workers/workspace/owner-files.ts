@@ -90,7 +90,12 @@ function startsWithPattern(names: readonly string[], [first, ...rest]: readonly 
   if (first === '**')
     return startsWithPattern(names, rest) || (names.length > 0 && startsWithPattern(names.slice(1), [first, ...rest]));
   const [name, ...remaining] = names;
-  return name !== undefined && (first === '*' || first === name) && startsWithPattern(remaining, rest);
+  return name !== undefined && matchesName(name, first) && startsWithPattern(remaining, rest);
+}
+
+/** `*` is any name, and `*.x` any name with this end. */
+function matchesName(name: string, pattern: string): boolean {
+  return pattern.startsWith('*') ? name.endsWith(pattern.slice(1)) : name === pattern;
 }
 
 export interface FoundOwnerFiles {
@@ -188,15 +193,15 @@ class OwnerFileSearch {
     if (first === undefined) return void this.present.add(folder);
     if (first === '**') return this.#matchAnywhere(folder, rest);
     const entries = await this.list(folder);
-    const anyName = first === '*';
-    const matching = entries.filter(({ name }) => anyName || foldCase(name) === first.toLowerCase());
+    const anyName = first.startsWith('*');
+    const matching = entries.filter(({ name }) => matchesName(foldCase(name), first.toLowerCase()));
     if (matching.length === 0 && !anyName && recordMissing) this.absent.add(join(folder, first));
     for (const entry of matching) {
       const path = join(folder, entry.name);
       if (entry.isDirectory() && !anyName && isPlaceholder(path)) this.absent.add(path);
       else if (entry.isDirectory()) await this.matchPattern(path, rest, recordMissing && !anyName);
       // A `.git` that is a file decides which repository lies there.
-      else if (!anyName) this.present.add(path);
+      else if (!anyName || rest.length === 0) this.present.add(path);
     }
   }
 

@@ -12,6 +12,25 @@ import { expectUnchangeable, files, git, hasSandbox, run, stateOf } from './boun
 
 const confined = test.skipIf(!hasSandbox);
 
+confined.each([
+  ['a new repository', 'git init -q .', '.git'],
+  ['a setting of a repository', 'echo 1 > nested/.git/config', 'nested/.git/config'],
+  ['a setting that is not there', 'echo 1 > .envrc', '.envrc'],
+  ['another one, on standard output', 'echo 1 2>&1 > .npmrc', '.npmrc'],
+  ['a socket by path', 'node -e "net.createServer().listen(\'/tmp/a.sock\')"', 'AF_UNIX'],
+])('a program that fails at what the sandbox keeps gets the reason: %s', async (_what, script, name) => {
+  const root = temporaryFolder();
+  mkdirSync(join(root, 'nested'));
+  git(join(root, 'nested'), 'init', '-q');
+  const { stderr, exitCode } = await run(root, script);
+  expect(exitCode).not.toBe(0);
+  expect(stderr).toContain(
+    `The sandbox ${name === 'AF_UNIX' ? 'has no sockets by path (AF_UNIX)' : `leaves ${name} as it is`}`,
+  );
+  const other = await run(root, 'echo "Error: .envrc failed"; cat absent; echo 1 > /etc/x; false');
+  expect(other.stderr).not.toContain('The sandbox');
+});
+
 describe('what the owner of a workspace runs later', () => {
   confined('is left as it is in a repository, its worktrees and its submodules', async () => {
     const other = temporaryFolder();
@@ -101,7 +120,20 @@ describe('what the owner of a workspace runs later', () => {
       '.yarn/releases/yarn-4.cjs': 'mine',
       '.yarn/plugins/a.cjs': 'mine',
       '.envrc':
-        'source_env ..\nsource_env src\nsource_env_if_exists .envrc.local\nsource "config/env.sh" # a comment\n[ -f x ] && . ./more.sh; export A=notes.txt\ndotenv\ndotenv_if_exists .env.local\nuse flake ./nix#dev --impure; use nix\n',
+        'source_env ..\nsource_env src\nsource_env_if_exists .envrc.local\nsource "config/env.sh" # a comment\n[ -f x ] && . ./more.sh; export A=notes.txt\ndotenv\ndotenv_if_exists .env.local\nuse flake ./nix#dev --impure; use nix\nuse devenv\neval "$(devbox generate direnv --print-envrc)"\n',
+      '.git/hooks/pre-commit':
+        '#!/bin/sh\n# see docs/hooks.md\nset -e\nexec ./scripts/check.sh "$@"\nprettier --check src/a.ts\n',
+      '.git/hooks/pre-push.sample': './scripts/sample.sh\n',
+      '.husky/commit-msg': 'node tools/message.mjs $1 && node_modules/.bin/lint src/a.ts\n',
+      '.pre-commit-config.yaml':
+        'repos:\n- repo: local\n  hooks:\n  - entry: python3 ci/lint.py\n    files: src/a.ts\n',
+      'scripts/check.sh': 'mine',
+      'scripts/sample.sh': '',
+      'tools/message.mjs': 'mine',
+      'ci/lint.py': 'mine',
+      'node_modules/.bin/lint': '',
+      'docs/hooks.md': '',
+      'my.code-workspace': '{}',
       'config/env.sh': 'mine',
       'src/a.ts': '',
       'nested/.git/config': '[core]\nhooksPath = hooks-of-mine\n',
@@ -126,6 +158,12 @@ describe('what the owner of a workspace runs later', () => {
       '.env.local',
       'nix/flake.nix',
       'shell.nix',
+      'devenv.nix',
+      'devbox.json',
+      'scripts/check.sh',
+      'tools/message.mjs',
+      'ci/lint.py',
+      'my.code-workspace',
       'home.gitconfig',
     ]);
     const ctx = testContext({ workspaceRoot: root });
@@ -136,6 +174,10 @@ describe('what the owner of a workspace runs later', () => {
       'nested/new.ts',
       '.yarn/install-state.gz',
       'src/new.ts',
+      'src/a.ts',
+      'docs/hooks.md',
+      'scripts/sample.sh',
+      'node_modules/.bin/lint',
     ])
       await expect(write.run(write.parse({ path, content: 'fine' }), ctx), path).resolves.toBeDefined();
     expect(

@@ -1,0 +1,30 @@
+/**
+ * Explains to the caller why a program failed in its sandbox: programs report only the system's error, such as `Read-only file system`, and
+ * a model would try the same in other ways.
+ */
+import { relative } from 'node:path';
+import type { LaunchRequest } from './isolation.ts';
+
+const KEPT_ERROR = /read-only file system|resource busy|is a directory|file exists|EROFS|EBUSY|EISDIR|EEXIST/i;
+const SOCKET_ERROR = /listen EPERM|connect EPERM \S*\/|\bsocket\b.*operation not permitted|_?socket\.__init__\(/i;
+const MAX_NAMED = 5;
+
+/** A text for the end of a failed program's standard error; empty where nothing in its output tells of the sandbox. */
+export function explainRefusal({ root, confine }: LaunchRequest, output: string): string {
+  if (confine === undefined) return '';
+  const lines = output.split('\n').filter((line) => KEPT_ERROR.test(line));
+  const escapePath = (path: string) => path.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+  const isNamed = (name: string) => {
+    const pattern = new RegExp(`(?:(?<![\\w./-])|(?<=${escapePath(root)}/|\\./))${escapePath(name)}(?![\\w.-])`);
+    return lines.some((line) => pattern.test(line));
+  };
+  const names = [...confine.readOnly, ...confine.unusable].map((path) => relative(root, path)).filter(isNamed);
+  const kept =
+    names.length === 0
+      ? ''
+      : `\nThe sandbox leaves ${names.slice(0, MAX_NAMED).join(', ')} as it is: Pawl, or programs of the workspace's owner (setting readOnlyPaths), run or read it later. If the task needs the change, ask for it with sandbox_permissions "require_escalated".\n`;
+  const sockets = SOCKET_ERROR.test(output)
+    ? '\nThe sandbox has no sockets by path (AF_UNIX): use TCP at 127.0.0.1, or for example `node --import tsx` in place of `tsx`.\n'
+    : '';
+  return `${kept}${sockets}`;
+}
