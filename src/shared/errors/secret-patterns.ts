@@ -37,14 +37,16 @@ const ENCODED_QUOTE = '(?:%(?:25)?2[27]|&(?:quot|apos|#34|#39);)';
 /** Code and documents have these in the place of a secret: types, calls, variables, placeholders. */
 const NO_SECRET = [
   `(?:%20)?(?:${ENCODED_QUOTE}|\`)?\\[redacted\\]`,
-  '(?:string|str|bool(?:ean)?|number|none|null|undefined|true|false|required|optional|missing|invalid|expired|unset|inherit|include|same-origin|omit|await)(?![^\\s"\'\\\\,;|&)}\\]])',
+  '(?:string|str|bool(?:ean)?|number|none|null|undefined|true|false|required|optional|missing|invalid|expired|unset|inherit|include|same-origin|omit|await|token|password|secret|api_?key|credentials)(?![^\\s"\'\\\\,;|&)}\\]])',
   '[A-Za-z_][\\w.:]{0,60}[([]\\\\{0,31}["\']?\\[redacted\\]',
+  // A member or a parameter with the name of a secret, in code.
+  '(?:(?:[a-z_$][\\w$]{0,40}\\??\\.#?){1,4}|[:@])[\\w$]{0,40}(?:passw(?:or)?d|token|secret|key|credentials?)(?![\\w.-])',
   '(?:process|import\\.meta)\\.env|os\\.(?:environ|getenv)|\\$\\{|\\$[A-Z_]+\\b(?!\\S)|\\{\\{|<[\\w ./-]{1,60}>',
   '[a-z_][\\w.]{0,60}\\([^()\\s"\']{0,60}\\)(?:[\\s.,;)]|$)|[a-z_][\\w.]{0,60}\\[\\w{1,60}\\](?:[\\s.,;)]|$)',
 ].join('|');
 /** A value in quotes, or up to the next space. A quote may be escaped, as in JSON. */
 const secretValue = (length: number, check = '') =>
-  `(?:(?<quote>\\\\{0,31}["'\`])(?!\\[redacted\\])${check}(?:(?!\\k<quote>)(?:[^"\\n\\\\]|\\\\+[^"\\n])){${length},1024}\\k<quote>|\\\\{0,31}["']?(?!${NO_SECRET})${check}[^\\s"'\\\\,;|&}\\])]{${length},})`;
+  `(?:(?<quote>\\\\{0,31}["'\`])(?!\\[redacted\\]|\\{\\{|\\$\\{|same-origin)${check}(?:(?!\\k<quote>)(?:[^"\\n\\\\]|\\\\+[^"\\n])){${length},1024}\\k<quote>|\\\\{0,31}["']?(?!${NO_SECRET})${check}[^\\s"'\\\\,;|&}\\])]{${length},})`;
 export const KEEP_HEAD = `$<head>$<quote>${REDACTED}$<quote>`;
 /** A tag or an anchor before a value in YAML. */
 const YAML_TAG = '(?:(?:!{1,2}[\\w./:-]{0,60}|&[\\w-]{1,60})[ \\t]{1,4}){0,2}';
