@@ -12,6 +12,7 @@ import type {
 import type { PendingRecords } from '../shared/store/ports.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import { MAX_PENDING_MS } from '../shared/tools/pending.ts';
+import { LimitedMap } from '../shared/util/limited-map.ts';
 import { executionOf, withLease } from './call-record.ts';
 import type { KeyedQueue } from './keyed-queue.ts';
 import type { OwnCall, OwnCalls } from './own-calls.ts';
@@ -36,7 +37,7 @@ const MAX_TOKENS = 10_000;
 
 export class LocalCompletions implements PendingRecords {
   readonly #deps: LocalCompletionsDeps;
-  readonly #tokens = new Map<string, Token>();
+  readonly #tokens = new LimitedMap<string, Token>(MAX_TOKENS);
 
   constructor(deps: LocalCompletionsDeps) {
     this.#deps = deps;
@@ -46,8 +47,6 @@ export class LocalCompletions implements PendingRecords {
     if (this.#deps.ownCalls.get(callId)?.fence !== fence) return 'fenced';
     const name = tokenName(token);
     if (!this.#tokens.has(name)) this.#tokens.set(name, { callId, fence, terms, extendMs: 0, used: false });
-    const [oldest] = this.#tokens.keys();
-    if (this.#tokens.size > MAX_TOKENS && oldest !== undefined) this.#tokens.delete(oldest);
     return 'issued';
   }
 

@@ -1,5 +1,6 @@
 /** Counts repeated calls of the sessions of one process. */
 import type { Claim } from '../shared/store/calls/claim.ts';
+import { LimitedMap } from '../shared/util/limited-map.ts';
 
 interface Count {
   repetitions: number;
@@ -9,7 +10,7 @@ interface Count {
 const MAX_COUNTED = 10_000;
 
 export class LocalLoops {
-  readonly #counts = new Map<string, Count>();
+  readonly #counts = new LimitedMap<string, Count>(MAX_COUNTED);
 
   /** Counts a call, and returns its repetitions; 0 without a loop guard. */
   count(loop: Claim['loop'], nowMs: number): number {
@@ -19,10 +20,7 @@ export class LocalLoops {
       count.repetitions += 1;
       return count.repetitions;
     }
-    this.#counts.delete(loop.loopId);
     this.#counts.set(loop.loopId, { repetitions: 1, untilMs: nowMs + loop.windowMs });
-    const [oldest] = this.#counts.keys();
-    if (this.#counts.size > MAX_COUNTED && oldest !== undefined) this.#counts.delete(oldest);
     return 1;
   }
 }

@@ -7,6 +7,7 @@ import type { Claim } from '../shared/store/calls/claim.ts';
 import type { Settle } from '../shared/store/calls/settle.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { ExpiryRule } from '../shared/tools/pending.ts';
+import { LimitedMap } from '../shared/util/limited-map.ts';
 import { errorOf, executionOf, withLease } from './call-record.ts';
 import { type NewOwnCall, SubscribedCalls, type SubscribedCallsDeps } from './followed-calls.ts';
 import type { KeyedQueue } from './keyed-queue.ts';
@@ -55,7 +56,7 @@ export class OwnCalls {
   readonly #calls = new Map<string, OwnCall>();
   /** The call in flight for a merge ID. */
   readonly #leaders = new Map<string, string>();
-  readonly #merged = new Map<string, string>();
+  readonly #merged = new LimitedMap<string, string>(MAX_MERGED);
   readonly #subscribed: SubscribedCalls;
 
   constructor(deps: OwnCallsDeps) {
@@ -146,11 +147,7 @@ export class OwnCalls {
     if (leaderId === undefined || leaderId === callId || (await store.get(callId)) !== undefined) return undefined;
     const leader = await store.get(leaderId);
     if (leader?.state !== 'inflight') return undefined;
-    if (mode === 'enforced') {
-      this.#merged.set(callId, leaderId);
-      const [oldest] = this.#merged.keys();
-      if (this.#merged.size > MAX_MERGED && oldest !== undefined) this.#merged.delete(oldest);
-    }
+    if (mode === 'enforced') this.#merged.set(callId, leaderId);
     return leader;
   }
 

@@ -1,5 +1,6 @@
 /** Validators that never block the event loop: large schemas and values are compiled and checked in a separate thread. */
 import { type Issue, PawlError } from '../errors/failure.ts';
+import { LimitedMap } from '../util/limited-map.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { isLinear } from './linear-pattern.ts';
 import { type CompiledSchema, compiledSchema, isMarkedValid, markValid } from './schema.ts';
@@ -61,17 +62,14 @@ export function lazyValidator(schema: JsonSchema): Validator {
 }
 
 const MAX_CACHED = 100;
-const cachedValidators = new Map<string, Validator>();
+const cachedValidators = new LimitedMap<string, Validator>(MAX_CACHED);
 
 /** The validator of a schema that each request reads again, such as a tool's output schema. The last used ones are kept. */
 export function cachedValidator(schema: JsonSchema, make = validatorOf): Validator {
   if (isLargeSchema(schema)) return make(schema);
   const text = JSON.stringify(schema);
   const validator = cachedValidators.get(text) ?? make(schema);
-  cachedValidators.delete(text);
   cachedValidators.set(text, validator);
-  const [oldest = ''] = cachedValidators.keys();
-  if (cachedValidators.size > MAX_CACHED) cachedValidators.delete(oldest);
   return validator;
 }
 

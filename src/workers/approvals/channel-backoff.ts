@@ -2,6 +2,7 @@
  * The exponential backoff of targets of remote channels, such as webhooks, that failed. Waiting for such a target blocks a worker, and each
  * approval is announced again every two seconds. After a pause, one announcement at a time tries the target.
  */
+import { LimitedMap } from '../../shared/util/limited-map.ts';
 import { type Clock, systemClock } from '../../shared/util/time.ts';
 
 const FIRST_PAUSE_MS = 1_000;
@@ -18,7 +19,7 @@ interface Backoff {
 
 export class ChannelBackoff {
   readonly #clock: Pick<Clock, 'monotonic'>;
-  readonly #down = new Map<string, Backoff>();
+  readonly #down = new LimitedMap<string, Backoff>(MAX_DOWN);
 
   constructor(clock: Pick<Clock, 'monotonic'> = systemClock) {
     this.#clock = clock;
@@ -45,9 +46,6 @@ export class ChannelBackoff {
     if (previous?.isTried === false) return;
     const failures = (previous?.failures ?? 0) + 1;
     const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (failures - 1), MAX_PAUSE_MS);
-    this.#down.delete(target);
     this.#down.set(target, { failures, untilMs: this.#clock.monotonic() + pauseMs, isTried: false });
-    const [oldest] = this.#down.keys();
-    if (this.#down.size > MAX_DOWN && oldest !== undefined) this.#down.delete(oldest);
   }
 }

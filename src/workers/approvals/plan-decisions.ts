@@ -6,6 +6,7 @@ import type { PlannedCall } from '../../shared/groups/group.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { asksToEscalate } from '../../shared/policy/sandbox-policy.ts';
 import type { ApprovalRecords } from '../../shared/store/ports.ts';
+import { LimitedMap } from '../../shared/util/limited-map.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
 
 export interface PlanDecisionsDeps {
@@ -24,7 +25,7 @@ const MAX_CACHED = 16;
 export class PlanDecisions {
   readonly #deps: PlanDecisionsDeps;
   /** The newest entry last. An approved plan does not change. */
-  readonly #cache = new Map<string, DecidedPlan>();
+  readonly #cache = new LimitedMap<string, DecidedPlan>(MAX_CACHED);
 
   constructor(deps: PlanDecisionsDeps) {
     this.#deps = deps;
@@ -58,8 +59,6 @@ export class PlanDecisions {
     if (record?.decision === undefined || record.state !== 'approved' || !isPlanAsShown(record.request))
       return undefined;
     const { request, decision } = record;
-    const oldest = this.#cache.keys().next().value;
-    if (this.#cache.size >= MAX_CACHED && oldest !== undefined) this.#cache.delete(oldest);
     this.#cache.set(approvalId, { request, decision });
     return { request, decision };
   }

@@ -18,6 +18,7 @@ import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts
 import type { AnyTool, Tier, Tool, ToolOptions } from '../../shared/tools/tool.ts';
 import { defineUntypedTool } from '../../shared/tools/tool-forms.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { LimitedMap } from '../../shared/util/limited-map.ts';
 import { type RegisteredTool, registeredTool } from '../attempt/attempt-state.ts';
 
 /** Makes the functions of a declared tool, one maker for each kind. */
@@ -42,7 +43,7 @@ export class DeclaredTools {
   readonly #records: Pick<DeclaredToolRecords, 'changesSince' | 'withDefinition'>;
   readonly #makers: ToolMakers;
   readonly #copy: DeclaredToolCopy;
-  readonly #cachedTools = new Map<string, RegisteredTool>();
+  readonly #cachedTools = new LimitedMap<string, RegisteredTool>(MAX_CACHED);
 
   constructor(records: Pick<DeclaredToolRecords, 'changesSince' | 'withDefinition'>, makers: ToolMakers) {
     this.#records = records;
@@ -100,10 +101,7 @@ export class DeclaredTools {
   #registered(record: DeclaredToolRecord): RegisteredTool | undefined {
     const registered = this.#cachedTools.get(record.definition) ?? this.#make(record);
     if (registered === undefined) return undefined;
-    this.#cachedTools.delete(record.definition);
     this.#cachedTools.set(record.definition, registered);
-    const oldest = this.#cachedTools.keys().next().value;
-    if (this.#cachedTools.size > MAX_CACHED && oldest !== undefined) this.#cachedTools.delete(oldest);
     return registered;
   }
 

@@ -8,6 +8,7 @@ import { constants, opendirSync, statSync } from 'node:fs';
 import { mkdir, open, readdir, readlink, rename, rmdir, unlink } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
+import { isAlive } from '../../shared/util/is-alive.ts';
 
 const MAX_TRIES = 20;
 const MARK = /^\.pawl-(?<host>[^ ]+) (?<processId>\d+) [0-9a-f]+$/;
@@ -135,15 +136,6 @@ async function removeStaleMarks(path: string, host: string): Promise<void> {
 async function removePlaceholder(path: string, mark: string): Promise<void> {
   await unlink(join(path, mark)).catch(ignore('ENOENT'));
   await rmdir(path).catch(ignore('ENOENT', 'ENOTEMPTY', 'EEXIST', 'EBUSY', 'ENOTDIR'));
-}
-
-function isAlive(processId: number): boolean {
-  try {
-    process.kill(processId, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
 }
 
 function ignore(...codes: readonly string[]): (error: NodeJS.ErrnoException) => void {

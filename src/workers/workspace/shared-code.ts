@@ -5,6 +5,7 @@
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
+import { isAlive } from '../../shared/util/is-alive.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
 
 const LOOK_AGAIN_MS = 1_000;
@@ -41,19 +42,10 @@ function namesIn(file: string): readonly string[] {
   const [, host, pid] = /([^/]+)-(\d+)\.json$/.exec(file) ?? [];
   if (host !== hostname() || Number(pid) === process.pid) return [];
   try {
-    if (isRunning(Number(pid))) return JSON.parse(readFileSync(file, 'utf8')) as readonly string[];
+    if (isAlive(Number(pid))) return JSON.parse(readFileSync(file, 'utf8')) as readonly string[];
     rmSync(file, { force: true });
   } catch {
     // The process has just ended.
   }
   return [];
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch (error) {
-    // It may be another user's.
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
 }

@@ -21,6 +21,7 @@ import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import { parseJson } from '../../util/json/json-types.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
+import { LimitedMap } from '../../util/limited-map.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { type CallRecord, withParams } from '../calls/call-record.ts';
@@ -98,7 +99,7 @@ export class Approvals {
   readonly #signatures: Signatures;
   readonly #settings: Pick<Settings, 'ttl' | 'tools'>;
   /** By ID and signatures: with the same signatures, only the state of an approval can change. The newest one last. */
-  readonly #briefs = new Map<string, BriefApproval>();
+  readonly #briefs = new LimitedMap<string, BriefApproval>(MAX_BRIEFS);
 
   constructor(redis: Redis, ledger: Ledger, signatures: Signatures, settings: Pick<Settings, 'ttl' | 'tools'>) {
     this.#redis = redis;
@@ -131,17 +132,11 @@ export class Approvals {
     const cached = this.#briefs.get(name);
     if (cached === undefined) {
       const record = await this.read(id);
-      if (record !== undefined) this.#cache(name, briefOf(record));
+      if (record !== undefined) this.#briefs.set(name, briefOf(record));
       return this.#briefs.get(name);
     }
     const decided = typeof decidedAtMs === 'string' ? { decidedAtMs: Number(decidedAtMs) } : {};
     return { ...cached, state: state as ApprovalState, announced: announced === '1', ...decided };
-  }
-
-  #cache(name: string, brief: BriefApproval): void {
-    this.#briefs.set(name, brief);
-    const oldest = this.#briefs.keys().next().value;
-    if (this.#briefs.size > MAX_BRIEFS && oldest !== undefined) this.#briefs.delete(oldest);
   }
 
   #recordOf(id: string, fields: Readonly<Record<string, string>>): ApprovalRecord | undefined {
