@@ -7,10 +7,12 @@ import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
 import type { Session } from '../sessions/session.ts';
+import { hasImages } from './model-content.ts';
 import {
   type AdapterOptions,
   type CallNotice,
   type CallSource,
+  functionCall,
   type ModelAnswer,
   type ModelContent,
   ModelTools,
@@ -47,13 +49,11 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
   return Object.fromEntries(
     tools.exported.tools.map((exported) => {
       const name = String(exported['name']);
-      const toCall = (input: unknown) =>
-        ({ kind: 'function', name, arguments: input as Record<string, unknown> }) as const;
       const executeWithNotices: Execute = async function* (input, options) {
-        yield outputOf(yield* tools.run(toCall(input), sourceOf(options)));
+        yield outputOf(yield* tools.run(functionCall(name, input), sourceOf(options)));
       };
       const executeSilently: Execute = async (input, options) =>
-        outputOf(await tools.answer(toCall(input), sourceOf(options)));
+        outputOf(await tools.answer(functionCall(name, input), sourceOf(options)));
       const sdkTool = sdk.dynamicTool({
         description: String(exported['description']),
         inputSchema: sdk.jsonSchema(
@@ -116,8 +116,7 @@ function withoutBytes(_name: string, value: unknown): unknown {
 }
 
 function outputOf({ content, text, isError }: ModelAnswer): AiToolOutput {
-  const hasImages = content.some(({ type }) => type === 'image');
-  return { type: 'result', text, isError, ...(hasImages ? { content } : {}) };
+  return { type: 'result', text, isError, ...(hasImages(content) ? { content } : {}) };
 }
 
 function contentPart(part: ModelContent) {

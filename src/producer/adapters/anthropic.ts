@@ -1,10 +1,12 @@
 /** `pawl/anthropic`: a session's tools for the Messages API. Needs nothing of Anthropic's packages. */
 import '../../node-version.ts';
 import type { Session } from '../sessions/session.ts';
+import { hasImages } from './model-content.ts';
 import {
   type AdapterOptions,
   type CallSource,
   callIdOf,
+  functionCall,
   type ModelCallOptions,
   type ModelContent,
   ModelTools,
@@ -56,16 +58,15 @@ export async function messagesTools(session: Session, options?: AdapterOptions):
   const runOne = async (block: MessageBlock, source: CallSource): Promise<ToolResultBlock> => {
     const { name = '', input } = block;
     const id = callIdOf(block.id);
-    const call = { kind: 'function', name, arguments: input as Readonly<Record<string, unknown>> } as const;
+    const call = functionCall(name, input);
     const { content, text, isError } = await tools.answer(call, { ...source, toolCallId: id, callObject: block });
     // The API takes no images in what is marked as an error.
-    const hasImages = content.some(({ type }) => type === 'image');
-    const resultContent = hasImages ? content.map(contentBlock) : text;
+    const isInParts = hasImages(content);
     return {
       type: 'tool_result',
       tool_use_id: id,
-      content: resultContent,
-      ...(isError && !hasImages ? { is_error: true } : {}),
+      content: isInParts ? content.map(contentBlock) : text,
+      ...(isError && !isInParts ? { is_error: true } : {}),
     };
   };
   return {

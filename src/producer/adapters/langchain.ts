@@ -8,10 +8,11 @@ import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import type { Session } from '../sessions/session.ts';
-import { dataUrl } from './model-content.ts';
+import { dataUrl, hasImages } from './model-content.ts';
 import {
   type AdapterOptions,
   type CallSource,
+  functionCall,
   type ModelAnswer,
   type ModelContent,
   ModelTools,
@@ -68,7 +69,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
   return tools.exported.tools.map((exported) => {
     const name = String(exported['name']);
     const toToolMessage = ({ content: parts, text, isError }: ModelAnswer, toolCallId: string | undefined) => {
-      const content = parts.some(({ type }) => type === 'image') ? parts.map(contentBlock) : text;
+      const content = hasImages(parts) ? parts.map(contentBlock) : text;
       if (toolCallId === undefined) return content;
       return new ToolMessage({ content, tool_call_id: toolCallId, name, status: isError ? 'error' : 'success' });
     };
@@ -80,7 +81,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
         const { toolCall, ...rest } = (config ?? {}) as CallConfig;
         const toolCallId = toolCall?.id;
         const { source, end } = sourceOf(toolCall, [name, input], rest);
-        const running = tools.run({ kind: 'function', name, arguments: input }, source);
+        const running = tools.run(functionCall(name, input), source);
         let next = await running.next();
         for (; next.done !== true; next = await running.next())
           runManager?.handleCustomEvent('pawl', next.value, runManager.runId).catch(() => {});
@@ -101,10 +102,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
         const call = isObject(input) && input['type'] === 'tool_call' ? (input as CallBlock) : { args: input };
         // Pawl may accept parameters that LangChain refuses, such as null for an optional one. The call then runs, once.
         const { source, end } = sourceOf(call, [name, call.args], config);
-        const answer = await tools.answer(
-          { kind: 'function', name, arguments: call.args as Record<string, unknown> },
-          source,
-        );
+        const answer = await tools.answer(functionCall(name, call.args), source);
         end();
         return toToolMessage(answer, call.id);
       }

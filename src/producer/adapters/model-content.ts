@@ -69,6 +69,11 @@ export function textOf(content: readonly ModelContent[]): string {
   return content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
 }
 
+/** Whether a result is to be shown in parts. Otherwise its text is all of it. */
+export function hasImages(content: readonly ModelContent[]): boolean {
+  return content.some(({ type }) => type === 'image');
+}
+
 export function dataUrl({ mimeType, data }: Extract<ModelContent, { type: 'image' }>): string {
   return `data:${mimeType};base64,${data}`;
 }

@@ -16,7 +16,7 @@ import type { CallOptions } from '../calls/call-envelope.ts';
 import { listIssues } from '../calls/params.ts';
 import type { Session, SessionEvents } from '../sessions/session.ts';
 import { identifierOf, ModelCalls, type ModelResponse, markedId } from './model-calls.ts';
-import { type ModelContent, modelContent, textOf } from './model-content.ts';
+import { hasImages, type ModelContent, modelContent, textOf } from './model-content.ts';
 
 export type { ModelContent } from './model-content.ts';
 
@@ -84,6 +84,11 @@ export interface CallSource extends ModelCallOptions {
 /** The ID of a call as a text. Some model servers leave it out, or write null or a number. */
 export function callIdOf(id: unknown): string {
   return id === undefined || id === null ? '' : asText(id);
+}
+
+/** The call of a function, with arguments as a library gives them: each declares them as another type. */
+export function functionCall(name: string, args: unknown): ProviderCall {
+  return { kind: 'function', name, arguments: args as string };
 }
 
 export class ModelTools {
@@ -174,7 +179,7 @@ export class ModelTools {
       const isError = result.output.metadata?.['success'] === false;
       const text = textOf(content);
       // Anthropic refuses a request with an empty error.
-      if (isError && text.trim() === '' && content.every(({ type }) => type === 'text'))
+      if (isError && text.trim() === '' && !hasImages(content))
         return { ...errorAnswer(String(result.output.metadata?.['display'] ?? NO_REASON)), result };
       return { content, text, isError, result };
     }

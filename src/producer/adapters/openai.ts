@@ -6,12 +6,12 @@ import '../../node-version.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { Session } from '../sessions/session.ts';
-import { dataUrl } from './model-content.ts';
+import { dataUrl, hasImages } from './model-content.ts';
 import {
   type AdapterOptions,
   type CallSource,
   callIdOf,
-  type ModelAnswer,
+  functionCall,
   type ModelCallOptions,
   type ModelContent,
   ModelTools,
@@ -88,10 +88,6 @@ export async function responsesTools(session: Session, options?: AdapterOptions)
   };
 }
 
-function hasImages(content: readonly ModelContent[]): boolean {
-  return content.some(({ type }) => type === 'image');
-}
-
 function outputContent(part: ModelContent): ToolOutputContent {
   if (part.type === 'text') return { type: 'input_text', text: part.text };
   return { type: 'input_image', image_url: dataUrl(part), detail: 'auto' };
@@ -107,7 +103,7 @@ function callOf({
   switch (type) {
     case 'function_call':
       // Gateways hand on an object instead of its text, and null for nothing.
-      return { kind: 'function', name, arguments: rawArguments as string };
+      return functionCall(name, rawArguments);
     case 'custom_tool_call':
       return { kind: 'custom', name, input: input as string };
     case 'local_shell_call':
@@ -156,7 +152,7 @@ export async function chatTools(session: Session, options?: AdapterOptions): Pro
   const runOne = async (toolCall: ChatToolCall, source: CallSource): Promise<ChatToolMessage> => {
     const { name = '', arguments: rawArguments } = toolCall.function ?? {};
     const id = callIdOf(toolCall.id);
-    const call = { kind: 'function', name, arguments: rawArguments as string } as const;
+    const call = functionCall(name, rawArguments);
     const { content } = await tools.answer(call, { ...source, toolCallId: id, callObject: toolCall });
     return { role: 'tool', tool_call_id: id, content: content.map(contentText).join('\n') };
   };
@@ -208,12 +204,8 @@ export async function agentTools<AgentTool>(
       parameters: exported['parameters'] as never,
       strict: exported['strict'] as never,
       async execute(input, _context, details): Promise<string | AgentToolOutput[]> {
-        const call = {
-          kind: 'function',
-          name: String(exported['name']),
-          arguments: input as Readonly<Record<string, unknown>>,
-        } as const;
-        const { content, text }: ModelAnswer = await tools.answer(call, {
+        const call = functionCall(String(exported['name']), input);
+        const { content, text } = await tools.answer(call, {
           toolCallId: details?.toolCall?.callId,
           callObject: details?.toolCall,
           signal: details?.signal,
