@@ -72,7 +72,9 @@ export class ToolClients {
       const record = await this.#deps.registry.read(tool);
       if (record === undefined)
         throw new PawlError('UNKNOWN_TOOL', `The registry declares no tool ${JSON.stringify(tool)}.`);
-      if (record.kind !== 'dynamic') throw notDynamic(tool, record.kind);
+      const { kind } = record;
+      if (kind !== 'dynamic')
+        throw invalidPart('The tool', 'tools', `must be a tool of the kind dynamic; ${tool} is of the kind ${kind}`);
       names.add(qualifiedName(parseToolName(tool)));
     }
     const clientId = `client-${randomBytes(16).toString('hex')}`;
@@ -151,8 +153,4 @@ function checkLease(leaseMs: number): void {
   const { minMs, maxMs } = CLIENT_LEASE;
   if (Number.isInteger(leaseMs) && leaseMs >= minMs && leaseMs <= maxMs) return;
   throw invalidPart('The lease', 'leaseMs', `must be ${minMs} to ${maxMs} milliseconds; got ${leaseMs}`);
-}
-
-function notDynamic(tool: string, kind: string): PawlError {
-  return invalidPart('The tool', 'tools', `must be a tool of the kind dynamic; ${tool} is of the kind ${kind}`);
 }

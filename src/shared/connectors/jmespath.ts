@@ -36,7 +36,3 @@ export function evaluateExpression(expression: string, value: unknown): unknown 
     );
   }
 }
-
-export function isEmpty(value: unknown): boolean {
-  return value === undefined || value === null || value === '';
-}

@@ -4,6 +4,7 @@
  */
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { getOrInsert } from '../util/get-or-insert.ts';
+import { listOf } from '../util/json/json-types.ts';
 
 type Definitions = Readonly<Record<string, JsonSchema>>;
 
@@ -40,7 +41,7 @@ function reachableFrom(schemas: readonly unknown[], definitions: Definitions): R
   while (pending.length > 0) {
     const schema = pending.pop();
     if (!isSchema(schema)) continue;
-    pending.push(...listOf(schema, 'allOf'), ...listOf(schema, 'oneOf'), ...listOf(schema, 'anyOf'));
+    pending.push(...listOf(schema['allOf']), ...listOf(schema['oneOf']), ...listOf(schema['anyOf']));
     const name = definitionOf(schema);
     if (name === undefined || names.has(name)) continue;
     names.add(name);
@@ -51,17 +52,14 @@ function reachableFrom(schemas: readonly unknown[], definitions: Definitions): R
 
 function alternativesOf(schema: unknown): readonly unknown[] {
   if (!isSchema(schema)) return [];
-  return [...listOf(schema, 'oneOf'), ...listOf(schema, 'anyOf'), ...listOf(schema, 'allOf').flatMap(alternativesOf)];
+  const { oneOf, anyOf, allOf } = schema;
+  return [...listOf(oneOf), ...listOf(anyOf), ...listOf(allOf).flatMap(alternativesOf)];
 }
 
 function withoutAlternatives(schema: unknown): unknown {
   if (!isSchema(schema)) return schema;
   const { oneOf: _, anyOf: __, ...rest } = schema;
   return Array.isArray(rest['allOf']) ? { ...rest, allOf: rest['allOf'].map(withoutAlternatives) } : rest;
-}
-
-function listOf(schema: JsonSchema, keyword: string): readonly unknown[] {
-  return Array.isArray(schema[keyword]) ? schema[keyword] : [];
 }
 
 function definitionOf({ $ref: reference }: JsonSchema): string | undefined {

@@ -9,7 +9,6 @@ import { MAX_MEMBERS } from './group.ts';
 
 /** `error` is every end but a success; `unknown` is one that may have had its effect; `ended` is each of them. */
 export const PLAN_OUTCOMES = ['success', 'error', 'unknown', 'skipped', 'ended'] as const;
-export type PlanOutcome = (typeof PLAN_OUTCOMES)[number];
 
 /** The largest number of items of a `forEach`. */
 export const MAX_ITEMS = 1_000;

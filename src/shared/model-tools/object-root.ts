@@ -5,7 +5,7 @@
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { isTooCostly } from '../schema/schema-cost.ts';
 import { withoutReference } from '../schema/schema-references.ts';
-import { isObject } from '../util/json/json-types.ts';
+import { isObject, listOf } from '../util/json/json-types.ts';
 import { withEllipsis } from '../util/text/text-cut.ts';
 import { keywordText, type RemovedKeyword } from './provider-subset.ts';
 
@@ -162,10 +162,6 @@ function describeAlternative({ properties, required }: FlatObject): string {
   const undescribed = required.filter((name) => !Object.hasOwn(properties, name));
   const text = [...members, ...undescribed].join(', ');
   return `{${withEllipsis(text, MAX_ALTERNATIVE_LENGTH)}}`;
-}
-
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
 }
 
 /** Parameters are never null, even if a choice allows it. */

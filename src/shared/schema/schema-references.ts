@@ -1,6 +1,7 @@
 /** Resolves references within a schema. All of them lead into the schema's own `$defs`, or to its root. */
 import { getOrInsert } from '../util/get-or-insert.ts';
-import { isObject } from '../util/json/json-types.ts';
+import { isObject, listOf } from '../util/json/json-types.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import { decodeStep } from './json-pointer.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { ANNOTATIONS, mapSchemas } from './schema-keywords.ts';
@@ -60,7 +61,7 @@ function mergeTarget(schema: JsonSchema, root: JsonSchema): JsonSchema {
 function mergeSchemas(target: JsonSchema, siblings: JsonSchema): JsonSchema {
   const { $defs, ...ownKeywords } = siblings;
   if (Object.keys(siblings).length === 0) return target;
-  const definitions = $defs === undefined ? {} : { $defs };
+  const definitions = defined({ $defs });
   const annotations = Object.fromEntries(Object.entries(ownKeywords).filter(([keyword]) => isAnnotation(keyword)));
   const rest = Object.fromEntries(Object.entries(ownKeywords).filter(([keyword]) => !isAnnotation(keyword)));
   const properties = { ...(target['properties'] as object), ...(rest['properties'] as object) };
@@ -71,7 +72,7 @@ function mergeSchemas(target: JsonSchema, siblings: JsonSchema): JsonSchema {
     const unevaluated = Object.fromEntries(Object.entries(rest).filter(isUnevaluated));
     const others = Object.fromEntries(Object.entries(rest).filter((entry) => !isUnevaluated(entry)));
     const allOf = [targetRest, others];
-    return { ...defs(targetDefs), ...annotations, ...definitions, type: 'object', allOf, ...unevaluated };
+    return { ...defined({ $defs: targetDefs }), ...annotations, ...definitions, type: 'object', allOf, ...unevaluated };
   }
   const required = [...new Set([...listOf(target['required']), ...listOf(rest['required'])])];
   return {
@@ -105,17 +106,9 @@ function annotationsOf(schemas: readonly JsonSchema[]): JsonSchema {
   return Object.fromEntries(entries.filter(([keyword]) => isAnnotation(keyword)));
 }
 
-function defs(definitions: unknown): JsonSchema {
-  return definitions === undefined ? {} : { $defs: definitions };
-}
-
 function withoutNames(parts: JsonSchema): JsonSchema {
   if (!NAME_KEYWORDS.some((name) => parts[name] !== undefined)) return parts;
   return Object.fromEntries(Object.entries(parts).filter(([keyword]) => !NAME_KEYWORDS.includes(keyword)));
-}
-
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
 }
 
 /** Adds to `found` each of the schemas that uses one of it, directly or through others. */

@@ -1,6 +1,6 @@
 /** Removes nulls that models and programs send for absent members. */
 import { getOrInsert } from '../util/get-or-insert.ts';
-import { isOfType } from '../util/json/json-types.ts';
+import { isOfType, listOf } from '../util/json/json-types.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { withoutReference } from './schema-references.ts';
 
@@ -155,10 +155,6 @@ function memoized<Result>(
 function isSame(one: unknown, other: unknown): boolean {
   if (typeof one !== 'object' || typeof other !== 'object') return one === other;
   return JSON.stringify(one) === JSON.stringify(other);
-}
-
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
 }
 
 function lengthOf(value: unknown): number {

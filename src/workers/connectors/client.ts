@@ -3,13 +3,13 @@
  * and waits for the answer. This worker holds the attempt with its fence, limits and cancellation; the client only
  * executes it.
  */
-import { type ClientAnswer, type ClientCall, clientError } from '../../shared/connectors/client-tool.ts';
+import { type ClientCall, clientError } from '../../shared/connectors/client-tool.ts';
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import type { ClientCallState, ClientCalls } from '../../shared/store/connectors/client-calls.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
-import type { ProbeAnswer, ToolResult } from '../../shared/tools/tool-result.ts';
+import type { ProbeAnswer } from '../../shared/tools/tool-result.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { NewsWaits } from '../../shared/util/news-waits.ts';
 import type { Executable } from './declared-tools.ts';
@@ -49,7 +49,8 @@ export class ClientToolCalls {
         return this.#result(call, ctx, (callState) => {
           switch (callState.state) {
             case 'answered':
-              return resultOf(callState.answer);
+              if (callState.answer.kind === 'failure') throw clientError(callState.answer.failure);
+              return callState.answer.result;
             case 'no-client':
               throw noClientError(tool);
             default:
@@ -123,11 +124,6 @@ function callFor(
     timeoutMs,
     ...(traceparent !== undefined && { traceparent }),
   };
-}
-
-function resultOf(answer: ClientAnswer): ToolResult<unknown> {
-  if (answer.kind === 'failure') throw clientError(answer.failure);
-  return answer.result;
 }
 
 /** Forwards a client's progress report. An invalid report must not fail the call. */

@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import type { Connector } from '../../shared/connectors/connector.ts';
 import { type ConnectorRequest, connectorRequest, requireAllowed } from '../../shared/connectors/connector-request.ts';
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
-import { evaluateExpression, isEmpty } from '../../shared/connectors/jmespath.ts';
+import { evaluateExpression } from '../../shared/connectors/jmespath.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
@@ -155,7 +155,7 @@ class Exchange {
       }
       case 'cursor': {
         const cursor = evaluateExpression(pagination.cursor, content);
-        if (isEmpty(cursor) || cursor === false) return undefined;
+        if (cursor === undefined || cursor === null || cursor === '' || cursor === false) return undefined;
         if (pagination.parameter === undefined) return checkedNextUrl(asText(cursor));
         const next = new URL(url.href);
         next.searchParams.set(pagination.parameter, asText(cursor));

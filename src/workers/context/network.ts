@@ -156,7 +156,8 @@ function guardedLookup(url: URL, options: NetworkOptions): LookupFunction {
   if (url.protocol !== 'http:' && url.protocol !== 'https:')
     throw new PawlError('PERMISSION_DENIED', `Only http and https are allowed; got ${url.protocol}//`);
   const hostname = url.hostname.replace(/^\[|\]$/g, '');
-  const isAllowedHost = isAllowed(url, options.allowedHosts ?? []);
+  const names = hostNamesOf(url);
+  const isAllowedHost = (options.allowedHosts ?? []).some((allowed) => names.includes(hostInUrl(allowed)));
   // Node calls `lookup` for names only, so a literal address is checked here.
   if (!isAllowedHost && isIP(hostname) !== 0) refusePrivate(hostname, hostname);
   // These names mean this host by definition (RFC 6761), whether or not a resolver knows them.
@@ -188,11 +189,6 @@ function limitTimeouts(outgoing: ClientRequest, url: URL, idleTimeoutMs: number)
     outgoing.destroy(new PawlError('UPSTREAM_TIMEOUT', `${url.host} was silent for ${idleTimeoutMs} ms.`));
   });
   outgoing.once('close', () => clearTimeout(connectTimer));
-}
-
-function isAllowed(url: URL, allowedHosts: readonly string[]): boolean {
-  const names = hostNamesOf(url);
-  return allowedHosts.some((allowed) => names.includes(hostInUrl(allowed)));
 }
 
 /** One private address refuses the whole name, because any of the addresses could be the one that is connected. */

@@ -33,7 +33,7 @@ export function processGroups(limit: number, ownGroup = readOwnGroup()): (() => 
       try {
         void makeGroup(parent, limit).remove();
         removeOrphans(parent);
-        return () => tryMakeGroup(parent, limit);
+        return () => orUndefined(() => makeGroup(parent, limit));
       } catch {
         // The folder is missing or not writable, or the controller is not delegated.
       }
@@ -48,10 +48,6 @@ const MAX_TRIES = 25;
 
 /** Groups of this worker that could not be removed in time. The next removal tries them again. */
 const unremovedGroups = new Set<string>();
-
-function tryMakeGroup(parent: string, limit: number): ProcessGroup | undefined {
-  return orUndefined(() => makeGroup(parent, limit));
-}
 
 function makeGroup(parent: string, limit: number): ProcessGroup {
   for (const folder of unremovedGroups) remove(folder);

@@ -62,14 +62,18 @@ type Action = z.output<typeof actionSchema>;
 
 async function change(pawl: Pawl, request: Action, by: string): Promise<object> {
   checkFields(request);
-  switch (request.action) {
-    case 'flush':
-      return flush(pawl, request, by);
+  const { action, tool, session, callId, reason } = request;
+  switch (action) {
+    case 'flush': {
+      const flushed = await pawl.calls.flush({ ...defined({ callId, sessionKey: session, tool }), by });
+      return { ...flushed, ...(await reliability(pawl)) };
+    }
     case 'disable':
     case 'enable':
-      return setLayer(pawl, request, by);
+      await pawl.reliability.set(action === 'enable', { ...defined({ tool, reason }), by });
+      return reliability(pawl);
     default:
-      return setCircuit(pawl, request, request.action, by);
+      return setCircuit(pawl, request, action, by);
   }
 }
 
@@ -87,16 +91,6 @@ function checkFields({ action, tool, context, key, session, callId }: Action): v
   const unusedField = key !== undefined ? 'key' : context !== undefined ? 'context' : undefined;
   const hint = action === 'flush' ? 'name a session or a tool' : 'name a tool, or none for all';
   if (unusedField !== undefined) throw invalid(unusedField, `has no meaning with ${action}; ${hint}`);
-}
-
-async function flush(pawl: Pawl, { callId, session, tool }: Action, by: string): Promise<object> {
-  const flushed = await pawl.calls.flush({ ...defined({ callId, sessionKey: session, tool }), by });
-  return { ...flushed, ...(await reliability(pawl)) };
-}
-
-async function setLayer(pawl: Pawl, { action, tool, reason }: Action, by: string): Promise<object> {
-  await pawl.reliability.set(action === 'enable', { ...defined({ tool, reason }), by });
-  return reliability(pawl);
 }
 
 async function setCircuit(

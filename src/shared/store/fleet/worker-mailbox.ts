@@ -44,11 +44,12 @@ export class WorkerMailbox {
   }
 
   async #read(reader: Redis, onMessage: (message: unknown) => void, onError: (error: Error) => void): Promise<void> {
+    const { signatures, workerId } = this.#options;
     while (this.#reader === reader) {
       try {
-        const popped = await reader.blpop(this.#keys.mail(this.#options.workerId), BLOCK_SECONDS);
+        const popped = await reader.blpop(this.#keys.mail(workerId), BLOCK_SECONDS);
         if (popped === null) continue;
-        const message = this.#verify(popped[1]);
+        const message = verifiedMessage(signatures, `worker ${workerId}`, popped[1]);
         if (message !== undefined) onMessage(message);
       } catch (error) {
         if (this.#reader !== reader) return;
@@ -56,12 +57,6 @@ export class WorkerMailbox {
         await sleep(100);
       }
     }
-  }
-
-  /** The message, when a key of this fleet signed it for this worker. */
-  #verify(stored: string): unknown {
-    const { signatures, workerId } = this.#options;
-    return verifiedMessage(signatures, `worker ${workerId}`, stored);
   }
 
   /** Sends a message. The returned function withdraws it, and returns true when the message was still unread. */

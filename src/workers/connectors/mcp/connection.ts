@@ -173,9 +173,9 @@ export class McpConnection {
   async #connect(): Promise<OpenConnection> {
     const startedAtMs = performance.now();
     try {
-      const open = await this.#connectInEra(this.#legacy).catch((error: unknown) => {
+      const open = await this.#connectInEra(this.#legacy).catch((error: { readonly ended?: boolean }) => {
         // Some servers of the older era exit when they are probed for the newer one.
-        if (this.#options.transport !== 'stdio' || this.#legacy || !hasEnded(error)) throw error;
+        if (this.#options.transport !== 'stdio' || this.#legacy || error.ended !== true) throw error;
         return this.#connectInEra(true);
       });
       this.#legacy = this.#options.transport === 'stdio' && open.client.getProtocolEra() === 'legacy';
@@ -338,10 +338,6 @@ export class McpConnection {
     if (open !== undefined) this.#retire(open);
     await Promise.all([...this.#retired].map((retired) => this.#closeConnection(retired)));
   }
-}
-
-function hasEnded(error: unknown): boolean {
-  return (error as { ended?: unknown }).ended === true;
 }
 
 function messageWith(error: unknown, stderr: string): string {

@@ -111,7 +111,9 @@ function repairMessage(value: unknown): unknown {
   if (!('result' in value)) return value;
   if (result === null) return { ...header, result: {} };
   // A value that is no object fails only its own request, as a result without content.
-  return { ...header, result: isObject(result) ? withoutMember(result, '_meta') : { content: result } };
+  if (!isObject(result)) return { ...header, result: { content: result } };
+  const { _meta: _, ...rest } = result;
+  return { ...header, result: rest };
 }
 
 /** Whether an answer has a result, and an error that says nothing, as some servers write all members of their answers. */
@@ -248,8 +250,4 @@ function withoutNulls(value: unknown, depth = 0): unknown {
     return value.filter((entry) => entry !== null).map((entry) => withoutNulls(entry, depth + 1));
   const present = Object.entries(value).filter(([, member]) => member !== null);
   return Object.fromEntries(present.map(([name, member]) => [name, withoutNulls(member, depth + 1)]));
-}
-
-function withoutMember(value: Json, name: string): Json {
-  return Object.fromEntries(Object.entries(value).filter(([member]) => member !== name));
 }

@@ -1,7 +1,7 @@
 /** Resources of MCP servers as tools: listed and read by the server's name. */
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/client';
 import type { McpResourceRouting } from '../../../shared/connectors/mcp-routing.ts';
-import { PawlError } from '../../../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../../../shared/errors/failure.ts';
 import type { ToolResult } from '../../../shared/tools/tool-result.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
 import type { McpConnection } from './connection.ts';
@@ -43,13 +43,9 @@ export async function resourceTool(
       ...(leftOut.length === 0 ? {} : { leftOut }),
       ...(failed.length === 0
         ? {}
-        : { failed: failed.map(({ server, reason }) => ({ server, error: reasonText(reason) })) }),
+        : { failed: failed.map(({ server, reason }) => ({ server, error: reasonOf(reason) })) }),
     },
   };
-}
-
-function reasonText(reason: unknown): string {
-  return reason instanceof Error ? reason.message : String(reason);
 }
 
 interface Page {
