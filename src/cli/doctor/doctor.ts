@@ -238,13 +238,13 @@ function persistenceFinding(
 }
 
 /** The reason for which `pawl serve` and `pawl up` would refuse to start, if any. */
-function bindingFault({ httpHost, apiTokens }: Settings): Finding | undefined {
+function bindingFault(settings: Settings): Finding | undefined {
   try {
-    checkBinding(httpHost, apiTokens);
+    checkBinding(settings.httpHost, settings);
     return undefined;
   } catch (error) {
     const message = reasonOf(error);
-    return fail('port', message, 'set PAWL_API_TOKENS, or unset PAWL_HTTP_HOST');
+    return fail('port', message, 'set PAWL_API_TOKENS, or unset PAWL_HTTP_HOST and PAWL_SANDBOX_NETWORK');
   }
 }
 

@@ -67,7 +67,7 @@ export interface HttpServer {
 export async function startHttpServer(options: HttpServerOptions): Promise<HttpServer> {
   const { pawl, settings, log } = options;
   const host = options.host ?? settings.httpHost;
-  checkBinding(host, settings.apiTokens);
+  checkBinding(host, settings);
   const fleet = options.fleet ?? new FleetView(pawl);
   const longPolls = new LongPolls();
   const streams = new OpenStreams();

@@ -122,6 +122,20 @@ describe('the address', () => {
     await open.close();
   });
 
+  test('without tokens no server starts that programs in the sandbox could reach, to approve their own calls', async () => {
+    const { pawl, settings } = await startRig();
+    const log = { debug() {}, info() {}, warn() {}, error() {} };
+    const networked = { ...settings, sandboxNetwork: 'on' } as const;
+    await expect(startHttpServer({ pawl, settings: networked, log, port: 0 })).rejects.toMatchObject({
+      code: 'CONFIGURATION',
+      message: expect.stringContaining('could approve their own calls'),
+    });
+    const apiTokens = [{ token: 'long-enough', role: 'admin' as const }];
+    const server = await startHttpServer({ pawl, settings: { ...networked, apiTokens }, log, port: 0 });
+    expect((await askServer(server.url, '/v1/approvals')).status).toBe(401);
+    await server.close();
+  });
+
   test('a port that is taken is a CONFIGURATION error that names it', async () => {
     const { pawl, settings, server } = await startRig();
     const port = Number(new URL(server.url).port);

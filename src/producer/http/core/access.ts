@@ -5,7 +5,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { isIPv4 } from 'node:net';
-import type { ApiRole, ApiToken } from '../../../shared/config/config.ts';
+import type { ApiRole, ApiToken, Settings } from '../../../shared/config/config.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { HttpError } from './errors.ts';
 
@@ -117,13 +117,22 @@ function hostnameOf(url: string): string {
   return URL.canParse(url) ? new URL(url).hostname : '';
 }
 
-/** Throws `CONFIGURATION` when a server without tokens would be reachable from other machines. */
-export function checkBinding(host: string, tokens: readonly ApiToken[]): void {
-  if (tokens.length === 0 && !isLoopback(host))
+/** Throws `CONFIGURATION` when a server without tokens would be reachable from other machines, or from programs in the sandbox. */
+export function checkBinding(
+  host: string,
+  { apiTokens, sandboxNetwork }: Pick<Settings, 'apiTokens' | 'sandboxNetwork'>,
+): void {
+  if (apiTokens.length > 0) return;
+  if (!isLoopback(host))
     throw new PawlError(
       'CONFIGURATION',
       `Without PAWL_API_TOKENS the HTTP server binds to loopback only; got the host ${JSON.stringify(host)}. ` +
         'Use 127.0.0.1, or set tokens (token:role, comma separated).',
+    );
+  if (sandboxNetwork === 'on')
+    throw new PawlError(
+      'CONFIGURATION',
+      'With PAWL_SANDBOX_NETWORK=on programs in the sandbox reach this HTTP server, and could approve their own calls. Set PAWL_API_TOKENS (token:role, comma separated), or turn their network off.',
     );
 }
 
