@@ -25,6 +25,7 @@ const NAME_START =
   /\b(?:import|require|Worker|fork)\(\s*(?:(['"])(\.{1,2}\/[^'"\n]*)\1\s*\+|`(\.{1,2}\/[^`$\n]*)\$\{)/g;
 const FOLDER_CALL =
   /\b(?:join|resolve|URL|(?:readdir|opendir|glob)(?:Sync)?)\((?<listed>import\.meta\.dirname|__dirname)?([^\n;]{0,200})/g;
+const LISTS = /\b(?:readdir|opendir|(?:fast-?)?glob|fdir)/i;
 const LITERAL = /(['"`])([^'"`\n$]+)\1/g;
 /** Packages that find a native addon, and the folders in which they look for it. */
 const FINDS_ADDON = /(['"`])(?:bindings|node-gyp-build|pkg-prebuilds|(?:@mapbox\/)?node-pre-gyp)\1/;
@@ -81,7 +82,7 @@ export function codeNames(
 function discoveredFolders(file: string, text: string): readonly string[] {
   if (!COMPUTED.test(text)) return [];
   const starts = [...text.matchAll(NAME_START)].map(([, , plain, template]) => plain ?? template ?? '');
-  const called = [...text.matchAll(FOLDER_CALL)].map(([call, listed, rest = '']) => {
+  const called = [...(LISTS.test(text) ? text.matchAll(FOLDER_CALL) : [])].map(([call, listed, rest = '']) => {
     const parts = [...rest.matchAll(LITERAL)].map(([, , literal = '']) => literal.replace(/[^/]*\*.*$/, ''));
     const joined = parts.map((_, index) => parts.slice(0, index + 1).join('/'));
     return joined.length === 0 && listed !== undefined && /^\w+dir/.test(call) ? ['./'] : joined;

@@ -108,7 +108,7 @@ test.each([
   "await import('./plugins/' + name);",
   `await import(\`./plugins/\${name}.ts\`);`,
   "for (const name of readdirSync(join(import.meta.dirname, 'plugins'))) await import(join(FOLDER, name));",
-  "const folder = new URL('./plugins/', import.meta.url);\nfor (const name of list(folder)) await import(new URL(name, folder).href);",
+  "const folder = new URL('./plugins/', import.meta.url);\nfor (const name of await readdir(folder)) await import(new URL(name, folder).href);",
   "for (const file of await glob('./plugins/*.ts', { encoding: 'utf8' })) await import(pathToFileURL(file).href);",
   "readdirSync(path.resolve(__dirname, '..', 'app', 'plugins')).forEach((file) => require(file));",
   "for (const name of readdirSync('plugins')) new Worker(name);",
@@ -143,7 +143,8 @@ test.each([
   "const DATA = new URL('./data/', import.meta.url);",
   "fetch(new URL(`/data`, base), new URL('/tmp', base));",
   "const DATA = join(import.meta.dirname, 'data'); await import('./other.ts'); new Worker(new URL('./job.mjs', import.meta.url));",
-  "await import(name); const ROOT = join(import.meta.dirname, '..'); const word = 'data'; fetch(new URL('/data', base));",
+  "export const optional = (name) => import(name); const DATA = join(import.meta.dirname, 'data');",
+  "await import(name); const ROOT = join(import.meta.dirname, '..'); readdirSync(ROOT); const word = 'data'; fetch(new URL('/data', base));",
 ])('a folder that a program names is no code as a whole, so that calls can work in it: %s', (line) => {
   const root = program({ 'app/main.ts': line, 'app/data/note.txt': '', 'index.js': '', 'package.json': '{}' });
   const names = codeNames([join(root, 'app/main.ts')]);
