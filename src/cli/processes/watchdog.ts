@@ -43,7 +43,7 @@ export async function watchLoading<T>(file: string, load: () => Promise<T>, limi
   try {
     return await load();
   } finally {
-    await thread.terminate();
+    void thread.terminate();
   }
 }
 
