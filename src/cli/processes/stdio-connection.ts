@@ -2,7 +2,14 @@
  * Standard input and output as an MCP server's connection. The SDK's own connection drops running requests when the input ends. This
  * one answers them, for a program that pipes a few messages in and waits for the results.
  */
+import { parseJSONRPCMessage, STDIO_DEFAULT_MAX_BUFFER_SIZE } from '@modelcontextprotocol/server';
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio';
+import {
+  INVALID_REQUEST,
+  identityOf,
+  type RefusedMessage,
+  readClientMessage,
+} from '../../producer/mcp/client-message.ts';
 import { backgroundSchedule } from '../../shared/util/time.ts';
 
 type Message = Parameters<StdioServerTransport['send']>[0];
@@ -18,6 +25,9 @@ export interface StdioConnectionOptions {
 export class StdioConnection extends StdioServerTransport {
   readonly #options: StdioConnectionOptions;
   readonly #unanswered = new Set<unknown>();
+  /** The parts of a line whose end has not come, and their length. */
+  #partialLine: Buffer[] = [];
+  #partialLength = 0;
   #inputEnded = false;
   #stopWaiting = () => {};
 
@@ -44,6 +54,45 @@ export class StdioConnection extends StdioServerTransport {
     this.#stopWaiting();
     await super.close();
     this.#options.onEnd();
+  }
+
+  /** The SDK's own reader drops a message that it does not accept, and the client waits for ever. */
+  override _ondata = (chunk: Buffer): void => {
+    let start = 0;
+    for (let end = chunk.indexOf('\n'); end !== -1; end = chunk.indexOf('\n', start)) {
+      this.#read(Buffer.concat([...this.#partialLine, chunk.subarray(start, end)]));
+      this.#partialLine = [];
+      this.#partialLength = 0;
+      start = end + 1;
+    }
+    this.#partialLine.push(chunk.subarray(start));
+    this.#partialLength += chunk.length - start;
+    if (this.#partialLength <= STDIO_DEFAULT_MAX_BUFFER_SIZE) return;
+    this.onerror?.(new Error(`A message is longer than ${STDIO_DEFAULT_MAX_BUFFER_SIZE} bytes.`));
+    void this.close();
+  };
+
+  #read(line: Buffer): void {
+    if (line.toString().trim() === '') return;
+    const read = readClientMessage(line);
+    if (read.kind === 'refused') {
+      this.#refuse(read);
+      return;
+    }
+    let message: Message;
+    try {
+      message = parseJSONRPCMessage(read.value);
+    } catch (error) {
+      this.onerror?.(error as Error);
+      const { id, isAnswer } = identityOf(read.value);
+      if (!isAnswer) this.#refuse({ id, code: INVALID_REQUEST, message: 'The message is no request of JSON-RPC 2.0.' });
+      return;
+    }
+    this.onmessage?.(message);
+  }
+
+  #refuse({ id, code, message }: Omit<RefusedMessage, 'kind'>): void {
+    super.send({ jsonrpc: '2.0', id, error: { code, message } } as Message).catch(() => {});
   }
 
   override _onstdinclose = (): void => {

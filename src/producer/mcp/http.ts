@@ -12,11 +12,11 @@ import {
 import express, { type Request as HttpRequest, type Response as HttpResponse, type RequestHandler } from 'express';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { splitName } from '../../shared/tools/tool.ts';
-import { readExactJson } from '../../shared/util/json/exact-json.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
 import { countAnotherRequest } from '../http/core/rate-limit.ts';
 import { callerOf, MAX_BODY_BYTES } from '../http/core/route.ts';
+import { INVALID_REQUEST, readClientMessage } from './client-message.ts';
 import { headerMismatch } from './headers.ts';
 import { LegacySessions } from './legacy-sessions.ts';
 import { createMcpServer, type McpServerDeps } from './server.ts';
@@ -32,10 +32,6 @@ export interface McpEndpoint {
 
 /** The code of the specification for headers that differ from the body. */
 const HEADER_MISMATCH = -32_020;
-/** Codes of JSON-RPC. */
-const INVALID_REQUEST = -32_600;
-const INVALID_PARAMS = -32_602;
-const PARSE_ERROR = -32_700;
 const SESSION_NOT_FOUND = -32_001;
 
 interface EndpointDeps {
@@ -88,18 +84,12 @@ async function handle(deps: EndpointDeps, request: HttpRequest, response: HttpRe
 type Body = { readonly kind: 'read'; readonly value: unknown } | ({ readonly kind: 'refused' } & RpcRefusal);
 
 function readBody(request: HttpRequest, web: Request): Body {
-  const refuse = (status: number, code: number, message: string) =>
-    ({ kind: 'refused', status, code, message }) as const;
-  if (!isJsonContentType(web.headers.get('content-type')))
-    return refuse(415, INVALID_REQUEST, 'The body must be JSON: Content-Type: application/json.');
-  const parsed = readExactJson(Buffer.isBuffer(request.body) ? request.body : '');
-  if (parsed.kind === 'problem') return refuse(400, PARSE_ERROR, `Parse error: the body ${parsed.problem}.`);
-  const unsafeMessage = [parsed.value].flat().find(hasProtoArgument);
-  if (unsafeMessage === undefined) return { kind: 'read', value: parsed.value };
-  return {
-    ...refuse(400, INVALID_PARAMS, 'Arguments cannot have a member that is called __proto__.'),
-    id: idOf(unsafeMessage),
-  };
+  if (!isJsonContentType(web.headers.get('content-type'))) {
+    const message = 'The body must be JSON: Content-Type: application/json.';
+    return { kind: 'refused', status: 415, code: INVALID_REQUEST, message };
+  }
+  const read = readClientMessage(Buffer.isBuffer(request.body) ? request.body : '');
+  return read.kind === 'refused' ? { ...read, status: 400 } : read;
 }
 
 /** Gives a request to its session, or to the handler of requests that stand for themselves. */
@@ -141,18 +131,6 @@ function classify(web: Request, body: unknown): ReturnType<typeof classifyInboun
     mcpMethodHeader: web.headers.get('mcp-method') ?? undefined,
     ...(body !== undefined && { body }),
   } as Parameters<typeof classifyInboundRequest>[0]);
-}
-
-/** Whether the SDK would silently drop a member of the arguments. */
-function hasProtoArgument(message: unknown): boolean {
-  const { params } = (message ?? {}) as { readonly params?: { readonly arguments?: unknown } | null };
-  const callArguments = params?.arguments;
-  return typeof callArguments === 'object' && callArguments !== null && Object.hasOwn(callArguments, '__proto__');
-}
-
-function idOf(message: unknown): string | number | null {
-  const { id } = message as { readonly id?: unknown };
-  return typeof id === 'string' || typeof id === 'number' ? id : null;
 }
 
 /** The session of a client that names none: one for each token. */

@@ -66,6 +66,28 @@ export default defineHook({ name: 'guard', beforeCall: () => ({ deny: 'not today
   });
 });
 
+describe('pawl mcp', () => {
+  test('answers a client that writes null for absent members, and refuses what would be lost', async () => {
+    const [initialize, initialized] = OPENING;
+    const params = { ...initialize?.params, capabilities: { roots: null }, _meta: null };
+    const pawl = place.start(['mcp']);
+    pawl.say(
+      `\n${lines([
+        { ...initialize, params },
+        { ...initialized, id: null, params: null },
+      ])}`,
+    );
+    expect(await pawl.line('"id":1')).toContain('"serverInfo"');
+    pawl.say(lines([{ id: 2, method: 'tools/call', params: { name: 'greet', arguments: null } }]));
+    expect(await pawl.line('"id":2')).toContain('INVALID_PARAMS');
+    const long = lines([call(3, 'greet', { name: 1 })]).replace('"name":1', '"name":9007199254740993');
+    pawl.say(long);
+    expect(await pawl.line('"code":-32700')).toContain('which a number of 64 bits cannot hold');
+    pawl.endInput();
+    expect(await pawl.ended).toEqual({ code: 0, signal: null });
+  });
+});
+
 describe('pawl mcp, at the end of its input', () => {
   test('answers the pending requests, and ends', async () => {
     const go = join(place.folder, 'go');

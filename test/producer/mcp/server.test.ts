@@ -267,6 +267,27 @@ test('one key is one call, whether it comes over HTTP or MCP, in a header or in 
   expect(await over({ 'pawl/idempotencyKey': 7 }, {})).toMatchObject({ code: -32_602 });
 });
 
+test('null means that a member of a message is absent, as many clients write it', async () => {
+  const nothing = defineTool({
+    ...{ name: 'nothing', version: '1.0.0', description: 'Takes nothing.', tier: 'read-only', input: z.object({}) },
+    run: () => ({ output: 'nothing' }),
+  });
+  const { ask } = await startRig({ tools: [nothing] });
+  const headers: Record<string, string> = { accept: 'application/json, text/event-stream' };
+  const post = (message: object) => ask('/mcp', { method: 'POST', json: { jsonrpc: '2.0', ...message }, headers });
+  const clientInfo = { name: 't', version: '1', title: null, icons: null };
+  const capabilities = { roots: null, sampling: null, experimental: null };
+  const params = { protocolVersion: '2025-06-18', capabilities, clientInfo, _meta: null };
+  const greeting = await post({ id: 1, method: 'initialize', params });
+  expect(greeting.text).toContain('"serverInfo"');
+  headers['mcp-session-id'] = greeting.headers.get('mcp-session-id') ?? '';
+  expect((await post({ id: null, method: 'notifications/initialized', params: null })).status).toBe(202);
+  const list = await post({ id: 2, method: 'tools/list', params: { cursor: null, _meta: { progressToken: null } } });
+  expect(list.text).toContain('"nothing"');
+  const called = await post({ id: 3, method: 'tools/call', params: { name: 'nothing', arguments: null, task: null } });
+  expect(called.text).toContain('"pawl/status":"success"');
+});
+
 test('methods that MCP does not have are refused with those that it has', async () => {
   const { ask } = await startRig(testTools());
   const refused = await ask('/mcp', { method: 'PUT', json: {} });

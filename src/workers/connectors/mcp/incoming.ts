@@ -12,6 +12,7 @@ import {
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { LONG_NUMBER, parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
+import { withoutNulls } from '../../../shared/util/json/without-nulls.ts';
 import { asText } from '../../../shared/util/text/quote-value.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { readableBlock, readableContents } from './results.ts';
@@ -20,7 +21,6 @@ type Json = Readonly<Record<string, unknown>>;
 
 /** JSON-RPC's "internal error", for an error without a code. */
 const NO_CODE = -32_603;
-const MAX_DEPTH = 64;
 /** Results may be nested so deep, and a deeper value would overflow the stack of those who read it. */
 const MAX_NESTING = 900;
 const TOO_DEEP = `[left out: what is nested more than ${MAX_NESTING} levels deep]`;
@@ -241,13 +241,4 @@ function blocksOf(content: unknown): readonly unknown[] {
 
 function isAbsent(value: unknown): boolean {
   return value === undefined || value === null;
-}
-
-/** Removes nulls outside of the tools' own values, where null has no meaning. */
-function withoutNulls(value: unknown, depth = 0): unknown {
-  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
-  if (Array.isArray(value))
-    return value.filter((entry) => entry !== null).map((entry) => withoutNulls(entry, depth + 1));
-  const present = Object.entries(value).filter(([, member]) => member !== null);
-  return Object.fromEntries(present.map(([name, member]) => [name, withoutNulls(member, depth + 1)]));
 }

@@ -1,0 +1,65 @@
+/** Reads the messages of MCP clients, of HTTP and of standard input alike. */
+import { readExactJson } from '../../shared/util/json/exact-json.ts';
+import { isObject } from '../../shared/util/json/json-types.ts';
+import { withoutNulls } from '../../shared/util/json/without-nulls.ts';
+
+/** Codes of JSON-RPC. */
+export const INVALID_REQUEST = -32_600;
+const INVALID_PARAMS = -32_602;
+const PARSE_ERROR = -32_700;
+
+export interface RefusedMessage {
+  readonly kind: 'refused';
+  readonly code: number;
+  readonly message: string;
+  readonly id: string | number | null;
+}
+export type ClientMessage = { readonly kind: 'read'; readonly value: unknown } | RefusedMessage;
+
+/**
+ * One message, or a batch. Refuses what would be lost silently: digits of a long number, and a `__proto__` among arguments. Many clients
+ * write all members of their messages, so null means that a member is absent.
+ */
+export function readClientMessage(source: Uint8Array | string): ClientMessage {
+  const parsed = readExactJson(source);
+  if (parsed.kind === 'problem') {
+    const message = `Parse error: the body ${parsed.problem}.`;
+    return { kind: 'refused', code: PARSE_ERROR, message, id: null };
+  }
+  const { value } = parsed;
+  const unsafeMessage = [value].flat().find(hasProtoArgument);
+  if (unsafeMessage === undefined)
+    return { kind: 'read', value: Array.isArray(value) ? value.map(withoutNullMembers) : withoutNullMembers(value) };
+  const message = 'Arguments cannot have a member that is called __proto__.';
+  return { kind: 'refused', code: INVALID_PARAMS, message, id: identityOf(unsafeMessage).id };
+}
+
+function withoutNullMembers(message: unknown): unknown {
+  if (!isObject(message) || typeof message['method'] !== 'string') return message;
+  const { id, params, ...rest } = message;
+  const isNotification = message['method'].startsWith('notifications/');
+  return {
+    ...rest,
+    ...(id === undefined || (id === null && isNotification) ? {} : { id }),
+    ...(params === undefined || params === null ? {} : { params: withoutNulls(params, isMeant) }),
+  };
+}
+
+/** Whether a null is a value: those of a tool's arguments and of a person's answer are, and a key that is none is refused. */
+function isMeant(name: string, member: unknown): boolean {
+  return name.startsWith('pawl/') || (member !== null && (name === 'arguments' || name === 'content'));
+}
+
+/** Whether the SDK would silently drop a member of the arguments. */
+function hasProtoArgument(message: unknown): boolean {
+  const { params } = (message ?? {}) as { readonly params?: { readonly arguments?: unknown } | null };
+  const callArguments = params?.arguments;
+  return typeof callArguments === 'object' && callArguments !== null && Object.hasOwn(callArguments, '__proto__');
+}
+
+/** The ID of a message that may be none, and whether it was meant as an answer, which gets no answer. */
+export function identityOf(message: unknown): { readonly id: string | number | null; readonly isAnswer: boolean } {
+  const { id, result, error } = isObject(message) ? message : {};
+  const isAnswer = result !== undefined || error !== undefined;
+  return { id: typeof id === 'string' || typeof id === 'number' ? id : null, isAnswer };
+}

@@ -1,0 +1,64 @@
+import { PassThrough } from 'node:stream';
+import { expect, test } from 'vitest';
+import { StdioConnection } from '../../../src/cli/processes/stdio-connection.ts';
+import { signal } from '../../helpers/signal.ts';
+
+async function open() {
+  const [input, output] = [new PassThrough(), new PassThrough()];
+  const ended = signal();
+  const connection = new StdioConnection({
+    input: input as unknown as NodeJS.ReadStream,
+    output: output as unknown as NodeJS.WriteStream,
+    answerLimitMs: 0,
+    onEnd: ended.fire,
+  });
+  const messages: unknown[] = [];
+  connection.onmessage = (message) => void messages.push(message);
+  await connection.start();
+  return { input, output, messages, ended: ended.promise };
+}
+
+test('messages come whole, whatever the pieces of the input are', async () => {
+  const message = { jsonrpc: '2.0', method: 'notifications/message', params: { data: 'Añna 😀', list: [null, 1] } };
+  const text = Buffer.from(`${JSON.stringify(message)}\n\r\n\n${JSON.stringify({ ...message, params: null })}\r\n`);
+  for (const size of [1, 2, 3, 7, text.length]) {
+    const { input, messages, ended } = await open();
+    for (let start = 0; start < text.length; start += size) input.write(text.subarray(start, start + size));
+    input.end();
+    await ended;
+    expect(messages).toEqual([
+      { ...message, params: { data: 'Añna 😀', list: [1] } },
+      { jsonrpc: '2.0', method: 'notifications/message' },
+    ]);
+  }
+});
+
+test('a message that would lose something is answered, and the next one is read', async () => {
+  const { input, output, messages, ended } = await open();
+  const args = ['{"__proto__":1}', '{"n":9007199254740993}', '{"n":1e999}', '{"n":1}'];
+  for (const [id, text] of args.entries())
+    input.write(`{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{"name":"t","arguments":${text}}}\n`);
+  input.write('{"id":7,"method":"ping"}\n{"jsonrpc":"2.0","id":8,"method":"ping","params":[]}\n[]\nhello\n');
+  input.write('{"jsonrpc":"2.0","id":9,"result":5}\n');
+  input.end();
+  await ended;
+  expect(messages).toMatchObject([{ id: 3, params: { arguments: { n: 1 } } }]);
+  const answers = String(output.read()).trim().split('\n');
+  expect(answers.map((answer) => JSON.parse(answer))).toMatchObject([
+    { id: 0, error: { code: -32_602 } },
+    { id: null, error: { code: -32_700, message: expect.stringContaining('9007199254740993') } },
+    { id: null, error: { code: -32_700, message: expect.stringContaining('1e999') } },
+    { id: 7, error: { code: -32_600 } },
+    { id: 8, error: { code: -32_600 } },
+    { id: null, error: { code: -32_600 } },
+    { id: null, error: { code: -32_700 } },
+  ]);
+});
+
+test('a line without an end closes the connection, as the SDK does', async () => {
+  const { input, messages, ended } = await open();
+  const piece = Buffer.alloc(1_024 * 1_024, 'x');
+  for (let count = 0; count < 12; count += 1) input.write(piece);
+  await ended;
+  expect(messages).toEqual([]);
+});
