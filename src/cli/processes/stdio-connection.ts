@@ -75,16 +75,19 @@ export class StdioConnection extends StdioServerTransport {
   #read(line: Buffer): void {
     if (line.toString().trim() === '') return;
     const read = readClientMessage(line);
-    if (read.kind === 'refused') {
-      this.#refuse(read);
-      return;
-    }
+    if (read.kind === 'refused') this.#refuse(read);
+    // An older client may send a batch.
+    else if (Array.isArray(read.value) && read.value.length > 0) for (const value of read.value) this.#receive(value);
+    else this.#receive(read.value);
+  }
+
+  #receive(value: unknown): void {
     let message: Message;
     try {
-      message = parseJSONRPCMessage(read.value);
+      message = parseJSONRPCMessage(value);
     } catch (error) {
       this.onerror?.(error as Error);
-      const { id, isAnswer } = identityOf(read.value);
+      const { id, isAnswer } = identityOf(value);
       if (!isAnswer) this.#refuse({ id, code: INVALID_REQUEST, message: 'The message is no request of JSON-RPC 2.0.' });
       return;
     }

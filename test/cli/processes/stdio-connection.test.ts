@@ -55,6 +55,14 @@ test('a message that would lose something is answered, and the next one is read'
   ]);
 });
 
+test('a batch is as many messages', async () => {
+  const { input, messages, ended } = await open();
+  const message = { jsonrpc: '2.0', method: 'notifications/message', params: { data: 1 } };
+  input.end(`${JSON.stringify([message, { ...message, params: null }])}\n`);
+  await ended;
+  expect(messages).toEqual([message, { jsonrpc: '2.0', method: 'notifications/message' }]);
+});
+
 test('a line without an end closes the connection, as the SDK does', async () => {
   const { input, messages, ended } = await open();
   const piece = Buffer.alloc(1_024 * 1_024, 'x');
