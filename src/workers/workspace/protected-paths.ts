@@ -176,7 +176,16 @@ const HOME_CREDENTIALS =
   .config/composer/auth.json .subversion/auth .mylogin.cnf .authinfo .msmtprc .config/solana .ethereum .bitcoin
   .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge .mozilla .thunderbird .local/share/keyrings
   .bash_history .zsh_history .node_repl_history .psql_history .mysql_history .rediscli_history .python_history
-  Library/Keychains`.split(/\s+/);
+  .mcp-auth .openclaw .qwen/oauth_creds.json .copilot/config.json .factory/auth.json .local/share/amp/secrets.json .config/goose/secrets.yaml
+  .local/share/crush/crush.json .continue/config.yaml .continue/config.json .claude-code-router .config/aichat .config/io.datasette.llm
+  .ollama/id_ed25519 .lightning/credentials.json .modal.toml .supabase/access-token .config/neonctl .config/turso .sentryclirc .wakatime.cfg
+  .doppler .infisical .cloudflared .config/ngrok .ngrok2 .expo/state.json .render/cli.yaml .cf .bluemix .tccli .config/yandex-cloud
+  .config/exoscale .civo.json .dbt/profiles.yml .prefect/profiles.toml .pg_service.conf .local/share/DBeaverData .config/JetBrains
+  .local/share/uv/credentials .config/pip/pip.conf .pip/pip.conf .condarc .config/nix/nix.conf .config/nix/netrc .config/cachix .hex/hex.config
+  .config/dart/pub-credentials.json .argocd .config/argocd .rancher .minikube .talos .tsh .step .chef .vault_pass .vault_pass.txt .putty
+  .config/filezilla .config/rbw .local/share/kwalletd .config/Code/User/globalStorage .config/Cursor/User/globalStorage .config/vivaldi
+  .config/opera .zen .librewolf snap/firefox .config/discord .config/Slack .config/Signal .local/share/atuin .local/share/fish/fish_history
+  .viminfo .lesshst Library/Keychains`.split(/\s+/);
 const MACHINE_CREDENTIALS =
   `/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssl/private /etc/krb5.keytab
   /etc/docker /etc/rancher /etc/kubernetes /var/lib/kubelet`.split(/\s+/);

@@ -77,10 +77,13 @@ describe('no workspace', () => {
       .config/doctl/config.yaml .config/stripe/config.toml .config/configstore/snyk.json .local/share/com.vercel.cli/auth.json
       .config/.wrangler/config/default.toml .pulumi/credentials.json .databrickscfg .snowsql/config .kaggle/kaggle.json .s3cfg .terraformrc
       .cache/huggingface/token .config/pypoetry/auth.toml .nuget/NuGet/NuGet.Config .sbt/.credentials .config/helm/registry/config.json
-      .local/share/gem/credentials .config/solana/id.json .mylogin.cnf .mysql_history .kube/config .pgpass .m2/settings.xml`.split(
+      .mcp-auth/mcp-remote/tokens.json .openclaw/openclaw.json .config/goose/secrets.yaml .local/share/uv/credentials/credentials.toml
+      .modal.toml .supabase/access-token .cloudflared/cert.pem .dbt/profiles.yml .pg_service.conf .tsh/keys/a .local/share/fish/fish_history
+      .config/Code/User/globalStorage/state.vscdb .local/share/gem/credentials .config/solana/id.json .mylogin.cnf .mysql_history .kube/config .pgpass .m2/settings.xml`.split(
         /\s+/,
       );
-    for (const name of [...names, '.claude/worktrees/one', '.config/app/settings']) {
+    const shownNames = ['.claude/worktrees/one', '.config/app/settings', '.config/Code/User/settings.json'];
+    for (const name of [...names, ...shownNames]) {
       mkdirSync(dirname(join(home, name)), { recursive: true });
       writeFileSync(join(home, name), '');
     }
@@ -90,12 +93,10 @@ describe('no workspace', () => {
       const hidden = (await import(process.argv[1])).credentials();
       console.log(process.argv.slice(3).filter((name) => !hidden.some((path) => liesIn(path, name))).join('\\n'));`;
     const paths = new URL('../../../src/shared/util/file-path.ts', import.meta.url).href;
-    const all = [...names, '.claude/worktrees/one', '.config/app/settings'].map((name) =>
-      join(realpathSync(home), name),
-    );
+    const all = [...names, ...shownNames].map((name) => join(realpathSync(home), name));
     const env = { ...process.env, HOME: home };
     const shown = execFileSync(process.execPath, ['--input-type=module', '-e', script, module, paths, ...all], { env });
-    expect(String(shown).trim().split('\n')).toEqual(all.slice(-2));
+    expect(String(shown).trim().split('\n')).toEqual(all.slice(-shownNames.length));
   });
 
   test('is a home folder by the name to which a link leads', () => {
