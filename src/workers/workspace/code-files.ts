@@ -93,7 +93,8 @@ function discoveredFolders(file: string, text: string): readonly string[] {
   );
   const isAbove = (folder: string) =>
     liesIn(folder, process.cwd()) || (liesIn(folder, file) && folder !== dirname(file));
-  return [...new Set(folders)].filter((folder) => !isAbove(folder));
+  const real = folders.map((folder) => realpathSync(folder));
+  return [...new Set([...folders, ...real])].filter((folder) => !isAbove(folder));
 }
 
 /** The code in a folder and below, as far as it is followed. */

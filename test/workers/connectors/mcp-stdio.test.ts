@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { AnswerReader } from '../../../src/workers/connectors/mcp/incoming.ts';
@@ -7,6 +7,7 @@ import { detectIsolation } from '../../../src/workers/context/processes.ts';
 import { protectFile } from '../../../src/workers/workspace/protected-paths.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
+import { run } from '../sandbox/boundary-checks.ts';
 
 test.skipIf(!(await detectIsolation()).includes('bubblewrap'))(
   'a configuration that a confined server makes in its folder is gone when the server has ended (A11)',
@@ -75,33 +76,38 @@ test.skipIf(!confined)('a confined server can write to its HOME, which is shared
   expect((await homePartition({ folder, environment: { HOME: folder } })).words).toBe(`kept ${folder}`);
 });
 
-test('a call changes no code of a server that lies in its workspace, and still its data', async () => {
-  const root = temporaryFolder();
-  mkdirSync(join(root, 'server/lib'), { recursive: true });
-  const files = {
-    'server/main.mjs': "import './lib/secret.mjs'; process.stdin.resume();",
-    'server/lib/secret.mjs': '',
-    'main.py': 'import sys; sys.stdin.read()',
-    'data.json': '{}',
-  };
-  for (const [path, text] of Object.entries(files)) writeFileSync(join(root, path), text);
-  for (const command of [
-    [process.execPath, join(root, 'server/main.mjs'), join(root, 'data.json')],
-    ['python3', join(root, 'main.py')],
-  ] as const) {
-    const transport = new StdioTransport({
-      server: 'own',
-      connection: { transport: 'stdio', command: [...command], network: false, environment: {} },
-      settings: { dataDir: temporaryFolder(), sandbox: 'preferred' },
-      environment: process.env,
-      answers: new AnswerReader(),
-    });
-    await transport.start();
-    await transport.close();
-  }
-  const { workspace } = testContext({ workspaceRoot: root });
-  for (const path of ['server/main.mjs', 'server/lib/secret.mjs', 'main.py'])
-    await expect(workspace.write(path, 'evil'), path).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
-  for (const path of ['data.json', 'server/notes.txt', 'other.py'])
-    await expect(workspace.write(path, 'fine'), path).resolves.toBeDefined();
-});
+test.skipIf(!confined)(
+  'a call changes no code of a server that lies in its workspace, and still its data',
+  async () => {
+    const root = temporaryFolder();
+    mkdirSync(join(root, 'server/lib'), { recursive: true });
+    const files = {
+      'server/main.mjs': "import './lib/secret.mjs'; process.stdin.resume();",
+      'server/lib/secret.mjs': '',
+      'main.py': 'import sys; sys.stdin.read()',
+      'data.json': '{}',
+    };
+    for (const [path, text] of Object.entries(files)) writeFileSync(join(root, path), text);
+    symlinkSync('/usr/bin/env', join(root, 'python'));
+    for (const command of [
+      [process.execPath, join(root, 'server/main.mjs'), join(root, 'data.json')],
+      [join(root, 'python'), join(root, 'main.py')],
+    ] as const) {
+      const transport = new StdioTransport({
+        server: 'own',
+        connection: { transport: 'stdio', command: [...command], network: false, environment: {} },
+        settings: { dataDir: temporaryFolder(), sandbox: 'preferred' },
+        environment: process.env,
+        answers: new AnswerReader(),
+      });
+      await transport.start();
+      await transport.close();
+    }
+    const { workspace } = testContext({ workspaceRoot: root });
+    for (const path of ['server/main.mjs', 'server/lib/secret.mjs', 'main.py'])
+      await expect(workspace.write(path, 'evil'), path).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+    for (const path of ['data.json', 'server/notes.txt', 'other.py'])
+      await expect(workspace.write(path, 'fine'), path).resolves.toBeDefined();
+    expect((await run(root, 'echo ran')).stdout).toBe('ran\n');
+  },
+);

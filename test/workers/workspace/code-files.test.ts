@@ -128,6 +128,14 @@ test.each([
     expect(isCode(file), file).toBe(false);
 });
 
+test('a folder of code that is a link is code by its own path, too', () => {
+  const root = program({ 'app/main.ts': "await import('./plugins/' + name);", 'shared/one.ts': '' });
+  symlinkSync('../shared', join(root, 'app/plugins'));
+  expect(codeNames([join(root, 'app/main.ts')])).toEqual(
+    expect.arrayContaining([join(root, 'app/plugins'), join(root, 'shared')]),
+  );
+});
+
 test('under a loader that prefers TypeScript, the names that it would prefer are code', () => {
   const root = program({ 'main.ts': "import './lib/util.js';", 'lib/util.js': '' });
   const names = (prefersTypeScript: boolean) => codeNames([join(root, 'main.ts')], [], prefersTypeScript);

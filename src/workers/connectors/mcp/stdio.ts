@@ -17,7 +17,7 @@ import { prepareProgram } from '../../context/processes.ts';
 import type { ProgramEnvironment } from '../../sandbox/environment.ts';
 import { startTree, type Tree } from '../../sandbox/process-tree.ts';
 import { codeNames } from '../../workspace/code-files.ts';
-import { protectCode, shareCode } from '../../workspace/protected-paths.ts';
+import { protectCode, shareCode, statsOf } from '../../workspace/protected-paths.ts';
 import {
   type AnswerReader,
   isBrokenAnswer,
@@ -50,10 +50,13 @@ function isFile(argument: string): boolean {
   return isAbsolute(argument) && (statSync(argument, { throwIfNoEntry: false })?.isFile() ?? false);
 }
 
-/** The server holds secrets that calls do not: they may not change its code, its first word and files of code among its arguments. */
+/**
+ * The server holds secrets that calls do not: they may not change its code, its first word and files of code among its arguments. A link,
+ * such as a virtual environment's to its interpreter, is left: where Pawl loads its own code through one, no program runs.
+ */
 function protectServer(command: readonly string[], dataDir: string): void {
   const files = command.filter((argument, index) => isFile(argument) && (index === 0 || CODE.test(argument)));
-  for (const name of codeNames(files)) protectCode(name);
+  for (const name of codeNames(files)) if (statsOf(name)?.isSymbolicLink() !== true) protectCode(name);
   shareCode(dataDir);
 }
 
