@@ -1,7 +1,7 @@
 /** Reads the messages of MCP clients, of HTTP and of standard input alike. */
 import { readExactJson } from '../../shared/util/json/exact-json.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
-import { withoutNulls } from '../../shared/util/json/without-nulls.ts';
+import { omitNulls } from '../../shared/util/json/omit-nulls.ts';
 
 /** Codes of JSON-RPC. */
 export const INVALID_REQUEST = -32_600;
@@ -41,7 +41,7 @@ function withoutNullMembers(message: unknown): unknown {
   return {
     ...rest,
     ...(id === undefined || (id === null && isNotification) ? {} : { id }),
-    ...(params === undefined || params === null ? {} : { params: withoutNulls(params, isMeant) }),
+    ...(params === undefined || params === null ? {} : { params: omitNulls(params, isMeant) }),
   };
 }
 

@@ -12,7 +12,7 @@ import {
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { LONG_NUMBER, parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
-import { withoutNulls } from '../../../shared/util/json/without-nulls.ts';
+import { omitNulls } from '../../../shared/util/json/omit-nulls.ts';
 import { asText } from '../../../shared/util/text/quote-value.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 import { readableBlock, readableContents } from './results.ts';
@@ -106,7 +106,7 @@ function repairMessage(value: unknown): unknown {
   const { id, method, params, result, error } = value;
   const header = { jsonrpc: '2.0', ...(id === null || id === undefined ? {} : { id }) };
   if (typeof method === 'string')
-    return { ...header, method, ...(isObject(params) ? { params: withoutNulls(params) } : {}) };
+    return { ...header, method, ...(isObject(params) ? { params: omitNulls(params) } : {}) };
   if (error !== null && error !== undefined && !hasEmptyError(value)) return { ...header, error: repairError(error) };
   if (!('result' in value)) return value;
   if (result === null) return { ...header, result: {} };
@@ -173,7 +173,7 @@ export class AnswerReader {
   /** Modifies the message in place, because the SDK already holds it. */
   read(message: JSONRPCMessage): void {
     if ('method' in message) {
-      if (message.params !== undefined) Object.assign(message, { params: withoutNulls(message.params) });
+      if (message.params !== undefined) Object.assign(message, { params: omitNulls(message.params) });
       return;
     }
     if (message.id === undefined) return;
@@ -205,11 +205,11 @@ function readableResult(method: string | undefined, result: Json): unknown {
         ...(isAbsent(_meta) ? {} : { meta: _meta }),
       };
     case 'initialize':
-      return readableGreeting(withoutNulls(result) as Json);
+      return readableGreeting(omitNulls(result) as Json);
     case 'resources/read':
       return { ...COMPLETE, contents: Array.isArray(contents) ? contents.map(readableContents) : (contents ?? []) };
     default:
-      return withoutNulls(result);
+      return omitNulls(result);
   }
 }
 
