@@ -4,7 +4,7 @@
  */
 import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import nodeModule from 'node:module';
-import { basename, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Settings } from './shared/config/config.ts';
 import { CONFIG_JSON, CONFIG_MODULES } from './shared/config/config-files.ts';
@@ -77,6 +77,7 @@ export function protectOwnCode(cwd: string, environment: Environment): void {
       realPaths(ownCode),
       loadsTypeScript(environment),
     ).filter((path) => !configs.includes(path)),
+    ...plugAndPlayNames(environment),
     process.execPath,
     realpathSync(process.execPath),
     join(userCacheFolder(), 'pawl'),
@@ -110,6 +111,13 @@ function skillPaths(folder: string): readonly string[] {
   const names = statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true ? readdirSync(folder) : [];
   const files = ['', ...names].flatMap((name) => [join(folder, name), join(folder, name, 'SKILL.md')]);
   return [folder, ...linksOnPath(folder), ...realPaths(files)];
+}
+
+/** Yarn's Plug'n'Play loads packages from these, in place of `node_modules`. */
+function plugAndPlayNames(environment: Environment): readonly string[] {
+  const maps = nodeOptions(environment, LOADER_OPTIONS).filter((name) => basename(name) === '.pnp.cjs');
+  const names = ['.pnp.cjs', '.pnp.data.json', '.pnp.loader.mjs', '.yarn/cache', '.yarn/unplugged'];
+  return maps.flatMap((map) => names.map((name) => join(dirname(map), name)));
 }
 
 const LOADER_OPTIONS = /^(?:-r|--require|--import|--loader|--experimental-loader)$/;

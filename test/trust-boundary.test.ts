@@ -93,6 +93,26 @@ test.each([
   await expect(workspace.write('src/other.ts', 'fine')).resolves.toBeDefined();
 });
 
+test('what Yarn’s Plug’n’Play loads is read-only for calls', async () => {
+  const root = temporaryFolder();
+  mkdirSync(join(root, '.yarn/cache'), { recursive: true });
+  for (const path of ['.pnp.cjs', '.pnp.data.json', '.yarn/cache/bullmq.zip']) writeFileSync(join(root, path), '');
+  const environment = {
+    NODE_OPTIONS: `--require ${join(root, '.pnp.cjs')} --experimental-loader file://${root}/.pnp.loader.mjs`,
+  };
+  protectProcess(resolveSettings({ options: { dataDir: join(root, '.pawl') } }), root, environment);
+  const { workspace } = testContext({ workspaceRoot: root });
+  for (const path of [
+    '.pnp.cjs',
+    '.pnp.data.json',
+    '.pnp.loader.mjs',
+    '.yarn/cache/bullmq.zip',
+    '.yarn/unplugged/a/a.js',
+  ])
+    await expect(workspace.write(path, 'evil'), path).rejects.toMatchObject(denied);
+  await expect(workspace.write('.yarn/install-state.txt', 'fine')).resolves.toBeDefined();
+});
+
 test.each(['.', '..', ':', ''])('NODE_PATH=%s does not close the whole workspace', async (value) => {
   const root = temporaryFolder();
   const options = { dataDir: join(root, '.pawl') };
