@@ -69,7 +69,6 @@ export type { FailureKind } from './shared/errors/failure-kind.ts';
 export type { ResultStatus } from './shared/errors/result-status.ts';
 export type { DecodedCall, ProviderCall } from './shared/model-tools/decode.ts';
 export type { ExportableTool, ExportedTool, ExportOptions, ToolReport } from './shared/model-tools/export-types.ts';
-export type { ToolReference } from './shared/model-tools/names.ts';
 export type { RemovedKeyword } from './shared/model-tools/provider-subset.ts';
 export type { RetryOverrides } from './shared/retries/retry.ts';
 export type { SanitizedSchema } from './shared/schema/schema-sanitize.ts';
@@ -109,6 +108,7 @@ export type {
 } from './shared/tools/capabilities.ts';
 export type { PendingOptions, PendingResult } from './shared/tools/pending.ts';
 export type { AgentOrder, AgentReply, AgentReport, AgentState, Agents } from './shared/tools/sub-agent.ts';
+export type { ToolReference } from './shared/tools/tool.ts';
 export type { AgentTool, CallingAgent, ToolLogger } from './shared/tools/tool-context.ts';
 export type { FreeformToolSpec, FunctionToolOptions, UntypedToolSpec } from './shared/tools/tool-forms.ts';
 export type { Artifact, ContentBlock } from './shared/tools/tool-result.ts';

@@ -18,7 +18,7 @@ import { Shards } from '../../shared/store/queues/shards.ts';
 import { exactServerTimeMs, type Redis } from '../../shared/store/redis/connection.ts';
 import { PartitionKeys } from '../../shared/store/redis/keys.ts';
 import { type LostSegment, Segments } from '../../shared/store/segments/segments.ts';
-import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
+import { qualifiedName, TIERS, type ToolReference } from '../../shared/tools/tool.ts';
 import { plural } from '../../shared/util/text/plural.ts';
 import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { SyncedClock } from '../../shared/util/time.ts';
@@ -153,7 +153,7 @@ export function shardsFindings(layout: ShardLayout, configured: Settings['shards
 async function limitFindings(
   limits: Limits,
   settings: Settings,
-  tools: readonly { readonly namespace: string; readonly name: string }[],
+  tools: readonly ToolReference[],
 ): Promise<readonly Finding[]> {
   const check = 'limits';
   const limited = Object.keys(settings.tools).filter((name) => settings.tools[name]?.limits !== undefined);

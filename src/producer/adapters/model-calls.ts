@@ -9,6 +9,7 @@
  */
 import { identifierSchema, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
+import type { ToolReference } from '../../shared/tools/tool.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { Session } from '../sessions/session.ts';
 
@@ -30,10 +31,8 @@ type FailedResponse = Pick<ModelResponse, 'names' | 'startedAtMs'>;
 /** The names of calls, by their ID and parameters. */
 type CallNames = Map<string, Promise<string>>;
 
-export interface ModelCall {
+export interface ModelCall extends ToolReference {
   readonly toolCallId: string;
-  readonly namespace: string;
-  readonly name: string;
   readonly params: Readonly<Record<string, unknown>>;
   readonly turnId?: string | undefined;
   /** The turn or the ID belongs to this response alone. */

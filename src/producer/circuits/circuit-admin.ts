@@ -6,7 +6,7 @@ import { checkObject } from '../../shared/schema/known-members.ts';
 import type { CallLedger, CircuitRecords } from '../../shared/store/ports.ts';
 import { homePartition, type Partition } from '../../shared/store/redis/keys.ts';
 import type { CircuitTransition } from '../../shared/telemetry/call-events.ts';
-import { qualifiedName, type Tier, toolNamed } from '../../shared/tools/tool.ts';
+import { qualifiedName, type TieredTool, toolNamed } from '../../shared/tools/tool.ts';
 
 export interface CircuitListing {
   readonly key: string;
@@ -27,16 +27,10 @@ const TRIES = 10;
 /** A circuit that tools share, one per tier. The tools that will use it are not known beforehand. */
 const SHARED = /^(?:dependency:[^@]|global(?:@|$))/;
 
-interface KnownTool {
-  readonly namespace: string;
-  readonly name: string;
-  readonly tier: Tier;
-}
-
 interface CircuitAdminDeps {
   readonly breakers: CircuitRecords;
   /** The tools that workers publish, and those that are declared. */
-  tools(): Promise<readonly KnownTool[]>;
+  tools(): Promise<readonly TieredTool[]>;
   readonly ledger: Pick<CallLedger, 'now'>;
 }
 
@@ -87,7 +81,7 @@ export class CircuitAdmin {
   /** Selected circuits that have never left CLOSED, so that they have no record. */
   #unstored(
     select: CircuitSelection,
-    tools: readonly KnownTool[],
+    tools: readonly TieredTool[],
     stored: readonly CircuitListing[],
   ): readonly CircuitListing[] {
     const { key } = select;
@@ -124,7 +118,7 @@ export class CircuitAdmin {
 /** The tool's own circuit, unless it is among the known ones. Throws `UNKNOWN_TOOL`. */
 function ownCircuit(
   select: CircuitSelection,
-  tools: readonly KnownTool[],
+  tools: readonly TieredTool[],
   stored: readonly CircuitListing[],
 ): readonly CircuitListing[] {
   const name = select.tool ?? toolOfCircuit(select.key ?? '') ?? '';
@@ -145,7 +139,7 @@ function isSelected(
   { key }: CircuitListing,
   select: CircuitSelection,
   action: 'force_open' | 'reset',
-  match: KnownTool | undefined,
+  match: TieredTool | undefined,
 ): boolean {
   if (select.key !== undefined) return key === select.key;
   if (select.tool === undefined) return action === 'reset';

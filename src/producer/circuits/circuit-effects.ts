@@ -8,7 +8,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import type { SwitchCache } from '../../shared/config/switches.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
-import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
+import { qualifiedName, type TieredTool } from '../../shared/tools/tool.ts';
 import type { CircuitListing } from './circuit-admin.ts';
 
 /**
@@ -21,15 +21,9 @@ export interface EnforcedCircuit extends CircuitListing {
   readonly enforcement: Enforcement;
 }
 
-interface KnownTool {
-  readonly namespace: string;
-  readonly name: string;
-  readonly tier: Tier;
-}
-
 export function withEnforcement(
   listings: readonly CircuitListing[],
-  tools: readonly KnownTool[],
+  tools: readonly TieredTool[],
   settings: Pick<Settings, 'tools'>,
   switches: Pick<SwitchCache, 'modes'>,
 ): EnforcedCircuit[] {
@@ -41,11 +35,11 @@ export function withEnforcement(
   }));
 }
 
-function ownCircuit(tool: KnownTool): string {
+function ownCircuit(tool: TieredTool): string {
   return `tool:${qualifiedName(tool)}`;
 }
 
-function forcedByConfiguration(tool: KnownTool): CircuitListing {
+function forcedByConfiguration(tool: TieredTool): CircuitListing {
   return {
     key: ownCircuit(tool),
     partition: homePartition(tool.tier),
@@ -57,7 +51,7 @@ function forcedByConfiguration(tool: KnownTool): CircuitListing {
 /** The strictest effect among the tools that share a circuit. */
 function enforcementOf(
   { key, partition }: CircuitListing,
-  tools: readonly KnownTool[],
+  tools: readonly TieredTool[],
   switches: Pick<SwitchCache, 'modes'>,
 ): Enforcement {
   const users = tools.filter((tool) => tool.tier === partition.tier && mayUseCircuit(key, qualifiedName(tool)));

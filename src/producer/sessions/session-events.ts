@@ -1,11 +1,10 @@
 import { type ApprovalRequest, digestOf } from '../../shared/approvals/approval.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { AgentMessage, AgentOrder } from '../../shared/tools/sub-agent.ts';
+import type { Progress } from '../../shared/tools/tool-context.ts';
 
 export interface SessionEventsOf<Own> {
-  progress: [
-    { readonly callId: string; readonly progress: number; readonly total?: number; readonly message?: string },
-  ];
+  progress: [{ readonly callId: string } & Progress];
   /** The call waits for an outside system from now on. */
   pending: [{ readonly callId: string; readonly expiresAtMs: number }];
   retrying: [

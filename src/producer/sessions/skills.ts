@@ -15,6 +15,7 @@ import {
 } from '../../shared/sessions/skill.ts';
 import { matchesTool } from '../../shared/sessions/skill-rule.ts';
 import type { SkillRecords } from '../../shared/store/sessions/skills.ts';
+import type { ToolReference } from '../../shared/tools/tool.ts';
 import { didYouMean } from '../../shared/util/text/nearest.ts';
 import { quoteValue } from '../../shared/util/text/quote-value.ts';
 
@@ -84,10 +85,7 @@ export class Skills {
 }
 
 /** Throws `CONTRACT_INVALID` when the session may not call a tool that its skills require. */
-export function checkRequired(
-  skills: readonly SkillRecord[],
-  published: readonly { readonly namespace: string; readonly name: string }[],
-): void {
+export function checkRequired(skills: readonly SkillRecord[], published: readonly ToolReference[]): void {
   const issues = skills.flatMap(({ name, requiredTools }) => {
     const missing = requiredTools.filter((pattern) => !published.some((tool) => matchesTool(pattern, tool)));
     return missing.length === 0 ? [] : [{ path: 'skills', message: `${name} requires ${missing.join(', ')}` }];

@@ -18,7 +18,7 @@ import {
   type PublishedTool,
   publishedToolId,
 } from '../../shared/store/fleet/catalogue.ts';
-import { qualifiedName, toolNamed } from '../../shared/tools/tool.ts';
+import { qualifiedName, type ToolReference, toolNamed } from '../../shared/tools/tool.ts';
 import { compareVersions } from '../../shared/tools/versions.ts';
 import { capitalized, didYouMean, nearest } from '../../shared/util/text/nearest.ts';
 
@@ -121,7 +121,7 @@ export class ToolCatalogue {
     return this.#byName.get(qualified) ?? this.#declared.get(qualified);
   }
 
-  toolPolicyFor(tool: { readonly namespace: string; readonly name: string }): ToolPolicyRecord | undefined {
+  toolPolicyFor(tool: ToolReference): ToolPolicyRecord | undefined {
     return this.specs.toolPolicyFor(tool);
   }
 

@@ -8,7 +8,7 @@
  *
  * With the layer disabled altogether (the kill switch), each call runs directly: one attempt, never merged, counted by no circuit.
  */
-import type { Tier } from '../tools/tool.ts';
+import type { Tier, TieredTool } from '../tools/tool.ts';
 import { getOrInsert } from '../util/get-or-insert.ts';
 
 export const MODES = ['off', 'shadow', 'on'] as const;
@@ -50,12 +50,6 @@ export interface ReliabilitySwitches {
   readonly tools: Readonly<Record<string, ReliabilitySwitch>>;
 }
 
-interface SwitchedTool {
-  readonly namespace: string;
-  readonly name: string;
-  readonly tier: Tier;
-}
-
 /** The ways in which shadow mode would have changed a call. */
 export type ShadowKind = 'refused' | 'merged' | 'retried';
 
@@ -67,7 +61,7 @@ export function modesOf(
   reliability: ReliabilitySettings,
   switches: ReliabilitySwitches,
   startedAtMs: number,
-  tool: SwitchedTool,
+  tool: TieredTool,
 ): ReliabilityModes {
   const current = switches.tools[`${tool.namespace}.${tool.name}`] ?? switches.all;
   const enabled = isEnabled(reliability.enabled, current, startedAtMs);
@@ -98,7 +92,7 @@ export class SwitchCache {
   /** The time of Redis' clock; until it is known, only the configuration counts. */
   #startedAtMs: number | undefined;
   /** The modes under the current switches. */
-  #modes = new WeakMap<SwitchedTool, ReliabilityModes>();
+  #modes = new WeakMap<TieredTool, ReliabilityModes>();
 
   constructor(reliability: ReliabilitySettings) {
     this.#reliability = reliability;
@@ -120,7 +114,7 @@ export class SwitchCache {
     this.#modes = new WeakMap();
   }
 
-  modes(tool: SwitchedTool): ReliabilityModes {
+  modes(tool: TieredTool): ReliabilityModes {
     const startedAtMs = this.#startedAtMs ?? Number.POSITIVE_INFINITY;
     return getOrInsert(this.#modes, tool, () => modesOf(this.#reliability, this.#switches, startedAtMs, tool));
   }

@@ -12,7 +12,7 @@ import { limitSettingsSchema } from '../limits/concurrency-limit.ts';
 import type { Effects } from '../retries/effects.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
 import { sessionStateSchema } from '../sessions/session.ts';
-import type { Tier } from '../tools/tool.ts';
+import type { TieredTool, ToolReference } from '../tools/tool.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { bytes, durability, keptMs } from './setting-types.ts';
@@ -76,11 +76,6 @@ interface ToolSettings {
   readonly tools: Readonly<Record<string, ToolPolicy>>;
 }
 
-interface NamedTool {
-  readonly namespace: string;
-  readonly name: string;
-}
-
 /** The operator's defaults for all tools. */
 interface ToolDefaults {
   readonly defaults: { readonly circuit?: z.output<typeof circuitDefaultsSchema> | undefined };
@@ -89,7 +84,7 @@ interface ToolDefaults {
 const NO_POLICY: ToolPolicy = {};
 
 /** The operator's settings for one tool: the qualified name's entry over the plain name's. */
-export function toolPolicy(settings: ToolSettings, tool: NamedTool): ToolPolicy {
+export function toolPolicy(settings: ToolSettings, tool: ToolReference): ToolPolicy {
   // Most tools have none, and every call reads them several times.
   if (hasNoKeys(settings.tools)) return NO_POLICY;
   const plain = settings.tools[tool.name];
@@ -98,7 +93,7 @@ export function toolPolicy(settings: ToolSettings, tool: NamedTool): ToolPolicy 
 }
 
 /** The lifetimes of the records of a tool's calls: its own of `tools.NAME.ttl`, over those of `ttl`. */
-export function ttlsOf(settings: ToolSettings & { readonly ttl: LedgerTtls }, tool: NamedTool): LedgerTtls {
+export function ttlsOf(settings: ToolSettings & { readonly ttl: LedgerTtls }, tool: ToolReference): LedgerTtls {
   const { ttl } = toolPolicy(settings, tool);
   return ttl === undefined ? settings.ttl : { ...settings.ttl, ...defined(ttl) };
 }
@@ -106,7 +101,7 @@ export function ttlsOf(settings: ToolSettings & { readonly ttl: LedgerTtls }, to
 /** The policy of a tool's circuit. The operator's settings of the tool come first, then the tool's own, then the operator's defaults. */
 export function circuitPolicyOf(
   settings: ToolSettings & ToolDefaults,
-  tool: NamedTool & { readonly tier: Tier; readonly circuit: CircuitOverrides },
+  tool: TieredTool & { readonly circuit: CircuitOverrides },
 ): CircuitPolicy {
   const { circuit } = toolPolicy(settings, tool);
   return circuitPolicy(tool.tier === 'read-only', tool.circuit, circuit, settings.defaults.circuit);
@@ -115,7 +110,7 @@ export function circuitPolicyOf(
 /** Whether equal calls of a tool are merged over all sessions or within one: only tools without effects can share calls. */
 export function scopeOf(
   settings: ToolSettings,
-  tool: NamedTool & { readonly effects?: Effects },
+  tool: ToolReference & { readonly effects?: Effects },
 ): 'session' | 'global' {
   return toolPolicy(settings, tool).scope === 'global' && tool.effects === 'none' ? 'global' : 'session';
 }

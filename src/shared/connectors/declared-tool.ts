@@ -13,7 +13,7 @@ import { parameterFault } from '../schema/known-members.ts';
 import { usableSchema, validatorOf } from '../schema/validator.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { conditionSchema, costFault, costUnitsSchema, operationCostsSchema } from '../tools/operation-cost.ts';
-import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS, TOOL_FORMS } from '../tools/tool.ts';
+import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS, TOOL_FORMS, type ToolReference } from '../tools/tool.ts';
 import { annotationShape } from '../tools/tool-options.ts';
 import { TRUST_CLASSES } from '../tools/trust-class.ts';
 import { quoteValue } from '../util/text/quote-value.ts';
@@ -131,7 +131,7 @@ export function toolPolicyOf(record: RegistryRecord | undefined): ToolPolicyReco
 }
 
 /** Parses `name` or `namespace.name`; the last dot divides. Throws `CONTRACT_INVALID`. */
-export function parseToolName(text: string): { readonly namespace: string; readonly name: string } {
+export function parseToolName(text: string): ToolReference {
   if (typeof text !== 'string') throw invalid([{ path: 'name', message: `must be a text; got ${quoteValue(text)}` }]);
   const dot = text.lastIndexOf('.');
   const parts = { name: text.slice(dot + 1), namespace: dot === -1 ? DEFAULT_NAMESPACE : text.slice(0, dot) };

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { idempotencyKeySchema, laterParamsSchema, type ToolCallEnvelope } from '../calls/envelope.ts';
 import type { Effects } from '../retries/effects.ts';
-import { type AnyTool, isTool, qualifiedName, type Tier } from '../tools/tool.ts';
+import { type AnyTool, isTool, qualifiedName, type TieredTool } from '../tools/tool.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { MAX_MEMBERS } from './group.ts';
@@ -71,11 +71,8 @@ export type PlanNodes = Readonly<Record<string, PlanNode>>;
 export type Condition = z.output<typeof conditionSchema>;
 export type Reference = z.output<typeof referenceSchema>;
 
-export interface AcceptedNode extends PlanNode {
-  readonly namespace: string;
-  readonly name: string;
+export interface AcceptedNode extends PlanNode, TieredTool {
   readonly version: string;
-  readonly tier: Tier;
   /** The digest of the tool's definition. */
   readonly definition: string;
   readonly effects: Effects;

@@ -1,6 +1,6 @@
 /** Limits that an operator sets for the whole fleet, kept by `store/limits` (docs/scaling.md). */
 import { z } from 'zod';
-import { MAX_CONCURRENCY, qualifiedName } from '../tools/tool.ts';
+import { MAX_CONCURRENCY, qualifiedName, type ToolReference } from '../tools/tool.ts';
 
 /** Fleet-wide limits: how many calls run at a time, and how many start in any second. */
 export const limitSettingsSchema = z
@@ -17,9 +17,6 @@ export interface NamedLimit extends LimitSettings {
   readonly name: string;
 }
 
-export function toolLimit(
-  tool: { readonly namespace: string; readonly name: string },
-  limits: LimitSettings | undefined,
-): NamedLimit[] {
+export function toolLimit(tool: ToolReference, limits: LimitSettings | undefined): NamedLimit[] {
   return limits === undefined ? [] : [{ name: `policy:${qualifiedName(tool)}`, ...limits }];
 }

@@ -2,13 +2,13 @@
 import { PawlError } from '../errors/failure.ts';
 import { checkObject, invalidArgument } from '../schema/known-members.ts';
 import { withoutNulls } from '../schema/without-nulls.ts';
-import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
+import { DEFAULT_NAMESPACE, type ToolReference } from '../tools/tool.ts';
 import { readExactJson } from '../util/json/exact-json.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { capitalized, didYouMean } from '../util/text/nearest.ts';
 import { quoteValue } from '../util/text/quote-value.ts';
 import type { ExportableTool, ToolExport } from './export-types.ts';
-import { primaryName, type ToolReference } from './names.ts';
+import { primaryName } from './names.ts';
 import { toOwnNames } from './parameter-names.ts';
 
 /** A model's call in the provider's terms. */

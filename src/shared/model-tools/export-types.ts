@@ -1,8 +1,7 @@
 /** The types of an export: what goes in, and what comes out. */
 import type { JsonSchema } from '../schema/json-schema.ts';
-import type { Tool } from '../tools/tool.ts';
+import type { Tool, ToolReference } from '../tools/tool.ts';
 import type { ToolExample, ToolIcon, ToolVariant } from '../tools/tool-variant.ts';
-import type { ToolReference } from './names.ts';
 import type { RemovedKeyword } from './provider-subset.ts';
 
 export const PROVIDERS = ['openai', 'anthropic', 'gemini', 'mcp'] as const;

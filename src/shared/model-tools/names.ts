@@ -1,14 +1,9 @@
 /** Maps tools to names that every provider accepts. */
 import { digest } from '../schema/canonical-json.ts';
-import { DEFAULT_NAMESPACE, qualifiedName } from '../tools/tool.ts';
+import { DEFAULT_NAMESPACE, qualifiedName, type ToolReference } from '../tools/tool.ts';
 
 export const MAX_NAME_LENGTH = 64;
 const SUFFIX_LENGTH = 8;
-
-export interface ToolReference {
-  readonly namespace: string;
-  readonly name: string;
-}
 
 /**
  * Exported names for tools, in the order given: `^[A-Za-z_][A-Za-z0-9_-]{0,63}$`, with the namespace in front unless it is the default one.

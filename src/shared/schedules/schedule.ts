@@ -4,7 +4,7 @@ import { identifierSchema, laterParamsSchema } from '../calls/envelope.ts';
 import { type Issue, invalidInput, type PawlError } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
-import { splitName } from '../tools/tool.ts';
+import { splitName, type ToolReference } from '../tools/tool.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { didYouMean } from '../util/text/nearest.ts';
 import { quoteValue } from '../util/text/quote-value.ts';
@@ -172,7 +172,7 @@ export interface ScheduleRecord extends Timing {
   readonly revision: number;
   /** The revision that changed its call last: the tool, the parameters or the session. */
   readonly callRevision: number;
-  readonly tool: { readonly namespace: string; readonly name: string };
+  readonly tool: ToolReference;
   readonly params: Readonly<Record<string, unknown>>;
   readonly sessionKey: string;
   readonly tenantId?: string;

@@ -5,7 +5,7 @@ import { REDACTED } from '../errors/secret-patterns.ts';
 import { MAX_MEMBERS } from '../groups/group.ts';
 import { looksLikeReference } from '../groups/references.ts';
 import { invalidArgument } from '../schema/known-members.ts';
-import { shortName, type Tier } from '../tools/tool.ts';
+import { shortName, type TieredTool } from '../tools/tool.ts';
 import { orUndefined } from '../util/or-undefined.ts';
 import { plural } from '../util/text/plural.ts';
 import { truncateJson, truncateText } from '../util/text/truncate-json.ts';
@@ -15,7 +15,7 @@ type Params = Readonly<Record<string, unknown>>;
 
 /** A call of the session, as its record has it. */
 export interface CapturedCall {
-  readonly tool: { readonly namespace: string; readonly name: string; readonly tier: Tier };
+  readonly tool: TieredTool;
   readonly params: Params;
   /** Absent while the call runs. */
   readonly outcome?: Pick<Outcome, 'status' | 'output'> | undefined;

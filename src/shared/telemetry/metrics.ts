@@ -5,7 +5,7 @@
  */
 import { toolOfCircuit } from '../circuits/circuit-key.ts';
 import { FAILURES } from '../errors/failure-codes.ts';
-import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
+import { DEFAULT_NAMESPACE, type ToolReference } from '../tools/tool.ts';
 
 export interface MetricDefinition {
   /** The name after `metricsPrefix` and an underscore. */
@@ -227,7 +227,7 @@ export const MAX_SERIES = 50_000;
 export class ToolLabels {
   readonly #labels = new Set<string>();
 
-  add(tool: { readonly namespace: string; readonly name: string }): void {
+  add(tool: ToolReference): void {
     if (this.#labels.size < MAX_TOOLS) this.#labels.add(labelOf(tool.namespace, tool.name));
   }
 

@@ -171,10 +171,7 @@ export const TOOL_FORMS = {
 } as const;
 
 /** The tool that a person means by `namespace.name` or by a name alone. For a name alone, the default namespace comes first. */
-export function toolNamed<T extends { readonly namespace: string; readonly name: string }>(
-  tools: readonly T[],
-  name: string,
-): T | undefined {
+export function toolNamed<T extends ToolReference>(tools: readonly T[], name: string): T | undefined {
   return (
     tools.find((tool) => `${tool.namespace}.${tool.name}` === name) ??
     tools.find((tool) => tool.namespace === DEFAULT_NAMESPACE && tool.name === name) ??
@@ -183,7 +180,7 @@ export function toolNamed<T extends { readonly namespace: string; readonly name:
 }
 
 /** The parts of `namespace.name`. A tool's own name has no dots; a namespace may. */
-export function splitName(tool: string): { readonly namespace: string; readonly name: string } {
+export function splitName(tool: string): ToolReference {
   const dot = tool.lastIndexOf('.');
   return dot <= 0 || dot === tool.length - 1
     ? { namespace: DEFAULT_NAMESPACE, name: tool }
@@ -208,12 +205,22 @@ export function isTool(value: unknown): value is AnyTool {
   return typeof value === 'object' && value !== null && (value as Record<symbol, unknown>)[toolBrand] === true;
 }
 
+/** The full name of a tool, in its two parts. */
+export interface ToolReference {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export interface TieredTool extends ToolReference {
+  readonly tier: Tier;
+}
+
 /** `namespace.name`, the tool's name where several namespaces meet. */
-export function qualifiedName(tool: { readonly namespace: string; readonly name: string }): string {
+export function qualifiedName(tool: ToolReference): string {
   return `${tool.namespace}.${tool.name}`;
 }
 
 /** The name that `pawl call` takes: without the namespace if that is the default one. */
-export function shortName(tool: { readonly namespace: string; readonly name: string }): string {
+export function shortName(tool: ToolReference): string {
   return tool.namespace === DEFAULT_NAMESPACE ? tool.name : qualifiedName(tool);
 }

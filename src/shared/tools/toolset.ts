@@ -7,13 +7,8 @@ import { checkObject } from '../schema/known-members.ts';
 import { quoteValue } from '../util/text/quote-value.ts';
 import { backgroundSchedule, type Clock, systemClock } from '../util/time.ts';
 import { withinMs } from '../util/wait.ts';
-import { TOOL_FORMS } from './tool.ts';
+import { TOOL_FORMS, type ToolReference } from './tool.ts';
 import { describeValue } from './tool-answers.ts';
-
-interface NamedTool {
-  readonly namespace: string;
-  readonly name: string;
-}
 
 /** The request for tools. It has no session in a worker that starts. */
 export interface ToolsetRequest<T> {
@@ -28,14 +23,14 @@ export interface ToolsetRequest<T> {
   readonly published: readonly T[];
 }
 
-export interface Toolset<T extends NamedTool = NamedTool> {
+export interface Toolset<T extends ToolReference = ToolReference> {
   readonly name: string;
   /** The tools for one request. It runs for each request, so it should be fast, or wrapped in `cached`. */
   tools(request: ToolsetRequest<T>): Promise<readonly T[]> | readonly T[];
 }
 
 /** A toolset from a list, or from a function that finds the tools for a request. Throws `CONFIGURATION` for anything else. */
-export function toolset<T extends NamedTool>(name: string, tools: readonly T[] | Toolset<T>['tools']): Toolset<T> {
+export function toolset<T extends ToolReference>(name: string, tools: readonly T[] | Toolset<T>['tools']): Toolset<T> {
   if (typeof tools === 'function') return { name, tools };
   if (Array.isArray(tools)) return { name, tools: () => tools };
   throw new PawlError(
@@ -50,18 +45,18 @@ export function isToolset(value: unknown): value is Toolset {
   return typeof name === 'string' && typeof tools === 'function';
 }
 
-export function filtered<T extends NamedTool>(set: Toolset<T>, keep: (tool: T) => boolean): Toolset<T> {
+export function filtered<T extends ToolReference>(set: Toolset<T>, keep: (tool: T) => boolean): Toolset<T> {
   checkObject('set', set);
   return { name: set.name, tools: async (request) => (await set.tools(request)).filter(keep) };
 }
 
 /** Adds a prefix to every name, so that two servers' `search` have different names. */
-export function prefixed<T extends NamedTool>(set: Toolset<T>, prefix: string): Toolset<T> {
+export function prefixed<T extends ToolReference>(set: Toolset<T>, prefix: string): Toolset<T> {
   return renamed(set, (name) => prefix + name);
 }
 
 /** Renames tools, by a table or by a function. Throws `CONFIGURATION` for a name that no tool can have. */
-export function renamed<T extends NamedTool>(
+export function renamed<T extends ToolReference>(
   set: Toolset<T>,
   names: Readonly<Record<string, string>> | ((name: string) => string),
 ): Toolset<T> {
@@ -80,7 +75,7 @@ export function renamed<T extends NamedTool>(
 }
 
 /** Caches the tools of each session for `ttlMs`. */
-export function cached<T extends NamedTool>(
+export function cached<T extends ToolReference>(
   set: Toolset<T>,
   ttlMs: number,
   clock: Pick<Clock, 'monotonic'> = systemClock,
@@ -110,14 +105,14 @@ export function cached<T extends NamedTool>(
 const LIMIT_MS = 30_000;
 
 /** Throws for anything but a list of tools, which toolsets without types may return. */
-function listOf<T extends NamedTool>(tools: readonly T[] | undefined): readonly T[] {
+function listOf<T extends ToolReference>(tools: readonly T[] | undefined): readonly T[] {
   const isTool = (tool: Partial<T> | null) => typeof tool?.name === 'string' && typeof tool.namespace === 'string';
   if (Array.isArray(tools) && tools.every(isTool)) return tools;
   throw new Error(`it must return a list of tools within ${LIMIT_MS / 1_000} s; it returned ${describeValue(tools)}`);
 }
 
 /** The tools of all sets, in order. Throws `CONFIGURATION`, naming the toolset that failed or the two that offer one name. */
-export async function resolveToolsets<T extends NamedTool>(
+export async function resolveToolsets<T extends ToolReference>(
   sets: readonly Toolset<T>[],
   request: ToolsetRequest<T>,
 ): Promise<readonly T[]> {

@@ -6,7 +6,7 @@ import type { Circuit } from '../../shared/circuits/circuit-breaker.ts';
 import { circuitKey } from '../../shared/circuits/circuit-key.ts';
 import type { CircuitRecords } from '../../shared/store/ports.ts';
 import { homePartition } from '../../shared/store/redis/keys.ts';
-import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
+import { qualifiedName, type Tier, type TieredTool } from '../../shared/tools/tool.ts';
 
 export class ForcedCircuits {
   readonly #breakers: Pick<CircuitRecords, 'list' | 'read'>;
@@ -36,10 +36,7 @@ export class ForcedCircuits {
   }
 
   /** The reason why the tool's own circuit is forced open, for a call that uses another circuit. */
-  async reasonFor(
-    tool: { readonly namespace: string; readonly name: string; readonly tier: Tier },
-    usedKey: string,
-  ): Promise<string | undefined> {
+  async reasonFor(tool: TieredTool, usedKey: string): Promise<string | undefined> {
     const ownKey = circuitKey({ hint: 'tool', tool: qualifiedName(tool) });
     if (usedKey === ownKey) return undefined;
     const circuit = await this.#breakers.read(homePartition(tool.tier), ownKey);

@@ -15,7 +15,7 @@ import { declaredToolAsPublished } from '../../shared/store/connectors/declared-
 import { DeclaredToolCopy, type DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
-import type { AnyTool, Tier, Tool, ToolOptions } from '../../shared/tools/tool.ts';
+import type { AnyTool, Tier, Tool, ToolOptions, ToolReference } from '../../shared/tools/tool.ts';
 import { defineUntypedTool } from '../../shared/tools/tool-forms.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { LimitedMap } from '../../shared/util/limited-map.ts';
@@ -63,7 +63,7 @@ export class DeclaredTools {
    * Returns the registry's policy for a tool. A call may arrive before the broadcast of a change, so a refusal is read
    * again before it counts.
    */
-  toolPolicyFor(tool: { readonly namespace: string; readonly name: string }): PolicyLookup {
+  toolPolicyFor(tool: ToolReference): PolicyLookup {
     const policy = this.#copy.toolPolicyFor(tool);
     return policy?.enabled === false ? this.catchUp().then(() => this.#copy.toolPolicyFor(tool)) : policy;
   }

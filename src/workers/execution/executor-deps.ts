@@ -8,6 +8,7 @@ import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CallLedger, CircuitRecords, PendingRecords } from '../../shared/store/ports.ts';
 import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
+import type { ToolReference } from '../../shared/tools/tool.ts';
 import type { AgentTool } from '../../shared/tools/tool-context.ts';
 import type { Clock, Random, Schedule } from '../../shared/util/time.ts';
 import type { ApprovalGate } from '../approvals/approval-gate.ts';
@@ -30,7 +31,7 @@ export interface WorkerTools {
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
   /** The declared tool that a call was validated with, when this worker has a newer one. */
   readonly toolOf?: (request: StoredRequest) => Promise<RegisteredTool | undefined>;
-  readonly toolPolicyFor?: (tool: { readonly namespace: string; readonly name: string }) => PolicyLookup;
+  readonly toolPolicyFor?: (tool: ToolReference) => PolicyLookup;
 }
 
 export interface CallLookups extends Pick<CallEnderDeps, 'taint'> {

@@ -9,6 +9,7 @@ import { isOpenPrefix } from '../../policy/command-prefix.ts';
 import { commandOf, commandStartsWith } from '../../policy/command-rules.ts';
 import { asksToEscalate } from '../../policy/sandbox-policy.ts';
 import { canonicalJson, digest } from '../../schema/canonical-json.ts';
+import type { ToolReference } from '../../tools/tool.ts';
 import { replaceField } from '../redis/compare-and-set.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
@@ -18,12 +19,7 @@ const GRANT_VALID_MS = 12 * 3_600_000;
 
 export interface StandingApproval {
   readonly sessionKey: string;
-  readonly tool: {
-    readonly namespace: string;
-    readonly name: string;
-    readonly version: string;
-    readonly definition: string;
-  };
+  readonly tool: ToolReference & { readonly version: string; readonly definition: string };
   readonly amendment: StandingApprovalRequest;
   /** The tools whose output may have shaped the parameters, as the approver saw them. Records of earlier versions have none. */
   readonly taint?: readonly string[];

@@ -5,6 +5,7 @@ import type { Outcome } from '../../calls/outcome.ts';
 import { circuitKey } from '../../circuits/circuit-key.ts';
 import type { PlannedCall } from '../../groups/group.ts';
 import type { Effects } from '../../retries/effects.ts';
+import type { Progress } from '../../tools/tool-context.ts';
 import { isObject, parseJson } from '../../util/json/json-types.ts';
 import { publishedToolId } from '../fleet/catalogue.ts';
 import type { TextReference } from './records/large-values.ts';
@@ -103,18 +104,12 @@ export interface CallRecord {
   readonly readAtMs: number;
 }
 
-/** Progress that a tool reported, as `renewLease` stored it. */
-export interface ProgressReport {
-  readonly progress: number;
-  readonly total?: number;
-  readonly message?: string;
-}
-
 export interface StoredProgress {
   readonly fence: number;
   /** Counted over all attempts of the call. */
   readonly number: number;
-  readonly event: ProgressReport;
+  /** As the tool reported it, and `renewLease` stored it. */
+  readonly event: Progress;
 }
 
 /** The parts of a call's record: the fields of the hash, the parsed request and the verified outcome. */

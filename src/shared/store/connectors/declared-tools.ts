@@ -10,7 +10,7 @@ import {
 } from '../../connectors/declared-tool.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { ToolPolicyRecord } from '../../policy/policy-file.ts';
-import { qualifiedName } from '../../tools/tool.ts';
+import { qualifiedName, type ToolReference } from '../../tools/tool.ts';
 import { isObject, parseJson } from '../../util/json/json-types.ts';
 import { SharedRuns } from '../../util/shared-runs.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
@@ -161,7 +161,7 @@ export class DeclaredToolCopy {
     return this.#records.values();
   }
 
-  toolPolicyFor(tool: { readonly namespace: string; readonly name: string }): ToolPolicyRecord | undefined {
+  toolPolicyFor(tool: ToolReference): ToolPolicyRecord | undefined {
     return this.#records.size === 0 ? undefined : toolPolicyOf(this.#records.get(qualifiedName(tool)));
   }
 }

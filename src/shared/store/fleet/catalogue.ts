@@ -1,7 +1,7 @@
 /** The catalogue of the fleet: tools as their workers publish them, and the living workers. Producers know tools from here alone. */
 import { canonicalJson, digest } from '../../schema/canonical-json.ts';
 import { Signatures } from '../../signing/signatures.ts';
-import { type AnyTool, qualifiedName, TIERS, type Tier } from '../../tools/tool.ts';
+import { type AnyTool, qualifiedName, TIERS, type Tier, type ToolReference } from '../../tools/tool.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, serverTimeMs } from '../redis/connection.ts';
@@ -70,11 +70,7 @@ export interface CatalogueContent {
   readonly workers: readonly (WorkerRecord & { readonly seenAtMs: number })[];
 }
 
-export function publishedToolId(tool: {
-  readonly namespace: string;
-  readonly name: string;
-  readonly version: string;
-}): string {
+export function publishedToolId(tool: ToolReference & { readonly version: string }): string {
   return `${qualifiedName(tool)}@${tool.version}`;
 }
 

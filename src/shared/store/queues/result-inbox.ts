@@ -2,6 +2,8 @@
  * The inbox of one producer: a channel for the events of its calls, and in each partition a list of the events that were sent while it did
  * not listen. After a cut connection, the owner reads the records instead (`onGap`).
  */
+
+import type { Progress } from '../../tools/tool-context.ts';
 import { isClustered, type Redis, slotOf } from '../redis/connection.ts';
 import { FleetKeys, type Partition, PartitionKeys } from '../redis/keys.ts';
 import { Subscription } from '../redis/subscription.ts';
@@ -21,13 +23,7 @@ export interface SettledEvent {
 
 export type InboxEvent =
   | SettledEvent
-  | {
-      readonly type: 'progress';
-      readonly callId: string;
-      readonly progress: number;
-      readonly total?: number;
-      readonly message?: string;
-    }
+  | ({ readonly type: 'progress'; readonly callId: string } & Progress)
   | { readonly type: 'pending'; readonly callId: string; readonly expiresAtMs: number }
   /** Sent only to producers that follow the call. */
   | { readonly type: 'attempt'; readonly callId: string }

@@ -3,13 +3,13 @@ import { isMerged, partitionOf, type RequestIdentity, requestNameOf } from '../.
 import { CALL_STATES } from '../../../calls/call-state.ts';
 import type { Outcome } from '../../../calls/outcome.ts';
 import { PawlError } from '../../../errors/failure.ts';
+import type { Progress } from '../../../tools/tool-context.ts';
 import { isObject, parseJson } from '../../../util/json/json-types.ts';
 import type { SettledEvent } from '../../queues/result-inbox.ts';
 import { fieldsOf, Script } from '../../redis/script.ts';
 import {
   type CallRecord,
   callRecord,
-  type ProgressReport,
   parseAttempts,
   type ReadRecord,
   type StoredProgress,
@@ -190,9 +190,7 @@ export async function readProgress(
   return entries.flatMap(([id, [, event]]) => {
     const [fence, number] = id.split('-').map(Number);
     const report = parseJson(event ?? '{}');
-    return isObject(report)
-      ? [{ fence: fence ?? 0, number: number ?? 0, event: report as unknown as ProgressReport }]
-      : [];
+    return isObject(report) ? [{ fence: fence ?? 0, number: number ?? 0, event: report as unknown as Progress }] : [];
   });
 }
 
