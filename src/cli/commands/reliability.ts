@@ -1,18 +1,13 @@
 /** `pawl reliability`: the switches of deduplication, retries and circuits. */
 import type { Pawl } from '../../producer/client.ts';
-import type { ReliabilityModes } from '../../shared/config/switches.ts';
+import type { Reliability } from '../../producer/operations/reliability-service.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { plural } from '../../shared/util/text/plural.ts';
 import { type CliContext, pawlCommand, print, printResult, say, usageError, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, moment, prettyJson, table } from '../print.ts';
 
-interface ToolModes {
-  readonly tool: string;
-  readonly modes: ReliabilityModes;
-}
-
-const COLUMNS: readonly Column<ToolModes>[] = [
+const COLUMNS: readonly Column<Reliability['tools'][number]>[] = [
   { title: 'TOOL', text: ({ tool }) => tool },
   { title: 'LAYER', text: ({ modes }) => (modes.enabled ? 'on' : 'off') },
   { title: 'DEDUPE', text: ({ modes }) => modes.dedupe },

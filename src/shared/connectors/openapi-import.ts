@@ -52,8 +52,8 @@ export async function importOpenApi(input: unknown, options: OpenApiImport = {})
   const info = objectOf(document['info']) ?? {};
   const namespace = options.namespace ?? namespaceOf(info['title']);
   const names = new Set<string>();
-  const tools: { name: string; spec: DeclaredTool; changes: readonly string[] }[] = [];
-  const skipped: { operation: string; reason: string }[] = [];
+  const tools: ImportedOpenApi['tools'][number][] = [];
+  const skipped: ImportedOpenApi['skipped'][number][] = [];
   const skip = (operation: string, error: unknown) => {
     if (!(error instanceof NotImportable)) throw error;
     skipped.push({ operation, reason: error.message });

@@ -25,7 +25,7 @@ import { denied } from '../../shared/policy/policy.ts';
 import type { PolicyResult } from '../../shared/policy/policy-request.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import type { ApprovalRecord, Preview } from '../../shared/store/approvals/approvals.ts';
+import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
 import type { StandingApprovals } from '../../shared/store/approvals/standing-approvals.ts';
 import type { ApprovalRecords, CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
@@ -120,7 +120,7 @@ export class ApprovalGate {
    * The tool's preview, escaped for people. It runs once: one that began and left nothing may have blocked or crashed its worker, and
    * would do so to each worker in turn.
    */
-  async #previewOf(tool: AnyTool, { id, callId, params, session, tenantId }: ApprovalRequest): Promise<Preview> {
+  async #previewOf(tool: AnyTool, { id, callId, params, session, tenantId }: ApprovalRequest): Promise<ToolPreview> {
     const { workspaceRoot } = session;
     const mayRun = tool.preview !== undefined && (await this.#deps.approvals.beginPreview(id));
     const refusedRoot = openTenantRoot({ tenantId, workspaceRoot }, this.#deps.settings);
@@ -257,7 +257,7 @@ export function pendingRunOf(attempt: Attempt, session: SessionRecord): PendingR
 }
 
 /** Escapes a preview for people. */
-function readable({ summary, details }: ToolPreview): Preview {
+function readable({ summary, details }: ToolPreview): ToolPreview {
   return { summary: escapeLine(summary), ...(details !== undefined && { details: escapeInvisible(details) }) };
 }
 

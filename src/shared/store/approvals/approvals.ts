@@ -19,6 +19,7 @@ import type { Settings } from '../../config/config.ts';
 import { ttlsOf } from '../../config/tool-settings.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
+import type { ToolPreview } from '../../tools/tool-variant.ts';
 import { parseJson } from '../../util/json/json-types.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
 import { LimitedMap } from '../../util/limited-map.ts';
@@ -36,17 +37,12 @@ import type { Redis } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 
-export interface Preview {
-  readonly summary: string;
-  readonly details?: string;
-}
-
 /** An approval as it is read: only the parts that a key of this fleet signed. */
 export interface ApprovalRecord {
   readonly state: ApprovalState;
   readonly request: ApprovalRequest;
   /** The tool's description of the call; absent until a worker has asked the tool. */
-  readonly preview?: Preview;
+  readonly preview?: ToolPreview;
   readonly decision?: Decision;
   readonly decidedAtMs?: number;
   /** People were notified on the session's channel. */
@@ -149,7 +145,7 @@ export class Approvals {
     return {
       state: state as ApprovalState,
       request,
-      ...(isSigned('preview', preview) ? { preview: parseJson(preview) as Preview } : {}),
+      ...(isSigned('preview', preview) ? { preview: parseJson(preview) as ToolPreview } : {}),
       ...(isSigned('decision', decision) ? defined({ decision: parseJson(decision) as Decision | undefined }) : {}),
       ...(decidedAtMs !== undefined && { decidedAtMs: Number(decidedAtMs) }),
       announced: announced === '1',
@@ -207,7 +203,7 @@ export class Approvals {
   }
 
   /** Stores the tool's description of the call. */
-  async addPreview(id: string, preview: Preview): Promise<void> {
+  async addPreview(id: string, preview: ToolPreview): Promise<void> {
     const keys = this.#keysOf(id);
     if (keys === undefined) return;
     const text = JSON.stringify(preview);
