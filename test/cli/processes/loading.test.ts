@@ -86,7 +86,7 @@ test('a worker that hangs before its first message is killed and replaced; as th
     launcher: fileURLToPath(new URL('../fixtures/hanging-launcher.ts', import.meta.url)),
     environment: { ...process.env, HANGING_LAUNCHER_STARTS: starts },
   } as unknown as CliContext;
-  const options = { count: 1, args: [], drainMs: 0, leaseMs: 1_000, loadLimitMs: 3_000, metricsPort: undefined };
+  const options = { count: 1, args: [], drainMs: 0, leaseMs: 1_000, loadLimitMs: 6_000, metricsPort: undefined };
   writeFileSync(starts, '.');
   await expect(new WorkerProcesses(context, options).start()).rejects.toThrow('cannot be started (SIGKILL)');
   rmSync(starts);
