@@ -35,13 +35,17 @@ export function readClientMessage(source: Uint8Array | string): ClientMessage {
 }
 
 function withoutNullMembers(message: unknown): unknown {
-  if (!isObject(message) || typeof message['method'] !== 'string') return message;
-  const { id, params, ...rest } = message;
-  const isNotification = message['method'].startsWith('notifications/');
+  if (!isObject(message)) return message;
+  const { id, ...members } = message;
+  const { params, ...present } = Object.fromEntries(Object.entries(members).filter(([, member]) => member !== null));
+  const { method, error } = present;
+  const isNotification = typeof method === 'string' && method.startsWith('notifications/');
+  const isEmptyResult = message['result'] === null && method === undefined && error === undefined;
   return {
-    ...rest,
+    ...present,
+    ...(isEmptyResult && { result: {} }),
+    ...(params !== undefined && { params: omitNulls(params, isMeant) }),
     ...(id === undefined || (id === null && isNotification) ? {} : { id }),
-    ...(params === undefined || params === null ? {} : { params: omitNulls(params, isMeant) }),
   };
 }
 

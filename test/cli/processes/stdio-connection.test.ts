@@ -55,6 +55,31 @@ test('a message that would lose something is answered, and the next one is read'
   ]);
 });
 
+test.each([
+  [
+    { id: 1, method: 'ping', params: {}, result: null, error: null },
+    { id: 1, method: 'ping', params: {} },
+  ],
+  [
+    { id: 2, method: null, params: null, result: { a: null }, error: null },
+    { id: 2, result: { a: null } },
+  ],
+  [
+    { id: 3, result: null, error: { code: 1, message: 'no' } },
+    { id: 3, error: { code: 1, message: 'no' } },
+  ],
+  [
+    { id: 4, result: null, error: null },
+    { id: 4, result: {} },
+  ],
+])('a message with all members, null among them, is read: %j', async (sent, read) => {
+  const { input, output, messages, ended } = await open();
+  input.end(`${JSON.stringify({ jsonrpc: '2.0', ...sent })}\n`);
+  await ended;
+  expect(messages).toEqual([{ jsonrpc: '2.0', ...read }]);
+  expect(output.read()).toBeNull();
+});
+
 test('a batch is as many messages', async () => {
   const { input, messages, ended } = await open();
   const message = { jsonrpc: '2.0', method: 'notifications/message', params: { data: 1 } };
