@@ -6,13 +6,18 @@ import { relative } from 'node:path';
 import type { LaunchRequest } from './isolation.ts';
 
 const KEPT_ERROR = /read-only file system|resource busy|is a directory|file exists|EROFS|EBUSY|EISDIR|EEXIST/i;
-const SOCKET_ERROR = /listen EPERM|connect EPERM \S*\/|\bsocket\b.*operation not permitted|_?socket\.__init__\(/i;
+const SOCKET_ERROR =
+  /listen EPERM|connect EPERM \S{0,200}\/|\bsocket\b.{0,200}operation not permitted|_?socket\.__init__\(/i;
 const MAX_NAMED = 5;
+/** The most lines that are searched for names, and characters of one. A program may print anything. */
+const MAX_LINES = 50;
+const MAX_LINE_LENGTH = 1_000;
 
 /** A text for the end of a failed program's standard error; empty where nothing in its output tells of the sandbox. */
 export function explainRefusal({ root, confine }: LaunchRequest, output: string): string {
   if (confine === undefined) return '';
-  const lines = output.split('\n').filter((line) => KEPT_ERROR.test(line));
+  const refused = output.split('\n').filter((line) => KEPT_ERROR.test(line));
+  const lines = refused.slice(0, MAX_LINES).map((line) => line.slice(0, MAX_LINE_LENGTH));
   const escapePath = (path: string) => path.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
   const isNamed = (name: string) => {
     const pattern = new RegExp(`(?:(?<![\\w./-])|(?<=${escapePath(root)}/|\\./))${escapePath(name)}(?![\\w.-])`);

@@ -22,8 +22,9 @@ import { dirname, join, resolve } from 'node:path';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
 
-/** The most files that a repository's configuration may include, and the most bytes of one that are read. A call may have made them. */
+/** The most files that a repository's configuration may include, scripts of hooks, and bytes of one file. A call may have made them. */
 const MAX_INCLUDES = 20;
+const MAX_SCRIPTS = 200;
 const MAX_BYTES = 64 * 1_024;
 const YARN_SETTINGS = ['.yarnrc.yml', '.yarnrc'];
 const DIRENV_SETTINGS = '.envrc';
@@ -35,7 +36,7 @@ const HOOK_FOLDERS = ['.husky', '.githooks'];
 const HOOK_SETTINGS = /^\.?(?:lefthook|pre-commit-config|captainhook|grumphp)\b/;
 /** The programs of a hook, by a path; behind an interpreter, too. What package managers install is none. */
 const STARTED =
-  /(?:^|[;&|({!]|\b(?:exec|env|(?:ba|z|da)?sh|node|tsx|bun|python3?|ruby|perl|php|source|then|do|else)[ \t]|(?:entry|run|script|action)"?:[ \t])[ \t]*["']?(?!\S*(?:node_modules|\.venv|vendor)\/)(?<path>\.{0,2}\/[\w./-]+|[\w.-]+\/[\w./-]+)/gm;
+  /(?:^|[;&|({!]|\b(?:exec|env|(?:ba|z|da)?sh|node|tsx|bun|python3?|ruby|perl|php|source|then|do|else)[ \t]|(?:entry|run|script|action)"?:[ \t])[ \t]*["']?(?![\w./-]{0,200}(?:node_modules|\.venv|vendor)\/)(?<path>\.{0,2}\/[\w./-]{1,200}|[\w.-]{1,100}\/[\w./-]{1,200})/gm;
 
 /**
  * The paths, existing or not, that these settings in the folders name, also by their real paths. `readOnly` are the patterns of the
@@ -115,12 +116,11 @@ function hooksIn(folder: string): readonly string[] {
 
 /** The files that hooks run, from the folder of the repository. */
 function scriptsIn(hooks: readonly string[], folder: string): readonly string[] {
-  const paths = hooks.flatMap((hook) =>
-    [...textOf(hook).matchAll(STARTED)].map((match) => match.groups?.['path'] ?? ''),
+  const named = hooks.flatMap((hook) =>
+    [...textOf(hook).matchAll(STARTED)].map(({ groups }) => groups?.['path'] ?? ''),
   );
-  return paths
-    .map((path) => resolve(folder, path))
-    .filter((path) => orUndefined(() => statSync(path))?.isFile() === true);
+  const paths = [...new Set(named)].slice(0, MAX_SCRIPTS).map((path) => resolve(folder, path));
+  return paths.filter((path) => orUndefined(() => statSync(path))?.isFile() === true);
 }
 
 function isLink(path: string): boolean {

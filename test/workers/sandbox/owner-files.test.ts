@@ -4,13 +4,32 @@ import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { OWNER_FILES, readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
+import { explainRefusal } from '../../../src/workers/sandbox/explain-refusal.ts';
 import { makePlaceholders } from '../../../src/workers/sandbox/placeholders.ts';
+import { UNCONFINED } from '../../../src/workers/sandbox/view.ts';
 import { write } from '../../../src/workers/tools/write.ts';
+import { pathsNamedIn } from '../../../src/workers/workspace/named-files.ts';
 import { protectOwnerFiles } from '../../../src/workers/workspace/protected-paths.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
+import { cpuMsOf } from '../../helpers/cpu.ts';
 import { expectUnchangeable, files, git, hasSandbox, run, stateOf } from './boundary-checks.ts';
 
 const confined = test.skipIf(!hasSandbox);
+
+test.each([';', ';"', ';a/', 'exec ', '; '])('a hook that a call wrote holds up no other call: %j', async (part) => {
+  const root = temporaryFolder();
+  files(root, { '.husky/commit-msg': part.repeat(65_536 / part.length) });
+  expect(await cpuMsOf(() => pathsNamedIn([root], readOnlyPathsOf(undefined)))).toBeLessThan(1_000);
+});
+
+test.each(['socket ', 'connect EPERM ', 'EROFS\n', 'EROFS: .git ', 'a'])(
+  'output of a program holds up no call: %j',
+  async (part) => {
+    const confine = { ...UNCONFINED, unusable: Array.from({ length: 150 }, (_, at) => `/w/.name${at}`) };
+    const launch = { root: '/w', folder: '/w', argv: ['a'] as const, marker: 'a', confine };
+    expect(await cpuMsOf(() => explainRefusal(launch, part.repeat(524_288 / part.length)))).toBeLessThan(1_000);
+  },
+);
 
 confined.each([
   ['a new repository', 'git init -q .', '.git'],
