@@ -50,8 +50,9 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
       // A start that is still in progress fails when the workers end.
       if (first === 'asked') started.catch(() => {});
       else {
-        printAddresses(context, workers, api);
+        // A program that reads the addresses may edit a file at once.
         const watcher = options.watch === true ? watchTools(context, options.tools ?? [], workers) : undefined;
+        printAddresses(context, workers, api);
         await stopRequested.promise.finally(() => watcher?.close());
       }
       say(context, `draining: ${plural(workers.ready.length, 'worker')}; once more ends at once`);
