@@ -13,6 +13,7 @@ import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
 import { tenantsFolder } from './shared/policy/workspace-root.ts';
 import { userCacheFolder } from './shared/store/redis/redis-binary.ts';
 import { liesIn } from './shared/util/file-path.ts';
+import { orUndefined } from './shared/util/or-undefined.ts';
 import { codeNames, importsOf, linksOnPath, packageLookupNames } from './workers/workspace/code-files.ts';
 import {
   protectCode,
@@ -25,10 +26,8 @@ import {
 import { addWorkspaceFolder, forbiddenReason } from './workers/workspace/workspace-roots.ts';
 
 /** Variables that name what this process, its next start or a program that it starts loads: a list of folders or files, or one of them. */
-const LOADED_LISTS =
-  'NODE_PATH LD_LIBRARY_PATH LD_PRELOAD LD_AUDIT DYLD_LIBRARY_PATH DYLD_FRAMEWORK_PATH DYLD_INSERT_LIBRARIES'.split(
-    ' ',
-  );
+const LOADED_LISTS = `NODE_PATH LD_LIBRARY_PATH LD_PRELOAD LD_AUDIT
+  DYLD_LIBRARY_PATH DYLD_FRAMEWORK_PATH DYLD_INSERT_LIBRARIES`.split(/\s+/);
 const LOADED_PATHS =
   `NODE_COMPILE_CACHE APT_CONFIG DOCKER_CONFIG NODE_EXTRA_CA_CERTS SSL_CERT_FILE SSL_CERT_DIR OPENSSL_CONF OPENSSL_MODULES OPENSSL_ENGINES
   OTEL_EXPORTER_OTLP_CERTIFICATE OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE`.split(/\s+/);
@@ -120,6 +119,11 @@ function plugAndPlayNames(environment: Environment): readonly string[] {
   return maps.flatMap((map) => names.map((name) => join(dirname(map), name)));
 }
 
+/** Node takes a percent sign that encodes nothing as it is. */
+function decoded(url: string): string {
+  return orUndefined(() => decodeURIComponent(url)) ?? url;
+}
+
 const LOADER_OPTIONS = /^(?:-r|--require|--import|--loader|--experimental-loader)$/;
 
 /** Whether Node was started with a loader of TypeScript. */
@@ -132,7 +136,7 @@ function programFiles(cwd: string, environment: Environment): readonly string[] 
   const loaders = nodeOptions(environment, LOADER_OPTIONS);
   // Code on the command line, and modules, which may be packages that are links, or texts of code.
   const given = [
-    ...loaders.map((each) => (each.startsWith('data:') ? decodeURIComponent(each) : `import ${JSON.stringify(each)}`)),
+    ...loaders.map((each) => (each.startsWith('data:') ? decoded(each) : `import ${JSON.stringify(each)}`)),
     ...nodeOptions(environment, /^(?:-e|--eval|-p|--print|-pe)$/),
   ];
   const modules = given.flatMap((code) => importsOf(join(cwd, '[eval]'), code));

@@ -64,6 +64,7 @@ test.each([
     none,
   ],
   ['hooks.mjs', '--import data:text/javascript,register(%22./hooks.mjs%22)', none],
+  ['hooks.mjs', "--import data:text/javascript,register('./hooks.mjs')//100%", none],
   ['bin/secret', '', (root: string) => ({ connectors: { secrets: { programs: [join(root, 'bin/secret')] } } })],
   ['skills/a/SKILL.md', '', (root: string) => ({ skillFolders: [join(root, 'skills')] })],
 ] as const)('%s is read-only for calls with NODE_OPTIONS=%s', async (path, nodeOptions, settings) => {

@@ -4,6 +4,7 @@
  */
 
 import { orUndefined } from '../util/or-undefined.ts';
+import { escapePattern } from '../util/text/escape-pattern.ts';
 import { PAIR_PATTERNS } from './secret-pairs.ts';
 import {
   PAIR_NAMES,
@@ -21,15 +22,14 @@ import { ESCAPE, FORMS_OF_VALUE, formsOf } from './value-forms.ts';
 
 const MIN_VALUE_LENGTH = 8;
 const MAX_DEPTH = 16;
-const escapeRegExps = (texts: readonly string[]) =>
-  texts.map((text) => text.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')).join('|');
+const anyOf = (texts: readonly string[]) => texts.map(escapePattern).join('|');
 const TOKEN_END = '[\\w+/=~-]*(?:\\.[\\w+/=~-]+)*';
 const TOKENS = new RegExp(
-  `${WORD_START}(?:(?:${escapeRegExps(PLAIN_PREFIXES)})(?=[A-Za-z0-9]{16})|(?:${escapeRegExps(MIXED_PREFIXES)})(?=[\\w+/=.~-]{16}))${TOKEN_END}`,
+  `${WORD_START}(?:(?:${anyOf(PLAIN_PREFIXES)})(?=[A-Za-z0-9]{16})|(?:${anyOf(MIXED_PREFIXES)})(?=[\\w+/=.~-]{16}))${TOKEN_END}`,
   'g',
 );
 /** Most texts have no token. A search for the prefixes alone costs a tenth of the full one. */
-const TOKEN_HINT = new RegExp(escapeRegExps([...PLAIN_PREFIXES, ...MIXED_PREFIXES]));
+const TOKEN_HINT = new RegExp(anyOf([...PLAIN_PREFIXES, ...MIXED_PREFIXES]));
 /** Each form of a token has so many of these letters in a row. */
 const TOKEN_LETTERS = 16;
 const IS_TOKEN_LETTER = Uint8Array.from({ length: 128 }, (_, code) =>

@@ -1,5 +1,7 @@
 /** The forms in which a known secret stands in texts: encoded as a whole, or with some of its characters escaped. */
 
+import { escapePattern } from '../util/text/escape-pattern.ts';
+
 const MIN_FORM_LENGTH = 8;
 /** The largest number of forms of one value, of which a pattern counts as several. */
 export const FORMS_OF_VALUE = 12;
@@ -75,7 +77,7 @@ function escapedPart(part: string): string {
   const code = part.codePointAt(0) ?? 0;
   const named = ENTITIES[part] === undefined ? '' : `${ENTITIES[part]}|`;
   const forms = [
-    `${part.replace(/[.*+?^${}()|[\]\\/-]/g, '\\$&')}`,
+    escapePattern(part),
     percent,
     units.map((unit) => `u${inAnyCase(unit)}`).join(ESCAPES),
     `&(?:amp;){0,3}(?:${named}#0?${code}|#[xX]${inAnyCase(code.toString(16))});`,

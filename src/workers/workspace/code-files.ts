@@ -7,6 +7,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
+import { addonFolders, codeIn, foldersOfComputedCode, isFolder, LITERAL, MAX_FILES } from './computed-code.ts';
 
 /** Literal specifiers: `from 'x'`, `import 'x'`, `import('x')`, `require('x')`, `new URL('./x', …)`, `fork('./x')`, `"extends": "./x"`. */
 const SPECIFIER =
@@ -17,23 +18,9 @@ const CODE_LITERAL = /(['"`])(?:\$\{[^}`\n]*\}\/?)?([^'"`\n$]+\.(?:[cm]?[jt]s|no
 const READS_ENV = /(['"`])(?:@dotenvx\/)?dotenv(?:x|-flow|-safe)?(?:\/config)?\1|\b(?:loadEnvFile|parseEnv)\(/;
 const ENV_LITERAL = /(['"`])([^'"`\n$]*\.env(?:\.[\w-]+)*)\1/g;
 const ENV_ARGUMENTS = /\b(?:loadEnvFile\(|parseEnv\(|path\s*:)[^;\n]{1,200}/g;
-/** Code under a name that is no literal: `import(file)`, `require('./tools/' + name)`, `import(pathToFileURL(join(folder, name)).href)`. */
-const COMPUTED =
-  /\b(?:import|require|Worker|fork)\(\s*(?:\/\*[^*]*\*\/\s*)*(?:['"][^'"\n]*['"]\s*\+|`[^`\n]*\$\{|[A-Za-z_$][\w$.[\]]*\s*[,)]|(?:new\s+)?[A-Za-z_$][\w$.]*\((?![^\n;]*\.(?:[cm]?[jt]sx?|node)['"`]))/;
-/** The sources of such names: a beginning of the name itself, or a folder that the program puts together or lists. */
-const NAME_START =
-  /\b(?:import|require|Worker|fork)\(\s*(?:(['"])(\.{1,2}\/[^'"\n]*)\1\s*\+|`(\.{1,2}\/[^`$\n]*)\$\{)/g;
-const FOLDER_CALL =
-  /\b(?:join|resolve|URL|(?:readdir|opendir|glob)(?:Sync)?)\((?<listed>import\.meta\.dirname|__dirname)?([^\n;]{0,200})/g;
-const LISTS = /\b(?:readdir|opendir|(?:fast-?)?glob|fdir)/i;
-const LITERAL = /(['"`])([^'"`\n$]+)\1/g;
-/** Packages that find a native addon, and the folders in which they look for it. */
-const FINDS_ADDON = /(['"`])(?:bindings|node-gyp-build|pkg-prebuilds|(?:@mapbox\/)?node-pre-gyp)\1/;
-const ADDON_FOLDERS = ['build', 'prebuilds', 'lib/binding'];
 const OTHER_LANGUAGE = /\.(?:py|rb|php|sh|jar)$/;
 const EXTENSIONS = ['.js', '.json', '.node', '.ts', '.mjs', '.cjs', '.mts', '.cts', '.tsx'];
 const INDEX_FILES = ['package.json', ...EXTENSIONS.map((extension) => `index${extension}`)];
-const MAX_FILES = 5_000;
 const MAX_BYTES = 4 * 1_024 * 1_024;
 
 /**
@@ -68,55 +55,21 @@ export function codeNames(
     if (completeFolders.some((folder) => liesIn(folder, real))) continue;
     const lookedUp = OTHER_LANGUAGE.test(real) ? [] : packageLookupNames(real);
     const text = sourceOf(real);
-    const discovered = discoveredFolders(real, text);
+    const codeFolders = foldersOfComputedCode(real, text);
     const preferred =
       prefersTypeScript && path.endsWith('.js') ? [path.replace(/js$/, 'ts'), path.replace(/js$/, 'tsx')] : [];
-    const further = [...envFilesOf(real, text), ...discovered, ...addonFolders(text, lookedUp), ...preferred];
+    const further = [...envFilesOf(real, text), ...codeFolders, ...addonFolders(text, lookedUp), ...preferred];
     for (const name of [...lookedUp, ...further]) names.add(name);
-    pending.push(...importsOf(real, text, lookedUp), ...discovered.flatMap(codeIn));
+    pending.push(...importsOf(real, text, lookedUp), ...codeFolders.flatMap(codeIn));
   }
   return [...names];
-}
-
-/** The folders in which a file finds code under computed names: each file that lies in one when the program starts may be loaded. */
-function discoveredFolders(file: string, text: string): readonly string[] {
-  if (!COMPUTED.test(text)) return [];
-  const starts = [...text.matchAll(NAME_START)].map(([, , plain, template]) => plain ?? template ?? '');
-  const called = [...(LISTS.test(text) ? text.matchAll(FOLDER_CALL) : [])].map(([call, listed, rest = '']) => {
-    const parts = [...rest.matchAll(LITERAL)].map(([, , literal = '']) => literal.replace(/[^/]*\*.*$/, ''));
-    const joined = parts.map((_, index) => parts.slice(0, index + 1).join('/'));
-    return joined.length === 0 && listed !== undefined && /^\w+dir/.test(call) ? ['./'] : joined;
-  });
-  const candidates = [...starts.map((start) => [start.replace(/[^/]*$/, '')]), ...called];
-  const folders = [dirname(file), process.cwd()].flatMap((from) =>
-    candidates.flatMap((names) => names.map((name) => resolve(from, name)).findLast(isFolder) ?? []),
-  );
-  const isAbove = (folder: string) =>
-    liesIn(folder, process.cwd()) || (liesIn(folder, file) && folder !== dirname(file));
-  const real = folders.map((folder) => realpathSync(folder));
-  return [...new Set([...folders, ...real])].filter((folder) => !isAbove(folder));
-}
-
-/** The code in a folder and below, as far as it is followed. */
-function codeIn(folder: string): readonly string[] {
-  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
-  return names
-    .filter((name) => /\.[cm]?[jt]sx?$/.test(name) && !/node_modules|\.d\.[cm]?ts$/.test(name))
-    .slice(0, MAX_FILES)
-    .map((name) => join(folder, name));
-}
-
-function addonFolders(text: string, lookedUp: readonly string[]): readonly string[] {
-  if (!FINDS_ADDON.test(text)) return [];
-  const packages = lookedUp.filter((name) => basename(name) === 'package.json' && existsSync(name)).map(dirname);
-  return packages.flatMap((folder) => ADDON_FOLDERS.map((name) => join(folder, name)));
 }
 
 /** The files of variables that a program reads into its environment, and so into Pawl's settings. */
 function envFilesOf(file: string, text: string): readonly string[] {
   if (!READS_ENV.test(text)) return [];
   const given = (text.match(ENV_ARGUMENTS) ?? []).flatMap((part) => [...part.matchAll(LITERAL)]);
-  // Such a file has any name; a word such as `utf8` is none.
+  // The file may have any name with a dot or a slash. Other words, such as `utf8`, are further arguments.
   const files = given.map(([, , name = '']) => name).filter((name) => /[./]/.test(name) && /[^./]/.test(name));
   const literals = [...text.matchAll(ENV_LITERAL)].map((match) => match[2] ?? '');
   return ['.env', ...literals, ...files].flatMap((name) => [resolve(name), resolve(dirname(file), name)]);
@@ -230,8 +183,4 @@ function resolveAsNode(target: string): { readonly resolvedPath?: string; readon
     if (candidate !== target || inside.length === 0) triedNames.push(candidate);
   }
   return { triedNames };
-}
-
-function isFolder(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }

@@ -4,9 +4,7 @@ import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { OWNER_FILES, readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
-import { explainRefusal } from '../../../src/workers/sandbox/explain-refusal.ts';
 import { makePlaceholders } from '../../../src/workers/sandbox/placeholders.ts';
-import { UNCONFINED } from '../../../src/workers/sandbox/view.ts';
 import { write } from '../../../src/workers/tools/write.ts';
 import { pathsNamedIn } from '../../../src/workers/workspace/named-files.ts';
 import { protectOwnerFiles } from '../../../src/workers/workspace/protected-paths.ts';
@@ -20,34 +18,6 @@ test.each([';', ';"', ';a/', 'exec ', '; '])('a hook that a call wrote holds up 
   const root = temporaryFolder();
   files(root, { '.husky/commit-msg': part.repeat(65_536 / part.length) });
   expect(await cpuMsOf(() => pathsNamedIn([root], readOnlyPathsOf(undefined)))).toBeLessThan(1_000);
-});
-
-test.each(['socket ', 'connect EPERM ', 'EROFS\n', 'EROFS: .git ', 'a'])(
-  'output of a program holds up no call: %j',
-  async (part) => {
-    const confine = { ...UNCONFINED, unusable: Array.from({ length: 150 }, (_, at) => `/w/.name${at}`) };
-    const launch = { root: '/w', folder: '/w', argv: ['a'] as const, marker: 'a', confine };
-    expect(await cpuMsOf(() => explainRefusal(launch, part.repeat(524_288 / part.length)))).toBeLessThan(1_000);
-  },
-);
-
-confined.each([
-  ['a new repository', 'git init -q .', '.git'],
-  ['a setting of a repository', 'echo 1 > nested/.git/config', 'nested/.git/config'],
-  ['a setting that is not there', 'echo 1 > .envrc', '.envrc'],
-  ['another one, on standard output', 'echo 1 2>&1 > .npmrc', '.npmrc'],
-  ['a socket by path', 'node -e "net.createServer().listen(\'/tmp/a.sock\')"', 'AF_UNIX'],
-])('a program that fails at what the sandbox keeps gets the reason: %s', async (_what, script, name) => {
-  const root = temporaryFolder();
-  mkdirSync(join(root, 'nested'));
-  git(join(root, 'nested'), 'init', '-q');
-  const { stderr, exitCode } = await run(root, script);
-  expect(exitCode).not.toBe(0);
-  expect(stderr).toContain(
-    `The sandbox ${name === 'AF_UNIX' ? 'has no sockets by path (AF_UNIX)' : `leaves ${name} as it is`}`,
-  );
-  const other = await run(root, 'echo "Error: .envrc failed"; cat absent; echo 1 > /etc/x; false');
-  expect(other.stderr).not.toContain('The sandbox');
 });
 
 describe('what the owner of a workspace runs later', () => {
