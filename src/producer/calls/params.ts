@@ -1,7 +1,8 @@
 /** Checks a call's parameters: JSON-serializable, and valid by the tool's schema. */
 import { contractInvalid, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { type Issue, PawlError, reasonOf } from '../../shared/errors/failure.ts';
+import { type Issue, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
+import { notSerializable } from '../../shared/schema/canonical-json.ts';
 import { fitToSchema } from '../../shared/schema/validator.ts';
 import { sizeFault } from '../../shared/schema/value-size.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -18,7 +19,7 @@ export function jsonParams(params: unknown): Record<string, unknown> {
   try {
     text = JSON.stringify(params);
   } catch (error) {
-    throw contractInvalid([{ path: 'payload.params', message: reasonOf(error) }]);
+    throw notSerializable(params, error);
   }
   if (text === undefined || !text.startsWith('{'))
     throw contractInvalid([

@@ -1,7 +1,9 @@
 /** Reads the messages of MCP clients, of HTTP and of standard input alike. */
+
 import { readExactJson } from '../../shared/util/json/exact-json.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import { omitNulls } from '../../shared/util/json/omit-nulls.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 
 /** Codes of JSON-RPC. */
 export const INVALID_REQUEST = -32_600;
@@ -27,11 +29,12 @@ export function readClientMessage(source: Uint8Array | string): ClientMessage {
     return { kind: 'refused', code: PARSE_ERROR, message, id: null };
   }
   const { value } = parsed;
-  const unsafeMessage = [value].flat().find(hasProtoArgument);
-  if (unsafeMessage === undefined)
-    return { kind: 'read', value: Array.isArray(value) ? value.map(withoutNullMembers) : withoutNullMembers(value) };
-  const message = 'Arguments cannot have a member that is called __proto__.';
-  return { kind: 'refused', code: INVALID_PARAMS, message, id: identityOf(unsafeMessage).id };
+  for (const message of [value].flat()) {
+    const problem = argumentsProblem(message);
+    if (problem !== undefined)
+      return { kind: 'refused', code: INVALID_PARAMS, message: problem, id: identityOf(message).id };
+  }
+  return { kind: 'read', value: Array.isArray(value) ? value.map(withoutNullMembers) : withoutNullMembers(value) };
 }
 
 function withoutNullMembers(message: unknown): unknown {
@@ -54,11 +57,14 @@ function isMeant(name: string, member: unknown): boolean {
   return name.startsWith('pawl/') || (member !== null && (name === 'arguments' || name === 'content'));
 }
 
-/** Whether the SDK would silently drop a member of the arguments. */
-function hasProtoArgument(message: unknown): boolean {
+/** Why the arguments of a message cannot be used. The SDK would silently drop a member `__proto__`. */
+function argumentsProblem(message: unknown): string | undefined {
   const { params } = (message ?? {}) as { readonly params?: { readonly arguments?: unknown } | null };
-  const callArguments = params?.arguments;
-  return typeof callArguments === 'object' && callArguments !== null && Object.hasOwn(callArguments, '__proto__');
+  const callArguments = params?.arguments ?? {};
+  if (!isObject(callArguments)) return `params.arguments must be an object; got ${quoteValue(callArguments)}.`;
+  return Object.hasOwn(callArguments, '__proto__')
+    ? 'Arguments cannot have a member that is called __proto__.'
+    : undefined;
 }
 
 /** The ID of a message that may be none, and whether it was meant as an answer, which gets no answer. */

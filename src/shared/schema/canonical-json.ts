@@ -16,11 +16,7 @@ export function canonicalJson(value: unknown): string {
   try {
     return canonicalText(value, 0);
   } catch (error) {
-    if (error instanceof PawlError) throw error;
-    throw notJson(
-      value,
-      error instanceof UnserializableError ? error.kind : `a value that throws (${reasonOf(error)})`,
-    );
+    throw error instanceof PawlError ? error : notSerializable(value, error);
   }
 }
 
@@ -99,8 +95,12 @@ function sortInPlace(names: string[]): string[] {
   return names;
 }
 
-function notJson(value: unknown, kind: string): PawlError {
-  const path = (orUndefined(() => findUnserializable(value))?.path ?? '').replace(/^\./, '');
+/** The refusal of parameters that could not be written as JSON because of `error`: names the first part that JSON does not have. */
+export function notSerializable(value: unknown, error: unknown): PawlError {
+  const found = orUndefined(() => findUnserializable(value));
+  const kind =
+    error instanceof UnserializableError ? error.kind : (found?.kind ?? `a value that throws (${reasonOf(error)})`);
+  const path = (found?.path ?? '').replace(/^\./, '');
   const message = `holds ${kind}${path === '' ? '' : ` in ${path}`}, which is not JSON-serializable`;
   return invalidPart('The call', 'payload.params', message);
 }

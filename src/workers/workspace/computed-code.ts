@@ -5,6 +5,7 @@
 import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { liesIn } from '../../shared/util/file-path.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
 
 /** Code under a name that is no literal: `import(file)`, `require('./tools/' + name)`, `import(pathToFileURL(join(folder, name)).href)`. */
 const COMPUTED =
@@ -57,13 +58,18 @@ function holdsProgram(folder: string, file: string): boolean {
   return liesIn(folder, process.cwd()) || (liesIn(folder, file) && folder !== dirname(file));
 }
 
-/** The code in a folder and below, as far as it is followed. */
+/** The code in a folder and below, as far as it is followed. A folder that cannot be read holds none for this process. */
 export function codeIn(folder: string): readonly string[] {
-  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
-  return names
-    .filter((name) => /\.[cm]?[jt]sx?$/.test(name) && !/node_modules|\.d\.[cm]?ts$/.test(name))
-    .slice(0, MAX_FILES)
-    .map((name) => join(folder, name));
+  const files: string[] = [];
+  const folders = [folder];
+  for (const current of folders) {
+    for (const entry of orUndefined(() => readdirSync(current, { withFileTypes: true })) ?? []) {
+      if (entry.isDirectory() && entry.name !== 'node_modules') folders.push(join(current, entry.name));
+      else if (/(?<!\.d)\.[cm]?[jt]sx?$/.test(entry.name)) files.push(join(current, entry.name));
+    }
+    if (files.length >= MAX_FILES) break;
+  }
+  return files.slice(0, MAX_FILES);
 }
 
 /** The folders of native addons in the file's package, whose `package.json` is among the names `lookedUp`. */

@@ -35,7 +35,7 @@ test('messages come whole, whatever the pieces of the input are', async () => {
 
 test('a message that would lose something is answered, and the next one is read', async () => {
   const { input, output, messages, ended } = await open();
-  const args = ['{"__proto__":1}', '{"n":9007199254740993}', '{"n":1e999}', '{"n":1}'];
+  const args = ['{"__proto__":1}', '{"n":9007199254740993}', '{"n":1e999}', '{"n":1}', '""', '[]', '7'];
   for (const [id, text] of args.entries())
     input.write(`{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{"name":"t","arguments":${text}}}\n`);
   input.write('{"id":7,"method":"ping"}\n{"jsonrpc":"2.0","id":8,"method":"ping","params":[]}\n[]\nhello\n');
@@ -48,6 +48,10 @@ test('a message that would lose something is answered, and the next one is read'
     { id: 0, error: { code: -32_602 } },
     { id: null, error: { code: -32_700, message: expect.stringContaining('9007199254740993') } },
     { id: null, error: { code: -32_700, message: expect.stringContaining('1e999') } },
+    ...['""', '[]', '7'].map((got, index) => ({
+      id: 4 + index,
+      error: { code: -32_602, message: `params.arguments must be an object; got ${got}.` },
+    })),
     { id: 7, error: { code: -32_600 } },
     { id: 8, error: { code: -32_600 } },
     { id: null, error: { code: -32_600 } },

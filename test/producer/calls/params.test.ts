@@ -26,3 +26,15 @@ test('as many as are allowed are copied', () => {
   expect(copy).toEqual(params);
   expect(copy['a']).not.toBe(params.a);
 });
+
+const holdsItself: { list: unknown[] } = { list: [] };
+holdsItself.list.push({ whole: holdsItself });
+
+test.each([
+  [{ a: [{ 'b c': 1n }] }, 'bigint in a[0]["b c"]'],
+  [holdsItself, 'a value that holds itself in list[0].whole'],
+  [{ a: { toJSON: () => JSON.parse('{') } }, 'a value that throws'],
+])('parameters that JSON cannot represent are refused by their place: %#', (params, why) => {
+  const issues = [{ path: 'payload.params', message: expect.stringContaining(`holds ${why}`) }];
+  expect(() => jsonParams(params)).toThrow(expect.objectContaining({ code: 'CONTRACT_INVALID', issues }));
+});
