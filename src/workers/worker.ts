@@ -6,6 +6,7 @@ import { HEARTBEAT_MS, publishedToolId, RENEWAL_MS } from '../shared/store/fleet
 import { receiveBroadcasts } from '../shared/store/redis/broadcasts.ts';
 import type { Subscription } from '../shared/store/redis/subscription.ts';
 import { EXPOSITION_TYPE, exposition } from '../shared/telemetry/metric-set.ts';
+import { loadAjvSoon } from '../shared/schema/schema.ts';
 import { quoteValue } from '../shared/util/text/quote-value.ts';
 import { withinMs } from '../shared/util/wait.ts';
 import { containUncaughtErrors } from './attempt/uncaught-errors.ts';
@@ -112,6 +113,7 @@ export class ToolWorker implements AsyncDisposable {
     await heartbeat.publish();
     this.#startTimers();
     await queues.refresh();
+    loadAjvSoon();
   }
 
   get running(): number {

@@ -13,6 +13,7 @@ import {
   sessionTaken,
 } from '../../shared/sessions/session.ts';
 import { skillRule } from '../../shared/sessions/skill-rule.ts';
+import { loadAjvSoon } from '../../shared/schema/schema.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { followAbove } from '../../shared/store/sessions/sessions.ts';
 import { type Clock, uuidv7 } from '../../shared/util/time.ts';
@@ -63,6 +64,7 @@ export class SessionService {
     if (opened === undefined) throw sessionTaken(record.sessionKey);
     const current = await followAbove(backend.sessions, opened, state === undefined);
     cache.remember(current);
+    loadAjvSoon();
     return this.#objectFor(current);
   }
 

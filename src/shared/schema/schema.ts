@@ -336,6 +336,14 @@ function ajvFor(schema: JsonSchema, isChecked: boolean, hasTags: boolean): Ajv20
   return getOrInsert(ajvByOptions, `${isChecked} ${hasTags}`, () => newAjv(isChecked, hasTags));
 }
 
+/** Loads Ajv, and runs its code once, as soon as the process is idle: a first call then does not have to wait for that. */
+export function loadAjvSoon(): void {
+  if (ajvByOptions.size > 0) return;
+  const schema = { type: 'object', properties: { text: { type: 'string' } } };
+  // An error shows when a schema is compiled that somebody needs.
+  setImmediate(() => orUndefined(() => compileWithAjv(schema, false, false))).unref();
+}
+
 /** Marks a schema that was checked before, so that it is not checked again. */
 export function markValid(schema: JsonSchema): void {
   validSchemas.add(schema);
