@@ -125,6 +125,15 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   512 in flight (7 rounds): 0.56 and 0.60 times instead of 0.52. One at a time (5): 0.62 and 0.60 instead of 0.64. 4 workers (4): 1.05 and 1.04
   instead of 0.92. 16 producers (3): 1.77 and 1.66 instead of 1.74. Neither was kept: the gain lies within what the runs differ (up to 30 %), and a program
   that has Pawl in it would get V8's flags from it.
+- **The first calls of new processes: a validator, and the collector.** Calls of a tool of 500 ms were made in groups of 64 (5 runs, 2026-11-29). The
+  first group took 313 ms longer than the tool (hand-written BullMQ 98), and each later one 45 to 70 (48 to 75). Of the first group's 322 ms of CPU
+  time in the worker, 100 were Ajv, which was loaded for it and compiled the tool's schema; of the producer's 185, 65. Both load it as soon as they are
+  idle now: the first group takes 202 ms longer. One key of 1,000 callers went from 0.72 to 1.14 times, 256 slots from 0.74 to 0.92, a
+  tool of 500 ms from 0.91 to 0.97. Of the worker's main thread in the first group, 89 of 232 ms are the collector now: one pass over the young generation,
+  and one over the whole heap, for which the start alone is a reason to V8. Four designs were tried before, each a setting of V8, in turns: a collector in one
+  thread, a young generation of at most 4 MiB, the first compiler for all functions at once, and bytecode kept on disk. One key of 1,000 callers
+  (5 rounds): 0.61, 0.76, 0.58 and 0.66 times instead of 0.67. A tool of 500 ms (3): 0.94, 0.97, 0.94 and 0.92 instead of 0.92. 256 slots (2), the first two of
+  them: 0.83 and 0.90 instead of 0.90. None was kept: they are a program's own to set.
 - **A slow machine.** On 2026-11-27 and 28, the rows in steady state and that of 64 producers were measured while an empty Node took 112 ms to start,
   instead of 27. Short rounds of that hour gave 1.68 times with one producer, the median of 8 runs each of that day's code and of that of the other
   rows, in turns; and 0.65 to 0.76 times one call at a time. So the code is as fast as before, and Pawl loses more on a slow machine than hand-written BullMQ does.

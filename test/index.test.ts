@@ -57,6 +57,28 @@ test('a program of one’s own hears warnings, and more when an option, the envi
   expect(infoLines(folder, {}, environment)).toBeGreaterThan(0);
 });
 
+test('the first call of a worker or of a session does not wait until Ajv is loaded', async () => {
+  const world = await createWorld();
+  onTestFinished(() => world[Symbol.asyncDispose]());
+  const options = JSON.stringify({ redisUrl: world.redisUrl, prefix: world.prefix });
+  const script = `
+    import { createRequire } from 'node:module';
+    import { setImmediate } from 'node:timers/promises';
+    import { connect, startWorker } from 'pawl';
+    const isLoaded = () => Object.keys(createRequire(import.meta.url).cache).some((file) => file.includes('/ajv/'));
+    const pawl = await connect(${options});
+    const connected = isLoaded();
+    if (process.argv[1] === 'worker') await startWorker({ ...${options}, tools: [], tiers: ['read-only'] });
+    else await pawl.openSession();
+    await setImmediate();
+    process.stdout.write(JSON.stringify({ connected, idle: isLoaded() }), () => process.exit());`;
+  for (const what of ['session', 'worker']) {
+    const args = ['--input-type=module', '--eval', script, what];
+    const printed = execFileSync(process.execPath, args, { cwd: ROOT, encoding: 'utf8' });
+    expect(JSON.parse(printed), what).toEqual({ connected: false, idle: true });
+  }
+});
+
 test('`pawl` exports at most 100 names', () => {
   const source = readFileSync(join(ROOT, 'src', 'index.ts'), 'utf8');
   const lists = [...source.matchAll(/^export (?:type )?\{(?<names>[^}]*)\}/gm)].map(

@@ -1,12 +1,12 @@
 import { serverFaults, unfitServer } from '../shared/config/durability.ts';
 import { invalidInput, PawlError } from '../shared/errors/failure.ts';
+import { loadAjvSoon } from '../shared/schema/schema.ts';
 import { AuditService } from '../shared/store/audit-service.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { HEARTBEAT_MS, publishedToolId, RENEWAL_MS } from '../shared/store/fleet/catalogue.ts';
 import { receiveBroadcasts } from '../shared/store/redis/broadcasts.ts';
 import type { Subscription } from '../shared/store/redis/subscription.ts';
 import { EXPOSITION_TYPE, exposition } from '../shared/telemetry/metric-set.ts';
-import { loadAjvSoon } from '../shared/schema/schema.ts';
 import { quoteValue } from '../shared/util/text/quote-value.ts';
 import { withinMs } from '../shared/util/wait.ts';
 import { containUncaughtErrors } from './attempt/uncaught-errors.ts';

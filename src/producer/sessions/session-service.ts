@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { tenantRoot } from '../../shared/policy/workspace-root.ts';
+import { loadAjvSoon } from '../../shared/schema/schema.ts';
 import {
   newSession,
   type OpenSession,
@@ -13,7 +14,6 @@ import {
   sessionTaken,
 } from '../../shared/sessions/session.ts';
 import { skillRule } from '../../shared/sessions/skill-rule.ts';
-import { loadAjvSoon } from '../../shared/schema/schema.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { followAbove } from '../../shared/store/sessions/sessions.ts';
 import { type Clock, uuidv7 } from '../../shared/util/time.ts';
