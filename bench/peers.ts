@@ -76,7 +76,7 @@ const KINDS: Readonly<Record<Peer, PeerKind>> = {
 };
 const INSTALL_TIMEOUT_MS = 300_000;
 /** Other systems have many rows, and so many times fewer rounds for each. */
-export const ROUNDS_SHARE_OF_PEERS = 3;
+const ROUNDS_SHARE_OF_PEERS = 3;
 
 export async function comparePeers(
   wanted: ReadonlySet<string>,

@@ -2,7 +2,7 @@
 import type { Compared } from './comparison.ts';
 import { cpu, days, milliseconds, spread, table, times, whole } from './format.ts';
 import { PEER_LIMITS, TRIED, WORKLOAD_LIMITS } from './limits-text.ts';
-import { type PeerResult, ROUNDS_SHARE_OF_PEERS } from './peers.ts';
+import type { PeerResult } from './peers.ts';
 import type { BenchResult, PhaseResult } from './result.ts';
 import {
   backlogText,
@@ -90,11 +90,23 @@ function disturbance(compared: readonly Compared[]): readonly string[] {
 }
 
 /** How the rows of a phase were measured. */
-function phaseWords({ dates, effort: { rounds, roundMs, warmUpMs, cold } }: PhaseResult, perPeer = 1): string {
-  const counted = `${Math.ceil(rounds / perPeer)} rounds of ${roundMs / 1_000} s for each side`;
+function phaseWords(
+  { dates, effort: { rounds, roundMs, warmUpMs, cold } }: PhaseResult,
+  counted = `${rounds} rounds`,
+): string {
+  const each = `${counted} of ${roundMs / 1_000} s for each side`;
   return cold
-    ? `In the first ${roundMs / 1_000} s of new processes and a new store (${days(dates)}): ${counted}, one side at a time.`
-    : `In steady state (${days(dates)}): ${counted}, after ${warmUpMs / 1_000} s of load.`;
+    ? `In the first ${roundMs / 1_000} s of new processes and a new store (${days(dates)}): ${each}, one side at a time.`
+    : `In steady state (${days(dates)}): ${each}, after ${warmUpMs / 1_000} s of load.`;
+}
+
+/** Such as `1 to 3 rounds`. */
+function roundsOfPeers(peers: readonly PeerResult[]): string {
+  const runs = peers
+    .flatMap((peer) => ('leftOut' in peer ? [] : peer.comparisons))
+    .flatMap(({ compared }) => compared.map(({ rounds }) => rounds.run));
+  const [fewest, most] = [Math.min(...runs), Math.max(...runs)];
+  return `${fewest === most ? '' : `${fewest} to `}${most} rounds`;
 }
 
 /** The rows of a phase against hand-written BullMQ. */
@@ -110,7 +122,7 @@ ${paragraphs(disturbance(phase.compared))}`;
 /** The rows of a phase against other systems. */
 function phasePeersText(phase: PhaseResult | undefined): string {
   if (phase === undefined || phase.peers.length === 0) return '';
-  return `${phaseWords(phase, ROUNDS_SHARE_OF_PEERS)}\n\n${phase.peers.map(peerText).join('\n\n')}\n\n`;
+  return `${phaseWords(phase, roundsOfPeers(phase.peers))}\n\n${phase.peers.map(peerText).join('\n\n')}\n\n`;
 }
 
 function peerText(result: PeerResult): string {
