@@ -1,6 +1,6 @@
 import { serverFaults, unfitServer } from '../shared/config/durability.ts';
 import { invalidInput, PawlError } from '../shared/errors/failure.ts';
-import { loadAjvSoon } from '../shared/schema/schema.ts';
+import { loadAjv } from '../shared/schema/schema.ts';
 import { AuditService } from '../shared/store/audit-service.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { HEARTBEAT_MS, publishedToolId, RENEWAL_MS } from '../shared/store/fleet/catalogue.ts';
@@ -113,7 +113,7 @@ export class ToolWorker implements AsyncDisposable {
     await heartbeat.publish();
     this.#startTimers();
     await queues.refresh();
-    loadAjvSoon();
+    setImmediate(loadAjv).unref();
   }
 
   get running(): number {

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { tenantRoot } from '../../shared/policy/workspace-root.ts';
-import { loadAjvSoon } from '../../shared/schema/schema.ts';
+import { loadAjv } from '../../shared/schema/schema.ts';
 import {
   newSession,
   type OpenSession,
@@ -64,7 +64,7 @@ export class SessionService {
     if (opened === undefined) throw sessionTaken(record.sessionKey);
     const current = await followAbove(backend.sessions, opened, state === undefined);
     cache.remember(current);
-    loadAjvSoon();
+    setImmediate(loadAjv).unref();
     return this.#objectFor(current);
   }
 

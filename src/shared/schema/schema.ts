@@ -336,12 +336,11 @@ function ajvFor(schema: JsonSchema, isChecked: boolean, hasTags: boolean): Ajv20
   return getOrInsert(ajvByOptions, `${isChecked} ${hasTags}`, () => newAjv(isChecked, hasTags));
 }
 
-/** Loads Ajv, and runs its code once, as soon as the process is idle: a first call then does not have to wait for that. */
-export function loadAjvSoon(): void {
-  if (ajvByOptions.size > 0) return;
+/** Loads Ajv, and runs its code once. A process that does so while it is idle spares its first call that time. */
+export function loadAjv(): void {
   const schema = { type: 'object', properties: { text: { type: 'string' } } };
-  // An error shows when a schema is compiled that somebody needs.
-  setImmediate(() => orUndefined(() => compileWithAjv(schema, false, false))).unref();
+  // An error shows when a tool's schema is compiled.
+  if (ajvByOptions.size === 0) orUndefined(() => compileWithAjv(schema, false, false));
 }
 
 /** Marks a schema that was checked before, so that it is not checked again. */
