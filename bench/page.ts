@@ -150,6 +150,7 @@ ${scenarioLines(scenarios).join('\n')}
 - The hand-written side adds a job with an ID and waits for it. It has one ready \`QueueEvents\` for each producer.
 - Both sides run in each of ${effort.rounds} rounds of ${effort.roundMs / 1_000} s. A ratio is the median of the ratios within the rounds.
 ${phaseLines(result)}- Each other system is written as its own documentation recommends. Durability is equal in pairs.
+- Temporal and Hatchet are not measured: the npm registry has no server of theirs.
 - Redis and each worker have a scheduling group of the kernel of their own, as containers have.
 
 ## What limits it
