@@ -9,14 +9,22 @@ import { startFleet } from './fixtures/fleet.ts';
 const [KILLS, STEPS, STEP_MS] = [10, 120, 15];
 
 test('a tool with checkpoints whose worker is killed at ten random points does each step of its work once', async () => {
-  const { session, workers, addWorker, folder } = await startFleet({ lockDurationMs: 1_000 });
+  const { session, workers, addWorker, folder } = await startFleet({ lockDurationMs: 3_000 });
   const place = join(folder, 'walk');
   mkdirSync(place);
   const begun = () => readWalked(place).length;
   const walking = session.call('walk', { folder: place, steps: STEPS, stepMs: STEP_MS }, { idempotencyKey: 'walk' });
+  let ended: unknown;
+  void walking.then((result) => {
+    ended = result;
+  });
   for (let kill = 0; kill < KILLS; kill += 1) {
     const before = begun();
-    await eventually(() => begun() > before, { what: `a step of attempt ${kill + 1}` });
+    const goesOn = () => {
+      expect(ended).toBeUndefined();
+      return begun() > before;
+    };
+    await eventually(goesOn, { what: `a step of attempt ${kill + 1}` });
     await sleep(Math.random() * 10 * STEP_MS);
     await workers.at(-1)?.kill();
     await addWorker();
