@@ -136,7 +136,9 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   them: 0.83 and 0.90 instead of 0.90. None was kept: they are a program's own to set.
 - **A slow machine.** On 2026-11-27 and 28, the rows in steady state and that of 64 producers were measured while an empty Node took 112 ms to start,
   instead of 27. Short rounds of that hour gave 1.68 times with one producer, the median of 8 runs each of that day's code and of that of the other
-  rows, in turns; and 0.65 to 0.76 times one call at a time. So the code is as fast as before, and Pawl loses more on a slow machine than hand-written BullMQ does.
+  rows, in turns; and 0.65 to 0.76 times one call at a time. So the code was as fast as before, and Pawl loses more on a slow machine than hand-written BullMQ does.
+  On 2026-11-29, short rounds with one producer gave 1.41, 1.54, 1.44 and 1.46 times, and those of 2026-11-27's code in turns 1.56, 1.56, 1.70 and 1.63. A last
+  pair gave 1.58 and, with the code of that morning, 1.64. Whether the code became slower is open: the same code differed by as much within the hour.
   The first seconds of new processes were measured on such a machine, too (2026-11-29); on 2026-11-26, with an empty Node of 27 ms, they gave 1.65 times
   with one producer and 1.86 with 16. A new process runs code that V8 has not compiled yet, of which Pawl has more for each call.`;
 

@@ -100,11 +100,12 @@ function phaseWords(
     : `In steady state (${days(dates)}): ${each}, after ${warmUpMs / 1_000} s of load.`;
 }
 
-/** Such as `1 to 3 rounds`. */
-function roundsOfPeers(peers: readonly PeerResult[]): string {
+/** Such as `1 to 3 rounds`; undefined where all systems were left out. */
+function roundsOfPeers(peers: readonly PeerResult[]): string | undefined {
   const runs = peers
     .flatMap((peer) => ('leftOut' in peer ? [] : peer.comparisons))
     .flatMap(({ compared }) => compared.map(({ rounds }) => rounds.run));
+  if (runs.length === 0) return undefined;
   const [fewest, most] = [Math.min(...runs), Math.max(...runs)];
   return `${fewest === most ? '' : `${fewest} to `}${most} rounds`;
 }

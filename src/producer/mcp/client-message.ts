@@ -1,5 +1,4 @@
 /** Reads the messages of MCP clients, of HTTP and of standard input alike. */
-
 import { readExactJson } from '../../shared/util/json/exact-json.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import { omitNulls } from '../../shared/util/json/omit-nulls.ts';

@@ -65,11 +65,15 @@ export function codeIn(folder: string): readonly string[] {
   for (const current of folders) {
     for (const entry of orUndefined(() => readdirSync(current, { withFileTypes: true })) ?? []) {
       if (entry.isDirectory() && entry.name !== 'node_modules') folders.push(join(current, entry.name));
-      else if (/(?<!\.d)\.[cm]?[jt]sx?$/.test(entry.name)) files.push(join(current, entry.name));
+      else if (isCode(entry.name)) files.push(join(current, entry.name));
     }
     if (files.length >= MAX_FILES) break;
   }
   return files.slice(0, MAX_FILES);
+}
+
+function isCode(name: string): boolean {
+  return /\.[cm]?[jt]sx?$/.test(name) && !/\.d\.[cm]?ts$/.test(name);
 }
 
 /** The folders of native addons in the file's package, whose `package.json` is among the names `lookedUp`. */

@@ -116,13 +116,15 @@ test.each([
   const root = program({
     'app/main.ts': line,
     'app/plugins/one.ts': "import '../../lib/of-one.ts';",
+    'app/plugins/deep/two.d.js': "import '../../../lib/of-two.ts';",
     'app/data/note.txt': '',
     'lib/of-one.ts': '',
+    'lib/of-two.ts': '',
     'package.json': '{}',
   });
   const names = codeNames([join(root, 'app/main.ts')]);
   const isCode = (path: string) => names.some((name) => liesIn(name, join(root, path)));
-  for (const file of ['app/plugins/one.ts', 'app/plugins/new.ts', 'lib/of-one.ts'])
+  for (const file of ['app/plugins/one.ts', 'app/plugins/new.ts', 'lib/of-one.ts', 'lib/of-two.ts'])
     expect(isCode(file), file).toBe(true);
   for (const file of ['app/data/note.txt', 'app/other.ts', 'lib/other.ts', 'note.txt'])
     expect(isCode(file), file).toBe(false);
