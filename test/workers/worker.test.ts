@@ -1,8 +1,10 @@
 import { Queue } from 'bullmq';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { Redis } from 'ioredis';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { jobIdOf } from '../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../src/shared/store/redis/connection-options.ts';
 import { FleetKeys, PartitionKeys } from '../../src/shared/store/redis/keys.ts';
+import { TIERS } from '../../src/shared/tools/tool.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../helpers/fleet.ts';
 import { startWire } from '../helpers/proxy.ts';
 import { eventually, within } from '../helpers/signal.ts';
@@ -261,3 +263,26 @@ describe('a job that comes back to the worker that still runs it', () => {
     expect(gate.contexts).toHaveLength(1);
   });
 });
+
+test.each(TIERS.filter((tier) => tier !== 'elevated'))(
+  'calls of a small %s tool that are made at once share commands, half as many as there are calls at most',
+  async (tier) => {
+    const { tool } = scripted('small', () => ({ output: 'done' }), {
+      tier,
+      effects: tier === 'read-only' ? 'none' : 'idempotent',
+    });
+    const { pawl } = await startFleet({ tools: [tool], concurrency: 64 });
+    const session = await pawl.openSession({ actorId: 'ada' });
+    const CALLS = 512;
+    const callAll = (count: number) =>
+      Promise.all(Array.from({ length: count }, (_, number) => session.call('small', { count, number })));
+    await callAll(1);
+    const sent = vi.spyOn(Redis.prototype, 'sendCommand');
+    onTestFinished(() => sent.mockRestore());
+    const results = await callAll(CALLS);
+    expect(results.every(({ status }) => status === 'success')).toBe(true);
+    const names = Object.groupBy(sent.mock.calls, ([{ name }]) => name);
+    const counts = Object.fromEntries(Object.entries(names).map(([name, calls]) => [name, calls?.length]));
+    expect(sent.mock.calls.length, JSON.stringify(counts)).toBeLessThan(CALLS / 2);
+  },
+);

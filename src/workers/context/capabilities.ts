@@ -113,7 +113,14 @@ function workspaceRefusal({ workspaceRoot, refusalReason }: CapabilityOptions['s
 }
 
 /** The reason why session, tier or declaration withhold the capability from the tool. */
-function withheldReason(capability: Capability, { session, needs = [], tier }: CapabilityOptions): string | undefined {
+export function withheldReason(
+  capability: Capability,
+  {
+    session,
+    needs = [],
+    tier,
+  }: Pick<CapabilityOptions, 'needs' | 'tier'> & { readonly session: Pick<CapabilityOptions['session'], 'kind'> },
+): string | undefined {
   if (!SESSION_CAPABILITIES[session.kind].includes(capability))
     return `A ${session.kind} session does not have the capability ${capability}.`;
   if (tier === 'read-only' && !READ_ONLY_CAPABILITIES.includes(capability))

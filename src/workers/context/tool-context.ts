@@ -14,7 +14,7 @@ import type { AgentTool, ToolContext } from '../../shared/tools/tool-context.ts'
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type Attempt, allParams, deadlineOf } from '../attempt/attempt-state.ts';
 import { openTenantRoot } from '../workspace/workspace-roots.ts';
-import { capabilitiesFor, type GrantedCapabilities } from './capabilities.ts';
+import { capabilitiesFor, type GrantedCapabilities, withheldReason } from './capabilities.ts';
 import { type CheckpointDeps, checkpointsOf } from './checkpoints.ts';
 import { type CompletionTokenDeps, completionOf } from './completion-token.ts';
 import type { WorkerAgents } from './sub-agents.ts';
@@ -97,13 +97,15 @@ async function grantedCapabilities(
   const { signal } = running;
   const { sessionKey, workspaceRoot: root } = session;
   const memory = deps.memory?.open(owner);
-  const channel = await deps.channels?.open(owner, signal);
+  const { needs, tier } = tool;
+  const isWithheld = withheldReason('channel', { session, needs, tier }) !== undefined;
+  const channel = isWithheld ? undefined : await deps.channels?.open(owner, signal);
   const terminals = deps.terminals?.open({ callId, sessionKey, root, signal, escalated });
   const agents = deps.agents?.open({ callId, generation, session });
   return capabilitiesFor({
     session: { ...session, refusalReason: () => openTenantRoot(session, settings) },
-    needs: tool.needs,
-    tier: tool.tier,
+    needs,
+    tier,
     callId,
     signal,
     attempt: running,

@@ -86,8 +86,15 @@ export class Sessions extends FleetRecords {
   }
 
   /** The channel of a session that names none, and is below none; undefined where no front door offers one, or it reaches no people. */
-  async defaultChannel({ kind: sessionKind }: Pick<SessionRecord, 'kind'>): Promise<SessionRecord['channel']> {
-    if (!SESSION_CAPABILITIES[sessionKind].includes('channel')) return undefined;
+  async defaultChannel(
+    { kind }: Pick<SessionRecord, 'kind'>,
+    offered = () => this.offeredChannel(),
+  ): Promise<SessionRecord['channel']> {
+    return SESSION_CAPABILITIES[kind].includes('channel') ? offered() : undefined;
+  }
+
+  /** The channel that a front door offers at the moment. */
+  async offeredChannel(): Promise<SessionRecord['channel']> {
     const published = await this.redis.get(this.keys.defaultChannel);
     const kind = LOCAL_CHANNELS.find((each) => each === published);
     return kind === undefined ? undefined : { kind };

@@ -5,6 +5,8 @@ import { asToolError } from '../../../shared/errors/classify-error.ts';
 import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
 import { describeValue } from '../../../shared/tools/tool-answers.ts';
 import { isObject } from '../../../shared/util/json/json-types.ts';
+import { Remembered } from '../../../shared/util/remembered.ts';
+import { systemClock } from '../../../shared/util/time.ts';
 import { unlessAborted } from '../../../shared/util/wait.ts';
 import { list } from './listing.ts';
 
@@ -18,17 +20,21 @@ type DefinitionsByName = ReadonlyMap<string, McpDefinition | 'several'>;
 /** The definitions of one connection. They are read at the first use, and again when they are old or have changed. */
 export class DefinitionCache {
   readonly #server: string;
-  readonly #read: (signal: AbortSignal) => Promise<readonly McpDefinition[]>;
-  #cached: { readonly byName: Promise<DefinitionsByName>; readonly atMs: number } | undefined;
+  readonly #byName: Remembered<DefinitionsByName>;
 
   constructor(server: string, read: (signal: AbortSignal) => Promise<readonly McpDefinition[]>) {
     this.#server = server;
-    this.#read = read;
+    // A reading has no call's signal, because other calls wait for the same list.
+    this.#byName = new Remembered(
+      async () => usableByName(await read(new AbortController().signal)),
+      DEFINITIONS_FRESH_MS,
+      systemClock,
+    );
   }
 
   /** The server has announced a change. */
   clear(): void {
-    this.#cached = undefined;
+    this.#byName.forget();
   }
 
   /** Returns the definition of `tool`. Throws `DEFINITION_CHANGED` where it is not the accepted one. */
@@ -44,25 +50,12 @@ export class DefinitionCache {
   }
 
   async #current(signal: AbortSignal): Promise<DefinitionsByName> {
-    if (this.#cached === undefined || performance.now() - this.#cached.atMs > DEFINITIONS_FRESH_MS)
-      // This does not use the call's own signal, because other calls wait for the same list.
-      this.#cached = { byName: this.#readByName(new AbortController().signal), atMs: performance.now() };
-    const current = this.#cached;
     try {
-      return await unlessAborted(current.byName, signal);
+      return await unlessAborted(this.#byName.get(), signal);
     } catch (error) {
-      if (this.#cached === current) this.#cached = undefined;
       // The call was not sent, so its tool has not run, whatever the error is.
       throw signal.aborted ? error : asToolError(error, true);
     }
-  }
-
-  async #readByName(signal: AbortSignal): Promise<DefinitionsByName> {
-    const byName = new Map<string, McpDefinition | 'several'>();
-    for (const definition of await this.#read(signal))
-      if (definition.unusable === undefined)
-        byName.set(definition.name, byName.has(definition.name) ? 'several' : definition);
-    return byName;
   }
 
   #changed(change: string): ToolError {
@@ -71,6 +64,14 @@ export class DefinitionCache {
       { code: 'DEFINITION_CHANGED', nothingHappened: true },
     );
   }
+}
+
+function usableByName(definitions: readonly McpDefinition[]): DefinitionsByName {
+  const byName = new Map<string, McpDefinition | 'several'>();
+  for (const definition of definitions)
+    if (definition.unusable === undefined)
+      byName.set(definition.name, byName.has(definition.name) ? 'several' : definition);
+  return byName;
 }
 
 /** Reads all definitions as the server lists them. A name can occur twice, and an invalid entry is marked as such. */
