@@ -137,10 +137,17 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
 - **A slow machine.** On 2026-11-27 and 28, the rows in steady state and that of 64 producers were measured while an empty Node took 112 ms to start,
   instead of 27. Short rounds of that hour gave 1.68 times with one producer, the median of 8 runs each of that day's code and of that of the other
   rows, in turns; and 0.65 to 0.76 times one call at a time. So the code was as fast as before, and Pawl loses more on a slow machine than hand-written BullMQ does.
-  On 2026-11-29, short rounds with one producer gave 1.41, 1.54, 1.44 and 1.46 times, and those of 2026-11-27's code in turns 1.56, 1.56, 1.70 and 1.63. A last
-  pair gave 1.58 and, with the code of that morning, 1.64. Whether the code became slower is open: the same code differed by as much within the hour.
-  The first seconds of new processes were measured on such a machine, too (2026-11-29); on 2026-11-26, with an empty Node of 27 ms, they gave 1.65 times
-  with one producer and 1.86 with 16. A new process runs code that V8 has not compiled yet, of which Pawl has more for each call.`;
+  From the evening of 2026-11-28 to that of the next day, each attempt asked Redis for the channel that a front door offers. Two fleets that took
+  turns, one of them with the code of 2026-11-27, gave 0.88 times its calls with one producer; 0.97, 1.03 and 0.95 since that is asked ten times a second at
+  most (4 rounds of 6 s after 12 s of load). The other systems in steady state were measured in between: Pawl's figures there are too low by so much.
+  On 2026-11-29 the code of that evening took turns with earlier code in one run. Against that of 2026-11-27: 1.16 times with one producer, 1.06
+  one call at a time, 0.98 for replays, 1.15 with 512 in flight (21 short rounds). Against that of 2026-11-25: 0.93 with one producer and 0.90 one call at a time
+  (5 rounds of 6 s, after 12 s of load), 1.13 for replays and 1.02 with 32 KiB. A call takes half the bytes in the file and 105 instead of 128 µs of Redis since then, but 108
+  instead of 71 of the worker. Sampled, its main thread takes 23 µs more: 6 to compress the trail and shorten its names, 5 V8's collector, 4 to search for
+  more kinds of secrets, 4 to write to the socket, and no other function more than 1.5.
+  The first seconds of new processes were measured again on that evening, while an empty Node took 28 ms: 1.59 times with one producer and 1.90 with 16,
+  as on 2026-11-26 (1.65 and 1.86). The rows of 32 KiB with 16 producers and of 16 producers with 512 in flight are those of the slow machine.
+  A new process runs code that V8 has not compiled yet, of which Pawl has more for each call.`;
 
 export const PEER_LIMITS = `- **pg-boss, graphile-worker: commits and rows.** A call is a row that is inserted, locked, updated and left to vacuum; a waiting
   caller is told by \`NOTIFY\`, whose commits take turns on one lock, and reads the result. Neither returns results to callers by itself.
