@@ -31,8 +31,9 @@ const LIFETIME_MS = 8_000;
 async function workersDie(rig: Rig, producer: Producer): Promise<Promise<unknown>[]> {
   const pending: Promise<unknown>[] = [];
   for (const point of POINTS[rig.stack].workers) {
-    // Not the first time, so that others are in the middle of something else.
-    const victim = await rig.worker({ CRASH_AT: `${point}@${rig.random.between(2, 4)}` }).catch(diedStarting);
+    // Not the first time, so that others are in the middle of something else. Only calls with effects `once`, at least three of these asks,
+    // begin in a script of their own.
+    const victim = await rig.worker({ CRASH_AT: `${point}@${rig.random.between(2, 3)}` }).catch(diedStarting);
     const asks = mixedAsks(rig, CALLS, () => ({ beforeMs: rig.random.between(0, 40), afterMs: 20 }));
     pending.push(...named(point, asks).map((ask) => rig.persist(producer, ask)));
     if (victim !== undefined) await died(rig, victim, point);
