@@ -137,6 +137,7 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
 - **A slow machine.** On 2026-11-27 and 28, the rows in steady state and that of 64 producers were measured while an empty Node took 112 ms to start,
   instead of 27. Short rounds of that hour gave 1.68 times with one producer, the median of 8 runs each of that day's code and of that of the other
   rows, in turns; and 0.65 to 0.76 times one call at a time. So the code was as fast as before, and Pawl loses more on a slow machine than hand-written BullMQ does.
+  Six rows in steady state were measured again on 2026-11-29, on a fast one: one and 16 producers, one call at a time, replays, 512 in flight, and 32 KiB from one producer.
   From the evening of 2026-11-28 to that of the next day, each attempt asked Redis for the channel that a front door offers. Two fleets that took
   turns, one of them with the code of 2026-11-27, gave 0.88 times its calls with one producer; 0.97, 1.03 and 0.95 since that is asked ten times a second at
   most (4 rounds of 6 s after 12 s of load). The other systems in steady state were measured in between: Pawl's figures there are too low by so much.

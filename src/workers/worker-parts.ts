@@ -134,7 +134,7 @@ function composeServices(host: WorkerHost, { served, workerId }: Identity, { ses
     declared,
     channels: new WorkerChannels({
       ...{ settings, signatures, messages, questions, audit, log, sessionOf, now },
-      defaultChannel: (session) => sessions.defaultChannel(session),
+      defaultChannel: (session) => backend.sessions.defaultChannel(session),
     }),
     terminals: new TerminalHost({
       env: environment,

@@ -115,11 +115,7 @@ function workspaceRefusal({ workspaceRoot, refusalReason }: CapabilityOptions['s
 /** The reason why session, tier or declaration withhold the capability from the tool. */
 export function withheldReason(
   capability: Capability,
-  {
-    session,
-    needs = [],
-    tier,
-  }: Pick<CapabilityOptions, 'needs' | 'tier'> & { readonly session: Pick<CapabilityOptions['session'], 'kind'> },
+  { session, needs = [], tier }: Pick<CapabilityOptions, 'session' | 'needs' | 'tier'>,
 ): string | undefined {
   if (!SESSION_CAPABILITIES[session.kind].includes(capability))
     return `A ${session.kind} session does not have the capability ${capability}.`;

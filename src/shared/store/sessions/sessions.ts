@@ -9,6 +9,8 @@ import {
   withTaint,
 } from '../../sessions/session.ts';
 import { Signatures } from '../../signing/signatures.ts';
+import { Remembered } from '../../util/remembered.ts';
+import { systemClock } from '../../util/time.ts';
 import type { Shards } from '../queues/shards.ts';
 import type { Broadcast } from '../redis/broadcasts.ts';
 import { type Redis, serverTimeMs } from '../redis/connection.ts';
@@ -68,11 +70,14 @@ export async function followAbove(
 const KEPT_MS = 30 * 24 * 3_600_000;
 /** A list lives longer than any session that has entered it: each enters again when it is kept on, and may be closed just before its end. */
 const LISTED_MS = 2 * KEPT_MS;
+/** Each call of a tool that may use a channel asks for the one that a front door offers. */
+const OFFERED_CHANNEL_FRESH_MS = 100;
 /** The page size of a list: many entries may have expired. */
 const MIN_PAGE = 20;
 
 export class Sessions extends FleetRecords {
   readonly #shards: Pick<Shards, 'assign' | 'ensureKnown'> | undefined;
+  readonly #offeredChannel = new Remembered(() => this.#readOfferedChannel(), OFFERED_CHANNEL_FRESH_MS, systemClock);
 
   /** Without shards, all calls of all sessions are in the first one of their tier. */
   constructor(
@@ -86,15 +91,12 @@ export class Sessions extends FleetRecords {
   }
 
   /** The channel of a session that names none, and is below none; undefined where no front door offers one, or it reaches no people. */
-  async defaultChannel(
-    { kind }: Pick<SessionRecord, 'kind'>,
-    offered = () => this.offeredChannel(),
-  ): Promise<SessionRecord['channel']> {
-    return SESSION_CAPABILITIES[kind].includes('channel') ? offered() : undefined;
+  async defaultChannel({ kind: sessionKind }: Pick<SessionRecord, 'kind'>): Promise<SessionRecord['channel']> {
+    if (!SESSION_CAPABILITIES[sessionKind].includes('channel')) return undefined;
+    return this.#offeredChannel.get();
   }
 
-  /** The channel that a front door offers at the moment. */
-  async offeredChannel(): Promise<SessionRecord['channel']> {
+  async #readOfferedChannel(): Promise<SessionRecord['channel']> {
     const published = await this.redis.get(this.keys.defaultChannel);
     const kind = LOCAL_CHANNELS.find((each) => each === published);
     return kind === undefined ? undefined : { kind };
@@ -104,6 +106,7 @@ export class Sessions extends FleetRecords {
   async offerChannel(kind: LocalChannel, forMs: number): Promise<void> {
     if (forMs === 0) await this.redis.del(this.keys.defaultChannel);
     else await this.redis.set(this.keys.defaultChannel, kind, 'PX', forMs);
+    this.#offeredChannel.forget();
   }
 
   /**
