@@ -98,7 +98,7 @@ function redactVisible(text: string, secrets: readonly string[]): string {
   clean = withoutCards(clean);
   if (hasTokenRun(clean, TOKEN_LETTERS)) clean = withoutTokens(clean);
   clean = replaceAll(clean, programPatterns(clean));
-  return PATTERN_HINT.test(clean) ? replaceAll(replaceAll(clean, PAIR_PATTERNS), PATTERNS) : clean;
+  return PATTERN_HINT.find(clean, 0) === undefined ? clean : replaceAll(replaceAll(clean, PAIR_PATTERNS), PATTERNS);
 }
 
 /** The whole of a wrapped text goes: its parts would show what the secret stands in, but not the secret's own end. */

@@ -1,4 +1,6 @@
 /** The places of secrets in texts, as data: behind their names, in URLs, in headers, in the arguments of well-known programs. */
+import { escapePattern } from '../util/text/escape-pattern.ts';
+import { WordSearch } from '../util/text/word-search.ts';
 import { WORD_START } from './secret-rules.ts';
 
 export const REDACTED = '[redacted]';
@@ -367,8 +369,30 @@ export const PATTERNS: readonly SecretPattern[] = [
   ],
 ];
 
-/** Every pattern above needs one of these. Most texts have none, and one search for all of them costs a tenth. */
-export const PATTERN_HINT = new RegExp(
-  String.raw`://|----|LS0t|bearer|basic|pass|pwd|pw|secret|secure|token|[?&]key=|key(?<=(?:api|app|application|signing|${KEYS})[-_ ]?key)|kennwort|contraseña|mot de passe|senha|wachtwoord|hasło|heslo|şifre|lösenord|пароль|密码|密碼|パスワード|비밀번호|verifier|device[-_]?code|credential|authorization|cookie|jwt|phrase|mnemonic|string|ey[JI]|sig(?:nature)?=|auth|sess(?:ion)?id|otp|psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identif|login|-p\w|@(?:tcp|udp|unix)\(|@[\w.-]{1,200}:\d|jdbc:|private-lines|:\d{4,5}:|(?:pin|code|cv[vc]2?|totp|2fa|mfa)[\\"']{0,4}\s{0,4}(?:[:=]|is\s)[\\"'\s]{0,8}\d{3}`,
-  'i',
+const PIN_VALUE = String.raw`[\\"']{0,4}\s{0,4}(?:[:=]|is\s)[\\"'\s]{0,8}\d{3}`;
+
+/** Every pattern above needs one of these: how it begins, and what follows. Most texts have none. */
+const HINTS: readonly (readonly [start: string, rest?: string])[] = [
+  ['ey', '[JI]'],
+  ['-p', '\\w'],
+  ['sig', '(?:nature)?='],
+  ['sess', '(?:ion)?id'],
+  ['device', '[-_]?code'],
+  ['key', `(?<=(?:api|app|application|signing|${KEYS})[-_ ]?key)`],
+  ['@', '(?:(?:tcp|udp|unix)\\(|[\\w.-]{1,200}:\\d)'],
+  ...Array.from({ length: 10 }, (_, digit) => [`:${digit}`, '\\d{3,4}:'] as const),
+  ...['pin', 'code', 'cvv', 'cvv2', 'cvc', 'cvc2', 'totp', '2fa', 'mfa'].map((name) => [name, PIN_VALUE] as const),
+  ...(
+    '://|----|LS0t|bearer|basic|pass|pw|secret|secure|token|?key=|&key=|kennwort|contraseña|mot de passe|senha|wachtwoord|hasło|heslo|' +
+    'şifre|lösenord|пароль|密码|密碼|パスワード|비밀번호|verifier|credential|authorization|cookie|jwt|phrase|mnemonic|string|auth|otp|' +
+    'psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identif|login|jdbc:|private-lines'
+  )
+    .split('|')
+    .map((word) => [word] as const),
+];
+
+/** Finds the first hint in a text. */
+export const PATTERN_HINT = new WordSearch(
+  new RegExp(HINTS.map(([start, rest = '']) => escapePattern(start) + rest).join('|'), 'i'),
+  HINTS.map(([start]) => start),
 );

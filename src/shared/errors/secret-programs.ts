@@ -1,4 +1,5 @@
 /** The places of secrets in the arguments of well-known programs, as data. */
+import { WordSearch } from '../util/text/word-search.ts';
 import { KEEP_HEAD, NEXT_ARGUMENT, REDACTED, type SecretPattern } from './secret-patterns.ts';
 
 /** The arguments before: the command goes on in the next line behind a backslash. */
@@ -191,17 +192,25 @@ const RULES: readonly ProgramRule[] = [
   ],
 ];
 
+/** The names of the programs, each a pattern: the bars between them, but not those in a group. */
+const PROGRAMS = [...new Set(RULES.flatMap(([programs]) => programs.split(/\|(?![^(]*\))/)))];
+/** The letters with which a name begins in any case. */
+const startOfName = (name: string) => /^[\w-]+?(?=\w[?*]|[^\w-]|$)/.exec(name)?.[0] ?? name;
 /** Most texts name none of these programs. */
-const PROGRAMS = new RegExp(
-  `(?<![\\w-])(?:${[...new Set(RULES.map(([programs]) => programs))].join('|')})(?![\\w-])`,
-  'g',
+const PROGRAM_NAME = new WordSearch(
+  new RegExp(`(?<![\\w-])(?:${PROGRAMS.join('|')})(?![\\w-])`),
+  PROGRAMS.map(startOfName),
 );
 
 /** The patterns for the programs that a text names. */
 export function programPatterns(text: string): readonly SecretPattern[] {
-  const named = text.match(PROGRAMS);
-  if (named === null) return [];
-  return [...new Set(named)].flatMap(patternsOf);
+  const named = new Set<string>();
+  for (let found = PROGRAM_NAME.find(text, 0); found !== undefined; ) {
+    const [name] = found;
+    named.add(name);
+    found = PROGRAM_NAME.find(text, found.index + name.length);
+  }
+  return [...named].flatMap(patternsOf);
 }
 
 /** A cache, because commands name the same programs again and again. */
