@@ -12,7 +12,7 @@
 --       15.. of each budget: key, limits of calls, cost units and time, ms ('' for no limit), time to live, ms, '1' when that runs from
 --         its first call on
 --       last, for a call that waits for its approval: the approval (JSON), its signature, its ID, its expiry
--- Returns {code, call ID, now, …}:
+-- Returns {code, call ID, now, …}, or the code alone for a new record without more to say:
 --   claimed    duplicate count resubmitted  a new record, queued or dispatched; in shadow mode, the state of the call that it would have
 --                               merged with, or 'conflict'; how often the session made this call; '1' when the same request was
 --                               submitted before and is in flight
@@ -256,4 +256,6 @@ else
   push({queue}, {worker, jobId, terms.job, ARGV[9], kept, generation, token, unpack(attempt)})
 end
 if ARGV[12] ~= '' then records[#records + 1] = ARGV[12] end
+-- Most claims end here. Each value of an answer costs its reader time.
+if not duplicate and repetitions == 0 then return {'claimed'} end
 return {'claimed', callId, now, duplicate, repetitions}

@@ -264,7 +264,7 @@ function claimTerms(claim: Claim): string {
 }
 
 async function parseClaimAnswer(access: LedgerAccess, claim: Claim, answer: unknown[]): Promise<ClaimAnswer> {
-  const [code, callId] = answer as [string, string];
+  const [code, callId = claim.callId] = answer as [string, string?];
   const nowMs = Number(answer[2]);
   if (callId !== claim.callId && access.signatures.hasKeys && !isMergedInto(claim, callId, leaderRequest(answer)))
     return forgedAnswer(access, claim.callId);

@@ -196,17 +196,19 @@ export class JobDispatch {
     }
     const othersFirst = isSingle && !isAlone;
     const { answers: results } = await access.runWithRecords(finishScript, fetchKeys(access, keys), args, othersFirst);
-    const [endings, waiting, ...answers] = results as [[string, number | string, string][], string, ...unknown[]];
+    const [endings, waiting, ...answers] = results as [(string | [string, number | string])[], string, ...unknown[]];
     const nextJobs = parseFetchedJobs(access, request, answers);
     this.#batches.forPartition(keys).maxItems = waiting === 'more' ? MAX_ENDINGS_IN_BACKLOG : MAX_ENDINGS;
-    return endings.map(([code, refused, free], index) => {
+    return endings.map((ending, index) => {
+      const [code, refused] = typeof ending === 'string' ? [ending] : ending;
       if (code === 'error')
         return backendError(new Error(String(refused)), `a key of the call ${batch[index]?.settle.callId}`) as Error;
-      const next = free === '1' ? nextJobs.shift() : undefined;
+      const freesSlot = batch[index]?.job.fetchNext === true && refused === undefined && code !== 'fenced';
+      const next = freesSlot ? nextJobs.shift() : undefined;
       return {
         code: code as WriteAnswer,
         idle: waiting === 'none',
-        ...(typeof refused === 'number' && refused < 0 ? { refused } : {}),
+        ...(typeof refused === 'number' ? { refused } : {}),
         ...(next !== undefined && { next: { ...next, fetched: request } }),
       };
     });

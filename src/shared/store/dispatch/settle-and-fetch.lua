@@ -4,8 +4,8 @@
 -- ARGV  1 texts for add_records  2 to 10 the first nine arguments of fetch-and-begin.lua  11 number of calls
 --       12.. for each call: job ID, its lock token, its return value (JSON), how many finished jobs are kept (0 keeps none), '1' to fetch
 --       a next job for it, and the arguments of settle
--- Returns {for each call {settle's code, BullMQ's code or 0, '1' when its slot may get a next job}, jobs that still wait ('more', 'none'
--- now or soon, or ''), BullMQ's answer, the answer of begin_attempt, …, the answer of add_records}
+-- Returns {for each call settle's code, or {the code, BullMQ's code or Redis' error} where the job did not end, jobs that still wait
+-- ('more', 'none' now or soon, or ''), BullMQ's answer, the answer of begin_attempt, …, the answer of add_records}
 local JOB_ARGS, callArgs = 5, (#ARGV - 11) / ARGV[11]
 local partition, queue, leaseMs, freeSlots, endings, locks = {KEYS[2], KEYS[3]}, KEYS[4], ARGV[4], 0, {}, {}
 for index = 12, #ARGV, callArgs do locks[#locks + 1] = queue .. ARGV[index] .. ':lock' end
@@ -25,9 +25,8 @@ for number = 1, tonumber(ARGV[11]) do
       {jobId, nowMs(), 'returnvalue', value, 'completed', '0', queue,
         {token = token, lockDuration = leaseMs, keepJobs = {count = tonumber(kept)}, attempts = 1, maxMetricsSize = ''}})
   end
-  local free = next == '1' and ok and written ~= 'fenced' and code == 0
-  if free then freeSlots = freeSlots + 1 end
-  endings[number] = {written, code, free and '1' or '0'}
+  if next == '1' and written ~= 'fenced' and code == 0 then freeSlots = freeSlots + 1 end
+  endings[number] = code == 0 and written or {written, code}
 end
 -- Usually no job waits: one command shows that.
 local jobs, more, idle = nil, false, redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized', queue .. 'paused', queue .. 'delayed') == 0

@@ -244,11 +244,9 @@ end
 -- Returns 1 when they are written. The script still answers when Redis' memory is full.
 local records = {}
 local function add_records(key, texts, maxLength)
-  local command = {'XADD', key, 'MAXLEN', '~', maxLength, '*'}
-  if texts ~= '' then command[7], command[8] = 'records', texts end
-  for _, text in ipairs(records) do command[#command + 1], command[#command + 2] = 'records', text end
-  if not command[7] then return 1 end
-  local added = redis.pcall(unpack(command))
+  if texts ~= '' then table.insert(records, 1, texts) end
+  if #records == 0 then return 1 end
+  local added = redis.pcall('XADD', key, 'MAXLEN', '~', maxLength, '*', 'records', table.concat(records, '\n'))
   return type(added) == 'string' and 1 or 0
 end
 
