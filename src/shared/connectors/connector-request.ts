@@ -3,6 +3,8 @@
  * are data: none of them can change the host, leave the path or end a header.
  */
 import { PawlError } from '../errors/failure.ts';
+import { isObject } from '../util/json/json-types.ts';
+import { quoteValue } from '../util/text/quote-value.ts';
 import { matches } from '../util/wildcard.ts';
 import { type Connector, type ConnectorArgument, hostMatches, placeholdersOf } from './connector.ts';
 import { invalidParameter, joinText, membersOf, type ParameterStyle, pairsOf, plainText } from './parameter-style.ts';
@@ -180,10 +182,11 @@ function buildBody(connector: Connector, params: Params, { values, styles }: Bod
   const { method, body, bodyFrom } = connector;
   const bodyParam = bodyFrom === undefined ? undefined : ownMember(params, bodyFrom);
   const members = Object.fromEntries(values);
-  const isEmptyBody = bodyFrom === undefined ? values.size === 0 : bodyParam === undefined;
+  // Only JSON has a null.
+  const isMissing = bodyParam === undefined || (bodyParam === null && body !== 'json');
+  const isEmptyBody = bodyFrom === undefined ? values.size === 0 : isMissing;
   if (body === 'none' || (isEmptyBody && (BODILESS.includes(method) || bodyFrom !== undefined))) return undefined;
-  const usesBodyParam = bodyFrom !== undefined && !(body === 'text' && bodyParam === null);
-  const requestBody = encodeBody(connector, usesBodyParam ? bodyParam : members, styles);
+  const requestBody = encodeBody(connector, bodyFrom === undefined ? members : bodyParam, styles);
   // A UTF-16 unit has at most three bytes in UTF-8, so most bodies need not be measured.
   const { maxRequestBytes } = connector;
   if (requestBody.text.length * 3 > maxRequestBytes && Buffer.byteLength(requestBody.text) > maxRequestBytes)
@@ -192,7 +195,7 @@ function buildBody(connector: Connector, params: Params, { values, styles }: Bod
 }
 
 function encodeBody(
-  { body, formStyle, formStyles }: Connector,
+  { body, bodyFrom, formStyle, formStyles }: Connector,
   content: unknown,
   styles: ReadonlyMap<string, ParameterStyle>,
 ): RequestBody {
@@ -202,7 +205,9 @@ function encodeBody(
       type: 'text/plain; charset=utf-8',
       text: typeof content === 'string' ? content : JSON.stringify(content),
     };
-  const form = content as object;
+  if (!isObject(content))
+    throw invalidParameter(bodyFrom ?? '', `must be an object, whose members are the form; got ${quoteValue(content)}`);
+  const form = content;
   const isReserved = (name: string) => Object.hasOwn(form, name);
   const fields = membersOf(form).flatMap(([name, value]) =>
     pairsOf(
