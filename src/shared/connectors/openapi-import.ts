@@ -63,7 +63,9 @@ export async function importOpenApi(input: unknown, options: OpenApiImport = {})
   for (const [path, pathItem] of Object.entries(objectOf(document['paths']) ?? {})) {
     let item: Json | undefined;
     try {
-      item = resolveReference(document, pathItem);
+      // An operation may stand beside the reference to others.
+      const { $ref: _, ...own } = objectOf(pathItem) ?? {};
+      item = { ...resolveReference(document, pathItem), ...own };
     } catch (error) {
       skip(path, error);
     }

@@ -1,16 +1,25 @@
 /** One operation of an OpenAPI document as a connector: its parameters, body, credentials and address. */
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { listOf } from '../util/json/json-types.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { asText } from '../util/text/quote-value.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { isTransportHeader, type SecretSource } from './connector.ts';
 import type { DeclaredTool } from './declared-tool.ts';
-import { type Json, NotImportable, objectOf, resolveReference, resolveSchema } from './openapi-references.ts';
+import {
+  isVersion30,
+  type Json,
+  NotImportable,
+  objectOf,
+  resolveReference,
+  resolveSchema,
+} from './openapi-references.ts';
 import { convertSchema, invalidDocument, numberedName, withDefinitions, withDescription } from './openapi-schema.ts';
 import type { ParameterStyle } from './parameter-style.ts';
 
 const LOCATIONS = ['path', 'query', 'header', 'cookie'];
 const MAX_DESCRIPTION = 1_024;
+const MAX_TYPE_DEPTH = 8;
 const JSON_TYPE = /[/+]json\s*(?:;|$)/i;
 /** OpenAPI says these by other means, and ignores parameters of these names. */
 const DOCUMENTED_HEADER = /^(?:accept|content-type|authorization)$/i;
@@ -56,11 +65,11 @@ export function operationTool(source: Operation): DeclaredTool {
     return key;
   };
   const [route, query] = splitPath(path);
+  addSecurity(source, routing);
   const pathParams = addParameters(source, routing, add);
   const template = templateOf(route, pathParams);
   addPathQuery(query, pathParams, routing);
   addBody(source, routing, add);
-  addSecurity(source, routing);
   routing.url = `${serverOf(source)}${template}`;
   if (options.concurrency !== undefined || options.perSecond !== undefined)
     routing.limits = {
@@ -98,14 +107,24 @@ function addParameters(source: Operation, routing: Routing, add: AddParameter): 
       continue;
     }
     if (location === 'header' && (DOCUMENTED_HEADER.test(name) || isTransportHeader(name))) continue;
-    const schema = parameterSchema(source.document, parameter);
+    if (isCredential(routing, location, name)) continue;
+    // It would go to a place that the document does not name.
+    if (location === 'path' && !source.path.includes(`{${name}}`)) continue;
+    const schema = withDescription(parameterSchema(source.document, parameter), parameter['description']);
     const style = styleOf(parameter, typesOf(source.document, parameter['schema']));
-    const key = add(name, withDescription(schema, parameter['description']), isRequired);
+    // A name in another script leaves nothing that says what the parameter is.
+    const key = add(name, withDescription(schema, /[^\x20-\x7e]/.test(name) ? name : undefined), isRequired);
     if (location === 'path') pathParams.set(name, key);
     else argumentMap[key] = { in: location as 'query' | 'header', name, style };
   }
   routing.arguments = argumentMap;
   return pathParams;
+}
+
+/** Whether a secret has this place already, so that a model's value would be lost. */
+function isCredential({ headers = {}, query = {} }: Routing, location: string, name: string): boolean {
+  if (location === 'query') return Object.hasOwn(query, name);
+  return location === 'header' && Object.keys(headers).some((each) => each.toLowerCase() === name.toLowerCase());
 }
 
 /** The route and the query of a path. A fragment only distinguishes variants of one address, and is dropped. */
@@ -120,17 +139,20 @@ function splitPath(path: string): readonly [route: string, query: string] {
 /** Adds the query that a path contains: constants and path parameters. */
 function addPathQuery(query: string, pathParams: ReadonlyMap<string, string>, routing: Routing): void {
   const described = new Set(Object.values(routing.arguments ?? {}).map(({ name }) => name));
+  const secret = new Set(Object.keys(routing.query ?? {}));
   for (const pair of query.split('&').filter((each) => each !== '')) {
     const equals = pair.indexOf('=');
     const [name = '', value = ''] = (equals === -1 ? [pair] : [pair.slice(0, equals), pair.slice(equals + 1)]).map(
       decodeQueryPart,
     );
-    if (described.has(name)) continue;
+    if (described.has(name) || secret.has(name)) continue;
     const [, parameter] = /^\{([^{}]+)\}$/.exec(value) ?? [];
     const key = parameter === undefined ? undefined : pathParams.get(parameter);
     if (key !== undefined) routing.arguments = { ...routing.arguments, [key]: { in: 'query', name, style: 'comma' } };
-    else if (value.includes('{'))
-      throw new NotImportable(`the query of its path names ${value}, which it does not describe`);
+    else if (/[{}]/.test(name + value))
+      throw new NotImportable(`the query of its path names ${value || name}, which it does not describe`);
+    else if (Object.hasOwn(routing.query ?? {}, name))
+      throw new NotImportable(`the query of its path has ${name} twice`);
     else routing.query = { ...routing.query, [name]: value };
   }
 }
@@ -145,11 +167,13 @@ function decodeQueryPart(text: string): string {
 
 /** A path whose placeholders have the names of the tool's parameters. */
 function templateOf(path: string, pathParams: ReadonlyMap<string, string>): string {
-  return path.replaceAll(/\{([^{}]*)\}/g, (_all, name: string) => {
+  const template = path.replaceAll(/\{([^{}]*)\}/g, (_all, name: string) => {
     const key = pathParams.get(name);
     if (key === undefined) throw new NotImportable(`its path names {${name}}, which it does not describe`);
     return `{${key}}`;
   });
+  if (/[{}]/.test(template.replaceAll(/\{[^{}]*\}/g, ''))) throw new NotImportable('its path has a stray brace');
+  return template;
 }
 
 function descriptionOf(operation: Json, method: string, path: string): string {
@@ -168,7 +192,9 @@ function parametersOf({ document, item, operation }: Operation): readonly Json[]
       const parameter = resolveReference(document, entry);
       if (parameter === undefined || typeof parameter['name'] !== 'string')
         throw new NotImportable('a parameter of it cannot be found');
-      found.set(`${asText(parameter['in'])} ${parameter['name']}`, parameter);
+      // From 3.1 on, a description beside a reference replaces the one that it leads to.
+      const description = isVersion30(document) ? undefined : objectOf(entry)?.['description'];
+      found.set(`${asText(parameter['in'])} ${parameter['name']}`, { ...parameter, ...defined({ description }) });
     }
   return [...found.values()];
 }
@@ -186,9 +212,13 @@ const QUERY_STYLES: ReadonlyMap<unknown, ParameterStyle> = new Map([
   ['pipeDelimited', 'pipe'],
 ]);
 
-/** The types that a schema names, its reference followed. */
-function typesOf(document: Json, schema: unknown): readonly unknown[] {
-  return [resolveSchema(document, schema)?.['type'] ?? []].flat();
+/** The types that a schema names, also by its reference and by the schemas that it combines. */
+function typesOf(document: Json, schema: unknown, depth = 0): readonly unknown[] {
+  const source = resolveSchema(document, schema);
+  if (source === undefined || depth > MAX_TYPE_DEPTH) return [];
+  const combined = ['allOf', 'oneOf', 'anyOf'].flatMap((keyword) => listOf(source[keyword]));
+  const own = source['type'] ?? (source['properties'] === undefined ? [] : 'object');
+  return [own, ...combined.flatMap((part) => typesOf(document, part, depth + 1))].flat();
 }
 
 /** The style of a parameter's lists and objects (OpenAPI's `style` and `explode`). */
@@ -228,7 +258,7 @@ function formStylesOf(document: Json, media: Json | undefined): Readonly<Record<
 function addBody({ document, operation, method }: Operation, routing: Routing, add: AddParameter): void {
   const isRead = method === 'get' || method === 'head';
   // OpenAPI 3.0 ignores the body of a read. Later versions allow one.
-  if (operation['requestBody'] === undefined || (isRead && asText(document['openapi']).startsWith('3.0'))) {
+  if (operation['requestBody'] === undefined || (isRead && isVersion30(document))) {
     routing.body = 'none';
     return;
   }
@@ -237,7 +267,7 @@ function addBody({ document, operation, method }: Operation, routing: Routing, a
   const content = objectOf(request?.['content']) ?? {};
   // The type that a connector sends by default comes first among its kind; any other is set in a header.
   const kinds = [
-    [/^application\/json\s*(?:;|$)/i, 'json', false],
+    [/^application\/(?:json|\*\+json)\s*(?:;|$)/i, 'json', false],
     [JSON_TYPE, 'json', true],
     [/^(?:application\/)?\*/, 'json', false],
     [/^application\/x-www-form-urlencoded/i, 'form', false],
@@ -248,9 +278,16 @@ function addBody({ document, operation, method }: Operation, routing: Routing, a
     const type = Object.keys(content).find((each) => pattern.test(each));
     if (type === undefined) continue;
     const media = resolveReference(document, content[type]);
+    const types = typesOf(document, media?.['schema']);
+    // A connector would write JSON, and say that it is XML.
+    if (body === 'text' && isNamed && ['object', 'array'].some((each) => types.includes(each))) continue;
     const schema = convertSchema(document, media?.['schema'] ?? {});
     routing.body = body;
-    if (isNamed) routing.headers = { 'content-type': body === 'text' ? `${type}; charset=utf-8` : type };
+    if (isNamed)
+      routing.headers = {
+        ...routing.headers,
+        'content-type': body === 'text' ? `${type.replace(/;\s*charset=[^;]*/i, '')}; charset=utf-8` : type,
+      };
     if (body === 'form') routing.formStyles = formStylesOf(document, media);
     routing.bodyFrom = add('body', withDescription(schema, request?.['description']), request?.['required'] === true);
     return;
@@ -301,6 +338,7 @@ function credentials(
   for (const name of alternative) {
     const scheme = resolveReference(document, schemes[name]) ?? {};
     const secret = name.replaceAll(/[^A-Za-z0-9_-]/g, '_').replace(/^[^A-Za-z]/, 's$&');
+    if (Object.hasOwn(secrets, secret)) throw new NotImportable(`two of its credentials are called ${secret}`);
     secrets[secret] = options.secrets?.[name] ?? { env: `PAWL_SECRET_${secret.replaceAll('-', '_').toUpperCase()}` };
     const value = `{secret:${secret}}`;
     if (scheme['type'] === 'apiKey' && scheme['in'] === 'header') headers[asText(scheme['name'])] = value;
@@ -314,6 +352,9 @@ function credentials(
       headers['authorization'] = `Bearer ${value}`;
     else throw new NotImportable(`it is secured by ${name}, which no header can say`);
   }
+  const headerNames = new Set(Object.keys(headers).map((name) => name.toLowerCase()));
+  if (headerNames.size + Object.keys(query).length < alternative.length)
+    throw new NotImportable(`it is secured by ${alternative.join(' and ')} in the same place`);
   return { headers, query, secrets };
 }
 
@@ -323,7 +364,7 @@ function serverOf({ document, item, operation, options }: Operation): string {
   const addresses = own ?? serverAddresses(document['servers']);
   const [first = ''] = addresses;
   if (options.server !== undefined) return withBasePath(options.server, first).replace(/\/+$/, '');
-  const address = addresses.find((each) => /^https?:\/\/[^/{}]+(?:\/|$)/i.test(each));
+  const address = addresses.find((each) => /^https?:\/\/[^/{}]+(?:\/[^{}]*)?$/i.test(each));
   if (address !== undefined) return address.replace(/\/+$/, '');
   const reason = `names no server with a whole address (${JSON.stringify(first)}): say which one with --server`;
   throw own === undefined ? invalidDocument(reason) : new NotImportable(`it ${reason}`);
@@ -334,6 +375,7 @@ function serverAddresses(servers: unknown): readonly string[] {
   return (Array.isArray(servers) ? servers : []).map((server: unknown) => {
     const variables = objectOf(objectOf(server)?.['variables']) ?? {};
     return asText(objectOf(server)?.['url'] ?? '')
+      .trim()
       .replaceAll(/\{([^{}]*)\}/g, (all, name: string) => asText(objectOf(variables[name])?.['default'] ?? all))
       .replace(/^\/\//, 'https://');
   });

@@ -3,6 +3,7 @@ import { digest } from '../schema/canonical-json.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
 import { atPointer } from '../schema/reference-places.ts';
 import { isObject } from '../util/json/json-types.ts';
+import { asText } from '../util/text/quote-value.ts';
 import { startOf } from '../util/text/text-cut.ts';
 
 export type Json = Readonly<Record<string, unknown>>;
@@ -79,4 +80,9 @@ export function lastStep(path: string): string {
 
 export function objectOf(value: unknown): Json | undefined {
   return isObject(value) ? (value as Json) : undefined;
+}
+
+/** Version 3.0 ignores what stands beside a reference. */
+export function isVersion30(document: Json): boolean {
+  return asText(document['openapi']).startsWith('3.0');
 }

@@ -8,6 +8,7 @@ import { asText } from '../util/text/quote-value.ts';
 import { breakInheritanceCircles } from './openapi-inheritance.ts';
 import {
   definitionName,
+  isVersion30,
   type Json,
   lastStep,
   objectOf,
@@ -65,9 +66,7 @@ export function convertSchema(document: Json, schema: unknown, depth = 0): JsonS
     if (!reference.startsWith('#/')) return convertSchema(document, resolveReference(document, source), depth + 1);
     const { $ref: _, description: __, nullable: ___, ...siblings } = source;
     // From 3.1 on, keywords beside a reference apply, too.
-    const siblingSchema = asText(document['openapi']).startsWith('3.0')
-      ? {}
-      : convertSchema(document, siblings, depth + 1);
+    const siblingSchema = isVersion30(document) ? {} : convertSchema(document, siblings, depth + 1);
     const result = { ...siblingSchema, $ref: `#/$defs/${definitionName(reference)}` };
     return withDescription(source['nullable'] === true ? nullable(result) : result, source['description']);
   }
