@@ -220,7 +220,7 @@ function openStores({ url, redis, settings, tiers, signatures, writer, shards }:
     schedules: new ScheduleRecords(redis, prefix, signatures),
     clientCalls: new ClientCalls(redis, prefix, signatures),
     callbacks: new CallbackRecords(redis, prefix, signatures),
-    switches: new SwitchRecords(redis, prefix),
+    switches: new SwitchRecords(redis, prefix, signatures),
     groups: new GroupRecords(redis, prefix, signatures, Math.min(settings.lockDurationMs, LONGEST_GROUP_LEASE_MS)),
     tasks: new Tasks(redis, prefix, ttl.doneMs, signatures),
     terminals: new TerminalOwners(redis, prefix, signatures),

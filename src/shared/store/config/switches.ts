@@ -1,10 +1,11 @@
 /** Stores the fleet's switches, and counts what would have happened without shadow mode. */
 import type { ReliabilitySwitch, ReliabilitySwitches, ShadowKind } from '../../config/switches.ts';
-import { isObject, parseJson } from '../../util/json/json-types.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
 import { serverTimeMs } from '../redis/connection.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
+import { reSignFields } from '../signing/re-sign.ts';
+import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 const switchScript = new Script(new URL('./switch.lua', import.meta.url));
 /** The field of the switch for all tools. No tool has this name. */
@@ -23,10 +24,10 @@ export class SwitchRecords extends FleetRecords {
     const { [ALL]: forAllTools, ...tools } = stored;
     return {
       switches: {
-        ...defined({ all: parseSwitch(forAllTools) }),
+        ...defined({ all: this.#verified(ALL, forAllTools) }),
         tools: Object.fromEntries(
           Object.entries(tools).flatMap(([tool, text]) => {
-            const found = parseSwitch(text);
+            const found = this.#verified(tool, text);
             return found === undefined ? [] : [[tool, found] as const];
           }),
         ),
@@ -37,11 +38,18 @@ export class SwitchRecords extends FleetRecords {
 
   /** Sets the switch of one tool (`namespace.name`), or that of all tools, which removes the switches of single tools. */
   async set(enabled: boolean, { tool, reason }: { readonly tool?: string; readonly reason?: string }): Promise<void> {
-    await switchScript.run(
-      this.redis,
-      [this.keys.switches],
-      [tool ?? ALL, enabled ? '1' : '0', reason ?? '', this.channel],
-    );
+    const field = tool ?? ALL;
+    const atMs = await serverTimeMs(this.redis);
+    const signed = this.#signed(field, { enabled, atMs, ...(reason ? { reason } : {}) });
+    await switchScript.run(this.redis, [this.keys.switches], [field, signed, this.channel]);
+  }
+
+  /** Signs the switches again, which are kept for good, while the older key still verifies them. */
+  reSign(): Promise<void> {
+    return reSignFields(this.redis, this.keys.switches, (field, stored) => {
+      const found = this.#verified(field, stored);
+      return found && this.#signed(field, found);
+    });
   }
 
   async countShadow(kind: ShadowKind, tool: string): Promise<void> {
@@ -54,12 +62,14 @@ export class SwitchRecords extends FleetRecords {
       return { kind: field.slice(0, space) as ShadowKind, tool: field.slice(space + 1), count: Number(count) };
     });
   }
-}
 
-/** A text that is no switch counts as none. */
-function parseSwitch(text = ''): ReliabilitySwitch | undefined {
-  const stored = parseJson(text);
-  return isObject(stored) && typeof stored['enabled'] === 'boolean'
-    ? (stored as unknown as ReliabilitySwitch)
-    : undefined;
+  #signed(field: string, value: ReliabilitySwitch): string {
+    return signedText(this.signatures, 'switch', field, value);
+  }
+
+  /** A text that is no switch, or that this fleet did not sign, counts as none: a switch decides whether calls are merged. */
+  #verified(field: string, stored = ''): ReliabilitySwitch | undefined {
+    const found = verifiedText<ReliabilitySwitch>(this.signatures, 'switch', field, stored, ['enabled']);
+    return typeof found?.enabled === 'boolean' ? found : undefined;
+  }
 }

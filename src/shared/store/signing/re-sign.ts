@@ -31,16 +31,17 @@ export async function reSignRecords(
     specs,
     skills,
     schedules,
-  }: { readonly signatures: Signatures; readonly specs: Signed; readonly skills: Signed; readonly schedules: Signed },
+    switches,
+  }: { readonly signatures: Signatures } & Readonly<Record<'specs' | 'skills' | 'schedules' | 'switches', Signed>>,
   log: Logger,
 ): Promise<void> {
   if (signatures.fingerprints.length < 2) return;
   try {
-    await Promise.all([specs.reSign(), skills.reSign(), schedules.reSign()]);
+    await Promise.all([specs.reSign(), skills.reSign(), schedules.reSign(), switches.reSign()]);
   } catch (error) {
     log.warn(
       { event: 'sign_anew', error: error instanceof Error ? error.message : String(error) },
-      'declared tools, skills and schedules could not be signed with the newest key: keep the older one',
+      'declared tools, switches, skills and schedules could not be signed with the newest key: keep the older one',
     );
   }
 }

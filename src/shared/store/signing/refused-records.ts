@@ -22,6 +22,7 @@
  * | answer        | question ID                                                                                           |
  * | audit         | sequence number, signature of the record before                                                       |
  * | circuit       | key of a circuit that an operator forced open; the text is the reason                                 |
+ * | switch        | the tool that an operator switched, or `*`                                                            |
  * | redrive       | redrive ID                                                                                            |
  * | redrive-calls | redrive ID, position of the batch                                                                     |
  * | token         | none: the text of an approval button                                                                  |
@@ -51,6 +52,7 @@ const DESCRIPTIONS: Readonly<Record<string, (id: string) => Description>> = {
   group: (id) => ({ what: 'group', subject: `a part of the batch or plan ${id}` }),
   tool: (field) => ({ what: 'tool', subject: `the published tool ${field}` }),
   circuit: (key) => ({ what: 'message', subject: `the reason of the circuit ${key}` }),
+  switch: (tool) => ({ what: 'message', subject: `the switch of ${tool}` }),
   question: (id) => ({ what: 'question', subject: `the question ${id}` }),
   answer: (id) => ({ what: 'answer', subject: `the answer to ${id}` }),
 };
