@@ -8,6 +8,7 @@ import { importOpenApi } from '../../shared/connectors/openapi-import.ts';
 import { reasonOf } from '../../shared/errors/failure.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { decodeDocument } from '../../shared/util/text/charset.ts';
 import { plural } from '../../shared/util/text/plural.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type CliContext, operatorName, printOrSay, printResult, say, usageError, withPawl } from '../context.ts';
@@ -139,20 +140,19 @@ function parseSecret(text: string): [string, SecretSource] {
   return [scheme, kind === 'env' ? { env: value } : kind === 'file' ? { file: value } : { exec: [value] }];
 }
 
-const BYTE_ORDER_MARK = '\ufeff';
-
-/** JSON or YAML. */
+/** JSON or YAML, in the encoding that its bytes show: some shells write UTF-16. */
 async function readDocument(context: CliContext, file: string): Promise<unknown> {
   let text: string;
   try {
-    text = (await readFile(resolve(context.cwd, file), 'utf8')).replace(BYTE_ORDER_MARK, '');
+    text = decodeDocument(await readFile(resolve(context.cwd, file)), '');
   } catch (error) {
     throw usageError(`${file} cannot be read: ${reasonOf(error)}`);
   }
   try {
-    return /^\s*[{[]/.test(text) ? JSON.parse(text) : parseYaml(text, { merge: true });
+    return /^\s*[{[]/.test(text) ? JSON.parse(text) : parseYaml(text, { merge: true, logLevel: 'error' });
   } catch (error) {
-    throw usageError(`${file} is neither JSON nor YAML: ${reasonOf(error).split('\n')[0]}`);
+    const reason = (reasonOf(error).split('\n')[0] ?? '').replace(/; please use \S+ at/, ' at').replace(/:$/, '');
+    throw usageError(`${file} cannot be read as JSON or YAML: ${reason}.`);
   }
 }
 

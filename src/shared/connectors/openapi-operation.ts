@@ -190,11 +190,13 @@ function parametersOf({ document, item, operation }: Operation): readonly Json[]
   for (const list of [item['parameters'], operation['parameters']])
     for (const entry of Array.isArray(list) ? list : []) {
       const parameter = resolveReference(document, entry);
-      if (parameter === undefined || typeof parameter['name'] !== 'string')
+      // YAML reads some names as numbers or booleans.
+      if (parameter === undefined || !['string', 'number', 'boolean'].includes(typeof parameter['name']))
         throw new NotImportable('a parameter of it cannot be found');
+      const name = asText(parameter['name']);
       // From 3.1 on, a description beside a reference replaces the one that it leads to.
       const description = isVersion30(document) ? undefined : objectOf(entry)?.['description'];
-      found.set(`${asText(parameter['in'])} ${parameter['name']}`, { ...parameter, ...defined({ description }) });
+      found.set(`${asText(parameter['in'])} ${name}`, { ...parameter, name, ...defined({ description }) });
     }
   return [...found.values()];
 }

@@ -225,13 +225,41 @@ test('pawl tools add declares the output of a dry run, with additions made by ha
   expect(declared[0]).toMatchObject({ namespace: 'edited', routing: { headers: { 'x-version': '3' } } });
 });
 
-test('a document that an editor began with a byte order mark is read', async () => {
-  const paths = { '/a': { get: { operationId: 'getA', responses: {} } } };
+test.each<[string, (text: string) => Buffer]>([
+  ['UTF-8 behind a byte order mark', (text) => Buffer.from(`\ufeff${text}`)],
+  ['UTF-16', (text) => Buffer.from(`\ufeff${text}`, 'utf16le')],
+  ['UTF-16 of the other order', (text) => Buffer.from(`\ufeff${text}`, 'utf16le').swap16()],
+  ['Windows-1252', (text) => Buffer.from(text, 'latin1')],
+])('a document in %s is read', async (_what, encode) => {
+  const paths = { '/a': { get: { operationId: 'getA', summary: 'Gibt Öl', responses: {} } } };
   const document = { openapi: '3.1.0', info: { title: 'Marked', version: '1.0.0' }, paths };
-  writeFileSync(join(place.folder, 'marked.json'), `\ufeff${JSON.stringify(document)}`);
+  writeFileSync(join(place.folder, 'marked.json'), encode(JSON.stringify(document)));
   const server = ['--server', 'http://127.0.0.1:9'];
   const dry = await place.run(['tools', 'import-openapi', 'marked.json', ...server, '--dry-run', '--json']);
-  expect(JSON.parse(dry.stdout).tools.map(({ name }: { name: string }) => name)).toEqual(['marked.getA']);
+  expect(JSON.parse(dry.stdout).tools).toMatchObject([{ name: 'marked.getA', description: 'Gibt Öl' }]);
+});
+
+const YAML = 'openapi: 3.1.0\ninfo: {title: Tagged}\nservers: [{url: http://127.0.0.1:9}]\npaths:\n  /a:\n';
+
+test.each([
+  ['with unknown tags', `${YAML}    get: {operationId: !own a, x: !!odd y}\n`, 0, /^$/],
+  [
+    'of several documents',
+    `${YAML}---\nb: 1\n`,
+    2,
+    /^pawl: odd.yaml cannot be read as JSON or YAML: .* documents at line 6, column 1/,
+  ],
+  [
+    'with a member twice',
+    `${YAML}  /a: {}\n`,
+    2,
+    /^pawl: odd.yaml cannot be read as JSON or YAML: Map keys must be unique at line 5, column 6\.\n$/,
+  ],
+])('YAML %s is read without warnings, or refused in one sentence', async (_what, text, code, stderr) => {
+  writeFileSync(join(place.folder, 'odd.yaml'), text);
+  const pawl = place.start(['tools', 'import-openapi', 'odd.yaml', '--dry-run']);
+  expect(await pawl.ended).toMatchObject({ code });
+  expect(pawl.stderr()).toMatch(stderr);
 });
 
 test.each([

@@ -86,6 +86,14 @@ describe('parameters', () => {
     expect([...request({ parameter: 'a' }).url.searchParams]).toEqual([['名前', 'a']]);
   });
 
+  test.each([
+    [1, '1'],
+    [true, 'true'],
+  ])('the name %j, as YAML reads it, is a text', async (name, expected) => {
+    const { request } = await imported(withOperation({ parameters: [{ ...parameter('', 'query'), name }] }));
+    expect([...request({ [expected]: 'a' }).url.searchParams]).toEqual([[expected, 'a']]);
+  });
+
   const place = { type: 'object', properties: { x: { type: 'integer' } } };
   test.each([
     { allOf: [place] },
