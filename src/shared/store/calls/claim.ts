@@ -294,8 +294,10 @@ async function parseClaimAnswer(access: LedgerAccess, claim: Claim, answer: unkn
       return { kind: code, callId, repetitions: Number(answer[3]), retryAfterMs: Math.max(0, Number(answer[4])) };
     case 'inflight':
       return { kind: 'inflight', callId, phase: answer[3] as Phase, ageMs: nowMs - Number(answer[4]) };
-    default:
-      return parseEndedAnswer(access, callId, [code, ...answer.slice(2)]);
+    default: {
+      const [outcome, endedAt, ...rest] = answer.slice(3);
+      return parseEndedAnswer(access, callId, [code, nowMs - Number(endedAt), outcome, ...rest]);
+    }
   }
 }
 

@@ -59,20 +59,19 @@ export function forgedAnswer({ signatures }: LedgerAccess, callId: string): Fini
   return { kind: 'ended', callId, state: 'failed', outcome: refuseMergedCall(signatures, callId), ageMs: 0 };
 }
 
-/** `answer`: state, now, outcome, end, signature of the outcome; for a large outcome, its key and its reference. */
+/** `answer`: state, ms since the end, outcome, signature of the outcome; for a large outcome, its key and its reference. */
 export async function parseEndedAnswer(
   access: LedgerAccess,
   callId: string,
   answer: readonly unknown[],
 ): Promise<FinishedCall> {
-  const [state, now, inline, endedAt, signature, key, parts] = answer as [
+  const [state, ageMs, inline, signature = '', key = '', parts] = answer as [
     FinishedCall['state'],
-    string,
+    number,
     string | null,
-    string,
-    string,
-    string,
-    string | null | undefined,
+    string?,
+    string?,
+    (string | null)?,
   ];
   return {
     kind: 'ended',
@@ -82,6 +81,6 @@ export async function parseEndedAnswer(
       inline === null
         ? await access.largeOutcome(callId, { state, key, parts: parts ?? undefined, signature })
         : verifiedOutcome(access.signatures, { callId, state, text: inline, signature }),
-    ageMs: Number(now) - Number(endedAt),
+    ageMs,
   };
 }
