@@ -86,7 +86,11 @@ export function open(root, page, wanted) {
         { type: 'button', onclick: () => choose(approval.id) },
         element('strong', { class: 'title' }, shownText(approval.preview.summary)),
         saysNothing(approval) && element('span', { class: 'note' }, approval.shown.slice(0, MAX_LISTED)),
-        element('span', { class: 'note' }, shownText(`${approval.tool}, asked by ${askedBy(approval)}`)),
+        element(
+          'span',
+          { class: 'note' },
+          shownText(`${approval.namespace}.${approval.tool}, asked by ${askedBy(approval)}`),
+        ),
         element('span', { class: 'note', 'data-expires': approval.expiresAtMs }),
       ),
     );

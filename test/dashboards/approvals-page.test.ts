@@ -66,6 +66,7 @@ describeInBrowser('approvals on the operator’s page in Chromium', () => {
     const entry = page.getByRole('button', { name: /Deploy shop with 4 replicas/ });
     await entry.waitFor();
     await page.getByText('Black Friday').first().waitFor();
+    await page.getByText('tools.deploy, asked by release-agent').waitFor();
     await page.locator('ins', { hasText: '+replicas: 4' }).waitFor();
     if (images !== undefined) {
       mkdirSync(images, { recursive: true });

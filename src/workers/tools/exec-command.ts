@@ -66,7 +66,7 @@ export const execCommand = defineBaseTool({
     return terminalResult(oneLine(cmd), report);
   },
   preview: ({ cmd, workdir, shell, ...escalationParams }) => ({
-    summary: `Run ${oneLine(cmd)} in a terminal${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(escalationParams)}`,
+    summary: `Run ${oneLine(cmd)} in a terminal${escalationSuffix(escalationParams)}${workdir === undefined ? '' : ` in ${workdir}`}`,
     details: `${shell}: ${cmd}`,
   }),
 });

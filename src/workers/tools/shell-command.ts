@@ -52,7 +52,7 @@ export const shellCommand = defineBaseTool({
     };
   },
   preview: ({ command, workdir, ...escalationParams }) => ({
-    summary: `Run ${oneLine(command)}${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(escalationParams)}`,
+    summary: `Run ${oneLine(command)}${escalationSuffix(escalationParams)}${workdir === undefined ? '' : ` in ${workdir}`}`,
     details: command,
   }),
 });

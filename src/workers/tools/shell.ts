@@ -63,7 +63,7 @@ export const shell = defineBaseTool({
     };
   },
   preview: ({ command, cwd: folder, workdir = folder, stdin, ...escalationParams }) => ({
-    summary: `Run ${formatCommand(command)}${workdir === undefined ? '' : ` in ${workdir}`}${escalationSuffix(escalationParams)}`,
+    summary: `Run ${formatCommand(command)}${escalationSuffix(escalationParams)}${workdir === undefined ? '' : ` in ${workdir}`}`,
     details: JSON.stringify({ command, workdir, stdin }, undefined, 2),
   }),
 });

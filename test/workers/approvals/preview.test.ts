@@ -6,6 +6,9 @@ import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import type { ToolPreview } from '../../../src/shared/tools/tool-variant.ts';
 import { previewCall } from '../../../src/workers/approvals/preview.ts';
 import { edit } from '../../../src/workers/tools/edit.ts';
+import { execCommand } from '../../../src/workers/tools/exec-command.ts';
+import { shell } from '../../../src/workers/tools/shell.ts';
+import { shellCommand } from '../../../src/workers/tools/shell-command.ts';
 import { write } from '../../../src/workers/tools/write.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { pending, startFleet } from '../../helpers/fleet.ts';
@@ -40,6 +43,22 @@ describe('D4: what a call would do', () => {
       details: '--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,1 @@\n one\n-two\n-three\n',
     });
   });
+
+  test.each(['./'.repeat(300), 'a/../'.repeat(200), `.${' '.repeat(900)}`, '\n'.repeat(700)])(
+    'a folder with a long name hides from no one that a program leaves the sandbox',
+    async (workdir) => {
+      const escalated = { workdir, sandbox_permissions: 'require_escalated', justification: 'x' };
+      const long = 'x'.repeat(4_000);
+      for (const [each, params] of [
+        [shell, { command: ['rm', long] }],
+        [shellCommand, { command: `rm ${long}` }],
+        [execCommand, { cmd: `rm ${long}` }],
+      ] as const)
+        expect((await previewCall(each, { ...params, ...escalated }, session)).summary.slice(0, 200)).toContain(
+          'outside of the sandbox',
+        );
+    },
+  );
 
   test('without a preview of its own the parameters are shown', async () => {
     expect(await previewCall(tool(), { count: 3 }, session)).toEqual(plain);

@@ -17,6 +17,7 @@ export const escalation = {
     .describe('With require_escalated: one sentence for the person who decides, on why the command needs it.'),
 };
 
+/** Stands before texts of any length: the end of a long summary is cut. */
 export function escalationSuffix(params: Readonly<Record<string, unknown>>): string {
   return asksToEscalate(params) ? ' outside of the sandbox' : '';
 }
