@@ -31,10 +31,17 @@ export async function importUserFile(path: string): Promise<Readonly<Record<stri
     idle.reject(new PawlError('CONFIGURATION', 'its top level waits for a promise that nothing settles'));
   process.once('beforeExit', refuse);
   try {
-    return await Promise.race([import(pathToFileURL(path).href), idle.promise]);
+    return await Promise.race([importWithDefault(path), idle.promise]);
   } finally {
     process.off('beforeExit', refuse);
   }
+}
+
+/** The default export may be a promise, whose failure is the file's as well. */
+async function importWithDefault(path: string): Promise<Readonly<Record<string, unknown>>> {
+  const module = await import(pathToFileURL(path).href);
+  await module.default;
+  return module;
 }
 
 /** Why a module of the user's cannot be used, and where, without a stack. `what` begins the sentence. */

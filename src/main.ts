@@ -2,7 +2,7 @@
  * Composition root of the library: reads the environment and the configuration file, and starts producers and workers with them.
  * Each side is loaded when it is started: a process that is one of them starts sooner without the other.
  */
-import { readFileSync, statSync } from 'node:fs';
+import { lstatSync, readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { basename, join } from 'node:path';
 import { isatty } from 'node:tty';
@@ -25,6 +25,7 @@ import { readableLogLine } from './shared/telemetry/readable-log.ts';
 import { openTracing } from './shared/telemetry/tracing.ts';
 import { type AnyTool, isTool, MAX_CONCURRENCY, TIERS, type Tier } from './shared/tools/tool.ts';
 import { resolveToolsets, type Toolset } from './shared/tools/toolset.ts';
+import { isObject } from './shared/util/json/json-types.ts';
 import { defined } from './shared/util/json/omit-undefined.ts';
 import { didYouMean } from './shared/util/text/nearest.ts';
 import { quoteValue } from './shared/util/text/quote-value.ts';
@@ -112,24 +113,34 @@ async function configFile(folder: string): Promise<unknown> {
   return undefined;
 }
 
-/** While a program runs in the sandbox, an empty folder stands where it could make a configuration. */
+/**
+ * While a program runs in the sandbox, an empty folder stands where it could make a configuration. What else cannot be read is refused:
+ * without its configuration, a process would ask for no token.
+ */
 function isThere(file: string): boolean {
-  return statSync(file, { throwIfNoEntry: false })?.isDirectory() === false;
+  const stats = statSync(file, { throwIfNoEntry: false });
+  if (stats?.isDirectory() || lstatSync(file, { throwIfNoEntry: false }) === undefined) return false;
+  if (stats?.isFile()) return true;
+  const kind = stats === undefined ? 'is a symbolic link to a file that does not exist' : 'is no regular file';
+  throw new PawlError('CONFIGURATION', `${file} cannot be used: it ${kind}.`);
 }
 
 async function configModule(path: string, cwd: string): Promise<unknown> {
   const { importUserFile, moduleFault } = await import('./import-user-file.ts');
-  let module: { readonly default?: unknown };
+  let settings: unknown;
   try {
-    module = await importUserFile(path);
+    settings = await (await importUserFile(path))['default'];
+    // The copy reads what getters return, within the explanation of what they throw.
+    if (isObject(settings)) settings = { ...settings };
   } catch (error) {
     const loaded = [pathToFileURL(path).href];
     const message = await moduleFault(error, path, { path, file: basename(path), cwd, loaded });
     throw new PawlError('CONFIGURATION', message, { cause: error });
   }
-  if (module.default === undefined)
+  // Node takes a file without a word of modules for CommonJS, where an empty object is exported.
+  if (settings === undefined || !/\bexports?\b/.test(readFileSync(path, 'utf8')))
     throw new PawlError('CONFIGURATION', `${path} has no default export: write export default { … }.`);
-  return module.default;
+  return settings;
 }
 
 type Pino = typeof import('pino').pino;

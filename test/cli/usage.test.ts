@@ -1,4 +1,5 @@
-import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
@@ -127,6 +128,11 @@ describe('a configuration file that cannot be used is named in one line: exit co
     ['pawl.config.yaml', 'prefix: shop\n', /is not read: write pawl\.config\.json or pawl\.config\.ts /],
     ['pawl.config.ts', 'await new Promise(() => {});\n', /: its top level waits for a promise/],
     ['pawl.config.mjs', 'export const prefix = 1;\n', /has no default export: write export default/],
+    ['pawl.config.ts', '', /has no default export: write export default/],
+    ['pawl.config.ts', "const config = { prefix: 'shop' };\n", /has no default export: write export default/],
+    ['pawl.config.ts', "export default Promise.reject(new Error('no luck'));\n", /: no luck \(pawl\.config\.ts:1\)/],
+    ['pawl.config.ts', 'export default new Promise(() => {});\n', /waits for a promise that nothing settles/],
+    ['pawl.config.ts', "export default { get prefix() { throw new Error('no luck'); } };\n", /: no luck \(pawl/],
   ])('%s: %j', async (name, text, said) => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, name), text);
@@ -135,6 +141,19 @@ describe('a configuration file that cannot be used is named in one line: exit co
     expect(stderr.split('\n')).toEqual([expect.stringMatching(said), '']);
     expect(stderr).toContain(`pawl: ${join(folder, name)} `);
   });
+});
+
+test.each([
+  ['a link to nothing', (file: string) => symlinkSync('/no/such/file', file), /is a symbolic link to a file that does/],
+  ['a FIFO', (file: string) => execFileSync('mkfifo', [file]), /is no regular file/],
+])('a configuration file that is %s is not passed over', async (_what, make, said) => {
+  const folder = temporaryFolder();
+  for (const name of ['pawl.config.json', 'pawl.config.ts']) {
+    make(join(folder, name));
+    const { code, stderr } = await pawl(['calls'], { REDIS_URL: NOBODY }, folder);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(said) });
+    rmSync(join(folder, name));
+  }
 });
 
 /** All output of `pawl ARGS`, which starts nothing, without a process. */

@@ -6,6 +6,7 @@ import type { z } from 'zod';
 import { type Issue, PawlError } from '../errors/failure.ts';
 import { rephraseUnknown } from '../schema/known-members.ts';
 import { leafIssues, WITHOUT_RECEIVED } from '../schema/zod-issues.ts';
+import { TIERS } from '../tools/tool.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { quoteValue } from '../util/text/quote-value.ts';
 import { type Settings, type SettingsInput, settingsSchema } from './config.ts';
@@ -44,7 +45,8 @@ export function resolveSettings(sources: {
 }
 
 function fileSettings(file: unknown): Values {
-  if (!isObject(file)) throw new PawlError('CONFIGURATION', 'pawl.config must hold an object.');
+  if (!isObject(file))
+    throw new PawlError('CONFIGURATION', `pawl.config must hold an object of settings; got ${kindOf(file)}.`);
   // A promise would count as an empty object, so that, for one, no API tokens would be required.
   if (file instanceof Promise)
     throw new PawlError(
@@ -52,6 +54,10 @@ function fileSettings(file: unknown): Values {
       'pawl.config must hold an object, not a promise: write export default await ….',
     );
   return file;
+}
+
+function kindOf(value: unknown): string {
+  return typeof value === 'function' ? 'a function: export what it returns' : quoteValue(value);
 }
 
 /** Merges the variables into the settings. Returns the name of the variable behind each setting that one sets. */
@@ -68,13 +74,19 @@ function mergeVariables(merged: Values, environment: Environment): Map<string, s
 
 /** A fault of the schema, with the path, or the variable, of the setting and the value that came. Secrets are not shown. */
 function issuesOf(issue: z.core.$ZodIssue, merged: Values, variables: ReadonlyMap<string, string>): readonly Issue[] {
+  const path = issue.path.map(String).join('.');
+  const variable = [...variables].find(([setting]) => path === setting || path.startsWith(`${setting}.`))?.[1];
+  // Variables with names in them name tiers. Where one is missing, a part of the value stands in its place.
+  if (issue.code === 'unrecognized_keys' && variable !== undefined)
+    return issue.keys.map((key) => ({
+      path: `${variable} (${path})`,
+      message: `each entry must begin with a tier and "=" (${TIERS.join(', ')}); got ${isSecret(path) ? 'a value that is not shown' : quoteValue(key)}`,
+    }));
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => ({
       path: [...issue.path, key].map(String).join('.'),
       message: rephraseUnknown(issue.message, 'is not a setting'),
     }));
-  const path = issue.path.map(String).join('.');
-  const variable = [...variables].find(([setting]) => path === setting || path.startsWith(`${setting}.`))?.[1];
   const value = valueAt(merged, issue.path);
   const shown = value === undefined ? 'nothing' : quoteValue(value);
   return [

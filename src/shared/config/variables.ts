@@ -18,16 +18,22 @@ const asNumber = (text: string) => (text.trim() !== '' && Number.isFinite(Number
 const asBoolean = (text: string) =>
   ({ true: true, '1': true, on: true, false: false, '0': false, off: false })[text.toLowerCase()] ?? text;
 
-const asList = (text: string) =>
-  text
-    .split(',')
-    .map((part) => part.trim())
-    .filter((part) => part !== '');
+/** Commas alone are kept for the schema to refuse: `${A},${B}` without both values asks for more than an empty list, such as no tokens. */
+const asList = (text: string) => {
+  const parts = text.split(',').map((part) => part.trim());
+  return parts.some((part) => part !== '') ? parts.filter((part) => part !== '') : [text];
+};
+
+/** Splits at the first separator; the name is empty where there is none. */
+const splitAt = (separator: string, text: string): readonly [name: string, rest: string] => {
+  const index = text.indexOf(separator);
+  return [text.slice(0, Math.max(0, index)), text.slice(index + 1)];
+};
 
 /** A key without a name: names are public, keys are not. */
 const asSigningKey = (text: string) => {
-  const colon = Math.max(0, text.indexOf(':'));
-  return { kid: text.slice(0, colon), key: text.slice(colon + 1) };
+  const [kid, key] = splitAt(':', text);
+  return { kid, key };
 };
 
 /** Every environment variable that Pawl reads, and the setting that it sets. */
@@ -57,9 +63,8 @@ export const VARIABLES: readonly Variable[] = [
     read: (text) => {
       const keys: Record<string, unknown[]> = {};
       for (const entry of asList(text)) {
-        const equals = Math.max(0, entry.indexOf('='));
-        const tier = entry.slice(0, equals);
-        keys[tier] = [...(keys[tier] ?? []), asSigningKey(entry.slice(equals + 1))];
+        const [tier, key] = splitAt('=', entry);
+        keys[tier] = [...(keys[tier] ?? []), asSigningKey(key)];
       }
       return keys;
     },
@@ -84,8 +89,8 @@ export const VARIABLES: readonly Variable[] = [
       text.includes('=')
         ? Object.fromEntries(
             asList(text)
-              .map((part) => part.split('='))
-              .map(([tier = '', n = '']) => [tier, asNumber(n)]),
+              .map((part) => splitAt('=', part))
+              .map(([tier, n]) => [tier, asNumber(n)]),
           )
         : Object.fromEntries(TIERS.map((tier) => [tier, asNumber(text)])),
   },

@@ -179,6 +179,29 @@ describe('a wrong value is named with its variable, its path, what came and what
     expect(message).toContain(variable);
   });
 
+  test.each([
+    ['PAWL_SHARDS', 'shards', 'workspce=2', 'must begin with a tier and "=" (read-only, workspace', 'got "workspce"'],
+    ['PAWL_SHARDS', 'shards.workspace', 'workspace=2=3', 'must be a number', 'got "2=3"'],
+    ['PAWL_WORKER_KEYS', 'workerKeys', 'kid:c2VjcmV0IGtleSBv==', 'must begin with a tier', 'a value that is not shown'],
+    [
+      'PAWL_WORKER_KEYS',
+      'workerKeys',
+      'system:sixteen-letters-x',
+      'must begin with a tier',
+      'a value that is not shown',
+    ],
+    ['PAWL_ALLOWED_HOSTS', 'allowedHosts.0', ' , ', 'host or host:port', 'got ","'],
+    ['PAWL_API_TOKENS', 'apiTokens.0.token', ',', 'at least 8 characters', 'a value that is not shown'],
+    ['PAWL_SIGNING_KEYS', 'signingKeys.0.key', ',,', 'at least 16 characters', 'a value that is not shown'],
+    ['PAWL_CALLBACK_SECRETS', 'callbackSecrets.0', ',', 'at least 16 characters', 'a value that is not shown'],
+  ])('%s (%s)=%j: a list that says less than it seems to', (variable, path, text, allowed, came) => {
+    const { issues, message } = refusal({ environment: { [variable]: text } });
+    const [said] = issues?.filter((issue) => issue.path === `${variable} (${path})`) ?? [];
+    expect(said?.message).toContain(allowed);
+    expect(said?.message).toContain(came);
+    expect(message).not.toMatch(/c2Vj|sixteen-letters/);
+  });
+
   test('all wrong values are reported together', () => {
     const { issues } = refusal({
       environment: { LOG_LEVEL: 'loud', PAWL_HTTP_PORT: 'x' },
@@ -222,8 +245,16 @@ describe('a wrong value is named with its variable, its path, what came and what
     expect(message).toContain('not a promise: write export default await');
   });
 
-  test.each([['text'], [[]], [null], [7]])('the file must hold an object, not %j', (file) => {
-    expect(refusal({ file }).code).toBe('CONFIGURATION');
+  test.each([
+    ['text', '"text"'],
+    [[], '[]'],
+    [null, 'null'],
+    [7, '7'],
+    [() => ({}), 'a function: export what it returns'],
+  ])('the file must hold an object, not %j', (file, came) => {
+    const { code, message } = refusal({ file });
+    expect(code).toBe('CONFIGURATION');
+    expect(message).toContain(`must hold an object of settings; got ${came}.`);
   });
 });
 
