@@ -42,13 +42,12 @@ export async function ask(path, { method = 'GET', body } = {}) {
   } catch {
     throw new ApiError(0);
   }
-  const answer = await response.json().catch(() => {
-    if (signal?.aborted) throw new ApiError(0);
-    return {};
-  });
-  if (response.ok) return answer;
+  const answer = await response.json().catch(() => undefined);
+  if (response.ok && (answer !== undefined || response.status === 204)) return answer ?? {};
+  // The page of a proxy, or an answer that broke off, is none of the server's.
+  if (response.ok) throw new ApiError(0);
   if (response.status === 401) await askForToken(token);
-  throw new ApiError(response.status, answer.error);
+  throw new ApiError(response.status, answer?.error);
 }
 
 /** One part of a path. */

@@ -64,7 +64,9 @@ export function liveTable({ label, columns, key, empty }) {
   const head = element(
     'tr',
     {},
-    ...columns.map(({ title, kind }) => element('th', { scope: 'col', class: kind }, title)),
+    ...columns.map(({ title, kind }) =>
+      element('th', { scope: 'col', class: kind, 'aria-label': title === '' ? 'Actions' : undefined }, title),
+    ),
   );
   const table = element('table', { 'aria-label': label }, element('thead', {}, head), body);
   const root = element('div', { class: 'table' }, table, nothing);

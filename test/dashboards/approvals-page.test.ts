@@ -1,4 +1,5 @@
 import { mkdirSync } from 'node:fs';
+import type { Route } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';
@@ -88,6 +89,26 @@ describeInBrowser('approvals on the operator’s page in Chromium', () => {
     expect(await stateOf(callId)).toMatchObject({ state: 'done', result: { output: { content: { replicas: 3 } } } });
     await page.getByText('Nothing waits for a decision.').waitFor();
   });
+
+  test.each(['', '<h1>Sign in to the network</h1>', '{"id":"e0.'])(
+    'the answer of a proxy, %j, is neither a decision nor a list',
+    async (body) => {
+      const { server, call, ask } = await rig();
+      const page = await openPage(server.url);
+      await call({ service: 'shop', replicas: 4 });
+      const approve = page.getByRole('button', { name: 'Approve' });
+      await approve.waitFor();
+      const proxied = (route: Route) => route.fulfill({ status: 200, contentType: 'text/html', body });
+      await page.route('**/v1/approvals/*', proxied);
+      await approve.click();
+      await page.getByRole('alert').filter({ hasText: 'The server cannot be reached' }).waitFor();
+      expect(await page.locator('#status').innerText()).toBe('');
+      expect((await ask('/v1/approvals?state=pending')).body.approvals).toHaveLength(1);
+      await page.route('**/v1/**', proxied);
+      await page.locator('#live', { hasText: 'Reconnecting' }).waitFor();
+      expect(await page.locator('#status').innerText()).toBe('');
+    },
+  );
 
   test('parameters that lists cut are shown and edited whole', async () => {
     const { server, call, stateOf } = await rig();

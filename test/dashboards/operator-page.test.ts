@@ -403,6 +403,10 @@ describeInBrowser('the operator’s page in Chromium', () => {
       await page.getByRole('heading', { name: section, level: 2 }).waitFor();
       await page.locator('#live', { hasText: 'Live' }).waitFor();
       expect(await widthOf(page), section).toBeLessThanOrEqual(390);
+      for (const head of await page.locator('th').all())
+        await expect(head.getAttribute('aria-label').then((label) => label ?? head.textContent())).resolves.not.toBe(
+          '',
+        );
       if (section === 'Calls') {
         await page.getByRole('link', { name: 'charge_card' }).waitFor();
         await keep(page, 'calls-phone');
