@@ -236,11 +236,14 @@ describe('a server that offers more than before', () => {
 });
 
 describe('a server that leaves things out', () => {
-  test.each(['null', '""', '"leads back"'])('has no further page of tools where its cursor is %s', async (cursor) => {
-    const fleet = await startMcpFleet({ workers: 0 });
-    const outcome = await fleet.bring('odd', fleet.odd({ environment: { NEXT_CURSOR: cursor } }));
-    expect(outcome.tools.filter(({ tool }) => tool === 'mcp.odd.echo')).toHaveLength(1);
-  });
+  test.each(['null', '""', '"leads back"', '"new"', '"empty"'])(
+    'has no further page of tools where its cursor is %s',
+    async (cursor) => {
+      const fleet = await startMcpFleet({ workers: 0 });
+      const outcome = await fleet.bring('odd', fleet.odd({ environment: { NEXT_CURSOR: cursor } }));
+      expect(outcome.tools.filter(({ tool }) => tool === 'mcp.odd.echo')).toHaveLength(1);
+    },
+  );
 
   test('such as tools or templates has none, and its failure hides nothing of the others', async () => {
     const fleet = await startMcpFleet();
