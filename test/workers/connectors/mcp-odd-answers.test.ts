@@ -375,3 +375,10 @@ test.each([
     );
   },
 );
+
+test('a member with the name of a prototype is kept in structured content', async () => {
+  const { writes } = await overStdio();
+  const stated = '{"__proto__":{"a":1},"constructor":2,"below":{"__proto__":3}}';
+  const result = await writes([answer.replace('"content"', `"structuredContent":${stated},"content"`)]);
+  expect(JSON.stringify(contentOf(result))).toBe(stated);
+});

@@ -197,8 +197,8 @@ function readableResult(method: string | undefined, result: Json): unknown {
       return {
         resultType: 'complete',
         content: blocksOf(content),
-        // The older era accepts only objects here.
-        ...(isObject(structuredContent) ? { structuredContent } : { structure: structuredContent }),
+        // The older era accepts only objects as `structuredContent`, and loses their member `__proto__`.
+        structure: structuredContent,
         ...(isAbsent(isError) ? {} : { isError: /^(?:true|1)$/i.test(asText(isError)) }),
         // A failed tool may give the reason in members of its own.
         ...(Object.keys(others).length === 0 ? {} : { others }),
