@@ -19,7 +19,6 @@ import type { ParameterStyle } from './parameter-style.ts';
 
 const LOCATIONS = ['path', 'query', 'header', 'cookie'];
 const MAX_DESCRIPTION = 1_024;
-const MAX_TYPE_DEPTH = 8;
 const JSON_TYPE = /[/+]json\s*(?:;|$)/i;
 /** OpenAPI says these by other means, and ignores parameters of these names. */
 const DOCUMENTED_HEADER = /^(?:accept|content-type|authorization)$/i;
@@ -215,12 +214,13 @@ const QUERY_STYLES: ReadonlyMap<unknown, ParameterStyle> = new Map([
 ]);
 
 /** The types that a schema names, also by its reference and by the schemas that it combines. */
-function typesOf(document: Json, schema: unknown, depth = 0): readonly unknown[] {
+function typesOf(document: Json, schema: unknown, seen = new Set<unknown>()): readonly unknown[] {
   const source = resolveSchema(document, schema);
-  if (source === undefined || depth > MAX_TYPE_DEPTH) return [];
+  if (source === undefined || seen.has(source)) return [];
+  seen.add(source);
   const combined = ['allOf', 'oneOf', 'anyOf'].flatMap((keyword) => listOf(source[keyword]));
   const own = source['type'] ?? (source['properties'] === undefined ? [] : 'object');
-  return [own, ...combined.flatMap((part) => typesOf(document, part, depth + 1))].flat();
+  return [own, ...combined.flatMap((part) => typesOf(document, part, seen))].flat();
 }
 
 /** The style of a parameter's lists and objects (OpenAPI's `style` and `explode`). */

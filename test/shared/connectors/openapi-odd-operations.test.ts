@@ -115,6 +115,16 @@ describe('parameters', () => {
   });
 });
 
+test('schemas that combine one another many times are looked through once', async () => {
+  const refer = (index: number) => ({ $ref: `#/components/schemas/S${index}` });
+  const schemas = Object.fromEntries(
+    Array.from({ length: 12 }, (_, index) => [`S${index}`, { allOf: Array(9).fill(refer(index + 1)) }]),
+  );
+  const parameters = [{ name: 'at', in: 'header', explode: true, schema: refer(0) }];
+  const { reason } = await imported({ components: { schemas }, ...withOperation({ parameters }) });
+  expect(reason).toContain('too costly');
+});
+
 describe('credentials', () => {
   const securitySchemes = {
     key: { type: 'apiKey', in: 'header', name: 'X-Key' },
