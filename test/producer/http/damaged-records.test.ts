@@ -122,7 +122,10 @@ async function damagesOf({ pawl }: Rig, key: string): Promise<readonly (readonly
 
 const GARBAGE = ['{"broken', 'null', '[]', 'x'];
 
-test('a part of a record that cannot be read ends no request in a defect, and hides no other record', async () => {
+const TITLE = 'a part of a record that cannot be read ends no request in a defect, and hides no other record';
+
+// It takes a minute, and several where other tests run beside it.
+test(TITLE, { timeout: 600_000 }, async () => {
   const bank = scripted('pay', () => {
     throw new ToolError('the bank is closed', { code: 'BANK_CLOSED' });
   });
