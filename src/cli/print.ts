@@ -9,19 +9,29 @@ export interface Column<Row> {
   text(row: Row): string;
 }
 
+/** Characters that take two columns of a terminal, of the scripts of East Asia and emoji. The narrow forms of some are left out. */
+const WIDE =
+  /[[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Bopomofo}\p{Script=Yi}\p{Emoji_Presentation}\u3000-\u303e\uff01-\uff60\uffe0-\uffe6]--[\uff61-\uffdc]]/gv;
+
+/** The columns that a line takes in a terminal. Marks stand above or below the character before them. */
+function displayWidth(line: string): number {
+  const characters = line.replace(/\p{M}/gu, '');
+  return [...characters].length + (characters.match(WIDE)?.length ?? 0);
+}
+
 /** Aligned columns under their titles, one line per row; the last column is not padded. */
 export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
   const cells = [
     columns.map(({ title }) => title),
     ...rows.map((row) => columns.map(({ text }) => escapeLine(text(row)))),
   ];
-  const widths = columns.map((_, index) => Math.max(...cells.map((line) => line[index]?.length ?? 0)));
+  const widths = columns.map((_, index) => Math.max(...cells.map((line) => displayWidth(line[index] ?? ''))));
   return cells
     .map((line) =>
       line
         .map((cell, index) => {
-          const width = widths[index] ?? 0;
-          return columns[index]?.align === 'right' ? cell.padStart(width) : cell.padEnd(width);
+          const padding = ' '.repeat((widths[index] ?? 0) - displayWidth(cell));
+          return columns[index]?.align === 'right' ? padding + cell : cell + padding;
         })
         .join('  ')
         .trimEnd(),

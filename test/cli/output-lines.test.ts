@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { moment, outputLines } from '../../src/cli/print.ts';
+import { moment, outputLines, table } from '../../src/cli/print.ts';
 
 test.each([
   [{ exitCode: 0, stdout: 'Fri Nov 27\n', stderr: '' }, ['exitCode       0', 'stdout         Fri Nov 27']],
@@ -28,4 +28,25 @@ test('of a long output the first lines are shown, with how many are left out', (
 
 test('a time that a damaged record does not have keeps no list from being printed', () => {
   expect([Number.NaN, 1e16, 0].map(moment)).toEqual(['unknown', 'unknown', '1970-01-01T00:00:00.000Z']);
+});
+
+test.each([
+  ['plain', 5],
+  ['日本語', 6],
+  ['한국어', 6],
+  ['ｗｉｄｅ', 8],
+  ['ﾊﾝｶｸ', 4],
+  ['a🎉', 3],
+  ['e\u0301te\u0301', 3],
+  ['שלום', 4],
+  ['ไทย', 3],
+])('a column is as wide as %s is in a terminal: %i', (text, width) => {
+  const columns = [
+    { title: '', text: (row: string) => row },
+    { title: '|', text: () => '|' },
+  ];
+  const [title = '', cell = ''] = table([text], columns).split('\n');
+  expect([title.indexOf('|'), cell]).toEqual([width + 2, `${text}  |`]);
+  const right = [{ title: '', align: 'right' as const, text: (row: string) => row }];
+  expect(table([text, 'x'.repeat(12)], right).split('\n')[1]).toBe(' '.repeat(12 - width) + text);
 });
