@@ -8,22 +8,19 @@ import { PawlError } from '../errors/failure.ts';
 import { liesIn } from '../util/file-path.ts';
 
 /** Folders of the system: nothing in them is a workspace. */
-const SYSTEM_FOLDERS = ['/proc', '/sys', '/dev', '/run', '/etc', '/boot', '/bin', '/sbin', '/lib', '/lib64'];
+const SYSTEM_FOLDERS =
+  `/proc /sys /dev /run /etc /boot /bin /sbin /lib /lib32 /lib64 /libx32 /nix /gnu /snap /lost+found
+  /System /Library /Applications /private/etc /private/var/db /private/var/root
+  /var/backups /var/cache /var/db /var/log /var/mail /var/spool
+  /var/lib/apt /var/lib/containerd /var/lib/docker /var/lib/dpkg /var/lib/rpm /var/lib/systemd`.split(/\s+/);
+/** The same in `/usr` and `/usr/local`. `/usr/src` is a workspace in many container images. */
+const PROGRAM_FOLDERS = ['/usr', '/usr/local'].flatMap((folder) =>
+  'bin etc games include lib lib32 lib64 libx32 libexec sbin share'.split(' ').map((name) => `${folder}/${name}`),
+);
 /** Folders shared with others. Folders within them may be workspaces. */
-const SHARED_FOLDERS = [
-  '/',
-  '/tmp',
-  '/var',
-  '/var/tmp',
-  '/var/lib',
-  '/usr',
-  '/usr/local',
-  '/opt',
-  '/srv',
-  '/mnt',
-  '/media',
-];
-const PROGRAM_FOLDERS = ['/usr/bin', '/usr/sbin', '/usr/lib', '/usr/local/bin', '/usr/local/lib', '/usr/local/sbin'];
+const SHARED_FOLDERS =
+  `/ /tmp /var /var/tmp /var/lib /usr /usr/local /opt /srv /mnt /media /private /private/tmp /private/var /private/var/tmp
+  /Volumes`.split(/\s+/);
 /** Each folder within these is a home folder. */
 const HOME_PARENTS = ['/home', '/Users'];
 

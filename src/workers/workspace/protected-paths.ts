@@ -185,10 +185,19 @@ const HOME_CREDENTIALS =
   .config/dart/pub-credentials.json .argocd .config/argocd .rancher .minikube .talos .tsh .step .chef .vault_pass .vault_pass.txt .putty
   .config/filezilla .config/rbw .local/share/kwalletd .config/Code/User/globalStorage .config/Cursor/User/globalStorage .config/vivaldi
   .config/opera .zen .librewolf snap/firefox .config/discord .config/Slack .config/Signal .local/share/atuin .local/share/fish/fish_history
-  .viminfo .lesshst Library/Keychains`.split(/\s+/);
+  .viminfo .lesshst Library/Keychains .config/borg .config/age .gsutil .twilio-cli .circleci .wrangler .davfs2 .smbcredentials .vnc/passwd
+  .local/share/remmina .local/share/jupyter/runtime .config/nats .config/keybase .electrum .monero .pki .fetchmailrc .mbsyncrc
+  .offlineimaprc .config/msmtp .config/neomutt .config/aerc .config/himalaya .config/tea .jira.d .vagrant.d/insecure_private_keys .openai
+  .anthropic .config/openai .config/anthropic .sqlite_history .irb_history .mongodb .duckdb_history .zhistory .histfile .ash_history
+  .local/share/zsh/history .local/share/nvim/shada .local/state/nvim/shada`.split(/\s+/);
 const MACHINE_CREDENTIALS =
   `/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssl/private /etc/krb5.keytab
-  /etc/docker /etc/rancher /etc/kubernetes /var/lib/kubelet`.split(/\s+/);
+  /etc/docker /etc/rancher /etc/kubernetes /var/lib/kubelet /etc/security/opasswd /etc/pki/tls/private /etc/letsencrypt /etc/wireguard
+  /etc/openvpn /etc/ipsec.secrets /etc/ipsec.d/private /etc/swanctl /etc/ppp/chap-secrets /etc/ppp/pap-secrets /etc/wpa_supplicant
+  /etc/NetworkManager/system-connections /etc/netplan /etc/credstore /etc/credstore.encrypted /etc/redis /etc/mysql/debian.cnf
+  /etc/postfix/sasl_passwd /etc/exim4/passwd.client /etc/msmtprc /etc/samba/private /var/lib/samba/private /etc/apt/auth.conf
+  /etc/apt/auth.conf.d /etc/gitlab /etc/gitlab-runner /etc/buildkite-agent /etc/cloudflared /etc/vault.d /var/lib/tailscale /var/lib/cloud
+  /var/lib/docker /var/backups /var/spool/cron`.split(/\s+/);
 
 /** The homes of this user, from the system, or from the environment unless that names a temporary folder, and those of others. */
 export function knownHomes(): readonly string[] {

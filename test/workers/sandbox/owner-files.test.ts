@@ -226,7 +226,18 @@ describe('what the owner of a workspace runs later', () => {
     const { stdout, stderr, exitCode } = await run(root, `ls; ${makeAll(inEveryList)}`);
     expect({ stdout, exitCode }).toEqual({ stdout: '', exitCode: 0 });
     expect(stderr).toContain('Pawl renamed');
-    const folders = ['.agents', '.clinerules', '.config', '.github', '.vim', 'mise', 'tools'];
+    const folders = [
+      '.agents',
+      '.clinerules',
+      '.config',
+      '.github',
+      '.vim',
+      'mise',
+      'tools',
+      'bin',
+      '_darcs',
+      '_darcs/prefs',
+    ];
     const names = readdirSync(root, { recursive: true }).map((name) => String(name).replace(/\.aside-.*/, ''));
     const ctx = testContext({ workspaceRoot: root });
     expect(names.toSorted()).toEqual([...inEveryList, ...folders].toSorted());
@@ -395,6 +406,18 @@ describe('what the owner of a workspace runs later', () => {
     expect((await workspace.list('.')).map(({ path }) => path)).toEqual(['.husky']);
     await remove();
     expect(readdirSync(root)).toEqual(['.husky']);
+  });
+
+  test.each(
+    `.pijul/config _darcs/prefs/defaults .repo/repo/main.py .gclient .prototools .autoenv.zsh .shadowenv.d/500.lisp bin/activate-hermit
+    .dir-locals.el a.sublime-project .project .factorypath .settings/a.prefs .lvimrc rust-analyzer.toml .luarc.json .solargraph.yml
+    .phpactor.json .sourcekit-lsp/config.json omnisharp.json .merlin gptme.toml .corepack.env ansible.cfg jdb.ini .erlang .nrepl.edn`.split(
+      /\s+/,
+    ),
+  )('is not written by a call: %s', async (path) => {
+    const ctx = testContext();
+    for (const each of [path, `packages/app/${path}`, path.toUpperCase()])
+      await expect(ctx.workspace.write(each, 'evil'), each).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
   });
 
   test('stands in the documentation, with what runs it', () => {

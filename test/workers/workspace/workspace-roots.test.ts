@@ -29,6 +29,25 @@ const FORBIDDEN = [
   '/etc',
   '/etc/ssh',
   '/usr/bin',
+  '/usr/libexec/git-core',
+  '/usr/share/bash-completion/completions',
+  '/usr/local/share',
+  '/usr/local/etc',
+  '/usr/lib64',
+  '/lib32',
+  '/var/spool/cron/crontabs',
+  '/var/log',
+  '/var/cache/apt',
+  '/var/backups',
+  '/var/lib/dpkg/info',
+  '/var/lib/docker/volumes',
+  '/var/lib/../spool/./cron/',
+  '/nix/store',
+  '/snap/core',
+  '/Library/LaunchDaemons',
+  '/private/etc',
+  '/private/tmp',
+  '/Volumes',
   '/home',
   '/home/ada',
   '/root',
@@ -79,7 +98,9 @@ describe('no workspace', () => {
       .cache/huggingface/token .config/pypoetry/auth.toml .nuget/NuGet/NuGet.Config .sbt/.credentials .config/helm/registry/config.json
       .mcp-auth/mcp-remote/tokens.json .openclaw/openclaw.json .config/goose/secrets.yaml .local/share/uv/credentials/credentials.toml
       .modal.toml .supabase/access-token .cloudflared/cert.pem .dbt/profiles.yml .pg_service.conf .tsh/keys/a .local/share/fish/fish_history
-      .config/Code/User/globalStorage/state.vscdb .local/share/gem/credentials .config/solana/id.json .mylogin.cnf .mysql_history .kube/config .pgpass .m2/settings.xml`.split(
+      .config/Code/User/globalStorage/state.vscdb .local/share/gem/credentials .config/solana/id.json .mylogin.cnf .mysql_history .kube/config .pgpass .m2/settings.xml
+      .config/borg/keys/a .gsutil/credstore .local/share/jupyter/runtime/a.json .vnc/passwd .config/aerc/accounts.conf .openai/auth.json
+      .davfs2/secrets .irb_history .local/share/zsh/history .electrum/wallets/a .circleci/cli.yml .offlineimaprc`.split(
         /\s+/,
       );
     const shownNames = ['.claude/worktrees/one', '.config/app/settings', '.config/Code/User/settings.json'];
