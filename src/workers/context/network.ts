@@ -9,8 +9,8 @@
 import { type LookupAddress, lookup as systemLookup } from 'node:dns';
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { isIP, type LookupFunction } from 'node:net';
-import { pipeline, Readable, Transform } from 'node:stream';
-import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import { Duplex, pipeline, Readable, Transform } from 'node:stream';
+import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
 import { noteRedirected } from '../../shared/circuits/circuit-key.ts';
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
 import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
@@ -146,9 +146,20 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
       incoming.destroy();
       reject(new PawlError('HTTP_4XX', `${url.href} answers with ${status}, which is not an HTTP status.`));
     });
-    outgoing.on('error', (error) => reject(signal.aborted ? signal.reason : error));
+    outgoing.on('error', (error) => reject(signal.aborted ? signal.reason : withHost(error, url, 'without an answer')));
     outgoing.end(body);
   });
+}
+
+/** Node's own words for an answer that breaks off, and for one that is not HTTP, do not say whose answer it is. */
+function withHost(error: NodeJS.ErrnoException, { host }: URL, when: string): Error {
+  const { code = '', message } = error;
+  if (code.startsWith('HPE_'))
+    return new PawlError('RESULT_INVALID', `${host} answers with something else than HTTP: ${message}.`, {
+      cause: error,
+    });
+  if (code !== 'ECONNRESET') return error;
+  return new PawlError('CONNECTION_RESET', `${host} closed the connection ${when}.`, { cause: error });
 }
 
 /** Returns a lookup that refuses private addresses. Throws for a URL that is refused without a lookup. */
@@ -303,9 +314,7 @@ function bodyReader(
 
 /** Decompresses the body. The cap counts decompressed bytes: 500 bytes on the wire can hold 200 MB. */
 function decodeBody(incoming: IncomingMessage, url: URL, maxBytes: number): Readable {
-  // An empty body is not valid input of any decompressor.
-  const isEmpty = incoming.headers['content-length'] === '0';
-  const encodings = (isEmpty ? '' : (incoming.headers['content-encoding'] ?? ''))
+  const encodings = (incoming.headers['content-encoding'] ?? '')
     .split(',')
     .map((each) => each.trim().toLowerCase())
     .filter((each) => each !== '' && each !== 'identity');
@@ -316,18 +325,33 @@ function decodeBody(incoming: IncomingMessage, url: URL, maxBytes: number): Read
   if (encodings.length > MAX_ENCODINGS)
     throw refuse(`${encodings.length} layers of compression; at most ${MAX_ENCODINGS} are undone`);
   const decoders = encodings.reverse().map((encoding) => {
-    if (encoding === 'gzip' || encoding === 'x-gzip') return createGunzip();
-    if (encoding === 'br') return createBrotliDecompress();
-    if (encoding === 'deflate') return createInflate();
+    if (encoding === 'gzip' || encoding === 'x-gzip') return lazyDecoder(() => createGunzip());
+    if (encoding === 'br') return lazyDecoder(() => createBrotliDecompress());
+    // Some servers leave out the head of zlib, whose first byte names its method, 8.
+    if (encoding === 'deflate')
+      return lazyDecoder((first) => (((first[0] ?? 0) & 15) === 8 ? createInflate() : createInflateRaw()));
     throw refuse(`the unknown content encoding ${JSON.stringify(encoding)}`);
   });
   const counter = byteLimit(maxBytes, url, (error) =>
     ZLIB_FAULT.test(String((error as NodeJS.ErrnoException | null)?.code))
       ? refuse(`a body that is labelled as compressed (${encodings.join(', ')}) and cannot be decompressed`)
-      : error,
+      : error && withHost(error, url, 'before the end of its answer'),
   );
   pipeline([incoming, ...decoders, counter], () => undefined); // an error reaches the reader through the last stream
   return counter;
+}
+
+/** Opens a decompressor at the first bytes, because an empty body is not valid input of any. */
+function lazyDecoder(open: (first: Buffer) => Transform): Duplex {
+  return Duplex.from(async function* (source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    const chunks = source[Symbol.asyncIterator]();
+    const first = await chunks.next();
+    if (first.done) return;
+    const all = async function* () {
+      for (let next: IteratorResult<Buffer> = first; !next.done; next = await chunks.next()) yield next.value;
+    };
+    yield* pipeline(Readable.from(all()), open(first.value), () => undefined);
+  });
 }
 
 function byteLimit(maxBytes: number, url: URL, explain: (error: Error | null) => Error | null): Transform {

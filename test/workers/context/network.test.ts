@@ -1,7 +1,7 @@
 import type { LookupAddress } from 'node:dns';
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type RequestListener } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
-import { brotliCompressSync, gzipSync } from 'node:zlib';
+import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { classify } from '../../../src/shared/errors/classify-error.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
@@ -275,15 +275,22 @@ describe('as fetch', () => {
       if (request.url === '/gzip') response.writeHead(200, { 'content-encoding': 'gzip' }).end(gzipSync('text'));
       else if (request.url === '/br')
         response.writeHead(200, { 'content-encoding': 'br' }).end(brotliCompressSync('text'));
+      else if (request.url === '/zlib')
+        response.writeHead(200, { 'content-encoding': 'deflate' }).end(deflateSync('text'));
+      else if (request.url === '/raw')
+        response.writeHead(200, { 'content-encoding': 'deflate' }).end(deflateRawSync('text'));
+      else if (request.url === '/cut')
+        response.writeHead(200, { 'content-encoding': 'deflate' }).end(deflateSync('a text').subarray(0, 9));
       else if (request.url === '/deep') response.writeHead(200, { 'content-encoding': 'gzip, gzip, gzip' }).end('x');
       else if (request.url === '/broken') response.writeHead(200, { 'content-encoding': 'gzip' }).end('no gzip');
       else response.writeHead(200, { 'content-encoding': 'gzip, gzip' }).end(bomb);
     });
     const fetch = openNetwork({ signal, allowedHosts: [host], maxResponseBytes: 1_000_000 });
-    expect(await (await fetch(`${url}/gzip`)).text()).toBe('text');
-    expect(await (await fetch(`${url}/br`)).text()).toBe('text');
+    for (const path of ['gzip', 'br', 'zlib', 'raw'])
+      expect(await (await fetch(`${url}/${path}`)).text(), path).toBe('text');
     await expect(fetch(`${url}/deep`)).rejects.toMatchObject({ code: 'RESULT_INVALID' });
-    await expect((await fetch(`${url}/broken`)).text()).rejects.toMatchObject({ code: 'RESULT_INVALID' });
+    for (const path of ['broken', 'cut'])
+      await expect((await fetch(`${url}/${path}`)).text(), path).rejects.toMatchObject({ code: 'RESULT_INVALID' });
     await expect((await fetch(`${url}/bomb`)).text()).rejects.toMatchObject({ code: 'RESULT_TOO_LARGE' });
   });
 
@@ -344,9 +351,28 @@ describe('odd answers', () => {
     expect(asked).toEqual(['/', '/caf%C3%A9']);
   });
 
-  test('an empty body is empty, whatever its declared encoding is', async () => {
-    const { result } = await answeredWith('HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 0\r\n\r\n');
-    expect(await (await result).text()).toBe('');
+  test.each(['content-length: 0\r\n\r\n', 'transfer-encoding: chunked\r\n\r\n0\r\n\r\n'])(
+    'an empty body is empty, whatever its declared encoding is: %j',
+    async (end) => {
+      const { result } = await answeredWith(`HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n${end}`);
+      expect(await (await result).text()).toBe('');
+    },
+  );
+
+  test.each([
+    ['', 'CONNECTION_RESET', 'closed the connection without an answer'],
+    ['SSH-2.0-OpenSSH_9\r\n', 'RESULT_INVALID', 'answers with something else than HTTP: Parse Error'],
+    ['HTTP/1.1 200 OK\nx: y\n\n', 'RESULT_INVALID', 'answers with something else than HTTP: Parse Error'],
+    ['HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf', 'CONNECTION_RESET', 'closed the connection before the end'],
+    ['HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\nhalf', 'CONNECTION_RESET', 'before the end of its'],
+  ])('an answer that breaks off, or is not HTTP, is reported with its host: %j', async (bytes, code, reason) => {
+    const server = createTcpServer((socket) => socket.on('error', () => {}).once('data', () => socket.end(bytes)));
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+    onTestFinished(() => new Promise<void>((closed) => server.close(() => closed())));
+    const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const read = openNetwork({ signal, allowedHosts: [host] })(`http://${host}/`).then((response) => response.text());
+    const error = await read.catch((reason: unknown) => reason);
+    expect(classify(error)).toMatchObject({ code, message: expect.stringMatching(new RegExp(`^${host} .*${reason}`)) });
   });
 });
 
