@@ -5,7 +5,7 @@ import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
-import { decodeDocument, lastContentType } from '../../shared/util/text/charset.ts';
+import { attributesOf, decodeDocument, lastContentType } from '../../shared/util/text/charset.ts';
 import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
 import { baseUrl, type ReadablePage, readable, stripTags } from './lib/web-page.ts';
 
@@ -15,8 +15,10 @@ const DEFAULT_LENGTH = 50_000;
 const MAX_LENGTH = 200_000;
 const TIMEOUT_MS = 30_000;
 const MAX_ERROR_LENGTH = 300;
-/** How much of a page without text is searched for the address of a redirect. */
+/** How much of a page is searched for the address of a redirect. */
 const MAX_HEAD_LENGTH = 20_000;
+/** A zero among the first characters means binary data. */
+const MAX_SNIFFED = 8_192;
 
 const TEXT =
   /^(text\/|application\/(json|xml|javascript|x-javascript|yaml|x-yaml|x-ndjson|toml|rtf)$|.+\+(json|xml|yaml)$)/;
@@ -87,6 +89,7 @@ export const webFetch = defineBaseTool({
     const isPage = HTML.test(contentType) && format !== 'raw';
     const page: ReadablePage = isPage ? await readable(source, response.url, format) : { content: source };
     const isEmptyPage = isPage && page.content === '';
+    const onward = isPage ? refreshTarget(source, response) : undefined;
     if (offset > 0 && offset >= page.content.length)
       throw invalidPart(
         'offset',
@@ -110,7 +113,8 @@ export const webFetch = defineBaseTool({
         ...defined({ title: page.title, publishedAt: page.publishedAt }),
         content:
           content +
-          (isEmptyPage ? emptyReason(source, response.url) : mark) +
+          (isEmptyPage ? emptyReason(onward) : mark) +
+          (onward === undefined || isEmptyPage || isCut ? '' : `\n[the page sends its readers on to ${onward}]`) +
           (page.isWholePage === true && !isEmptyPage ? PLAIN_TEXT_NOTE : '') +
           (truncated && !isCut ? `\n[truncated: the body is longer than ${MAX_BYTES} bytes]` : ''),
         totalLength: page.content.length,
@@ -145,9 +149,15 @@ async function readText(
   const decoded = decodeDocument(bytes, isUnknown ? contentType + header.slice(header.search(/;|$/)) : header);
   // The cut may have gone through a character.
   const source = truncated ? decoded.replace(/\ufffd{1,3}$/, '') : decoded;
+  // What is labelled as text may be an image or an archive.
+  if (response.ok && source.slice(0, MAX_SNIFFED).includes('\0'))
+    throw new PawlError(
+      'INVALID_PARAMS',
+      `${response.url} holds binary data, labelled as ${named || 'nothing'}; only text can be fetched.`,
+    );
   if (response.ok) return { source, contentType, truncated };
-  const text = HTML.test(contentType) ? stripTags(source) : source;
-  const quoted = isText ? `: ${startOf(text.replaceAll(/\s+/g, ' ').trim(), MAX_ERROR_LENGTH)}` : '';
+  const text = (HTML.test(contentType) ? stripTags(source) : source).replaceAll(/\s+/g, ' ').trim();
+  const quoted = isText && text !== '' ? `: ${startOf(text, MAX_ERROR_LENGTH)}` : '';
   throw Object.assign(new Error(`${response.url} answered ${response.status}${quoted}`), {
     status: response.status,
     headers: response.headers,
@@ -178,16 +188,22 @@ async function readUpTo(response: Response, maxBytes: number): Promise<{ bytes: 
   }
 }
 
+/** The address to which a page sends its readers on, as browsers find it; undefined where it is the page's own. */
+function refreshTarget(html: string, { url, headers }: Response): string | undefined {
+  const head = html.slice(0, MAX_HEAD_LENGTH).replaceAll(/<(script|style|template)\b[\s\S]*?(?:<\/\1\s*>|$)/gi, '');
+  const isRefresh = (meta: ReadonlyMap<string, string>) => meta.get('http-equiv')?.toLowerCase() === 'refresh';
+  const refresh = headers.get('refresh') ?? [...attributesOf(head, 'meta')].find(isRefresh)?.get('content') ?? '';
+  const [, target = ''] = /^[\s\d.]*[;,\s]\s*(?:url\s*=\s*)?["']?([^"']+)/i.exec(stripTags(refresh)) ?? [];
+  const base = [...attributesOf(head, 'base')].find((each) => each.has('href'))?.get('href');
+  const from = baseUrl(base === undefined ? undefined : stripTags(base), url);
+  if (target === '' || !URL.canParse(target, from)) return undefined;
+  const { href, protocol } = new URL(target, from);
+  return /^https?:$/.test(protocol) && href !== url ? href : undefined;
+}
+
 /** Explains why a page has no text: a browser would show content from elsewhere. */
-function emptyReason(html: string, url: string): string {
-  const head = html.slice(0, MAX_HEAD_LENGTH).replaceAll(/<!--[\s\S]*?(?:-->|$)/g, '');
-  const [tag = ''] = /<meta\b[^>]{0,200}http-equiv=["']?refresh[^>]{0,2000}>/i.exec(head) ?? [];
-  const [, double, single, plain] = /\scontent\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))/i.exec(tag) ?? [];
-  const [, target = ''] =
-    /^[\s\d.]*[;,\s]\s*(?:url\s*=\s*)?["']?([^"']+)/i.exec(stripTags(double ?? single ?? plain ?? '')) ?? [];
-  const [, base] = /<base\b[^>]{0,200}?\shref\s*=\s*["']?([^"'>\s]{1,2000})/i.exec(head) ?? [];
-  const from = baseUrl(base && stripTags(base), url);
-  if (target !== '' && URL.canParse(target, from) && /^https?:/.test(new URL(target, from).protocol))
-    return `[empty: the page sends its readers on to ${new URL(target, from).href}]`;
-  return '[empty: the page has no text, unless its scripts make some in a browser]';
+function emptyReason(onward: string | undefined): string {
+  return onward === undefined
+    ? '[empty: the page has no text, unless its scripts make some in a browser]'
+    : `[empty: the page sends its readers on to ${onward}]`;
 }

@@ -100,13 +100,20 @@ const COMMENT_OR_TAG =
   /<!--(?:>|->|[\s\S]*?(?:-->|$))|<(?:[!?]|\/(?![a-z]))[^>]*(?:>|$)|<(\/?[a-z][^\s/>]*)((?:[^>=]+|=(?:\s*"[^"]*"|\s*'[^']*'|(?!\s*["'])))*)(>|[\s\S]*)/gi;
 const ATTRIBUTE = /([^\s/=>]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"'][^\s>]*)))?/g;
 
-/** The charset of the first `meta` element that names one. Comments and other elements' attributes do not count. */
-function metaCharset(head: string): string | undefined {
-  for (const [, name = '', attributes = '', end] of head.matchAll(COMMENT_OR_TAG)) {
-    if (name.toLowerCase() !== 'meta' || end !== '>') continue;
+/** The attributes of each tag of a name. Comments and other elements' attributes do not count. */
+export function* attributesOf(html: string, tag: string): Generator<ReadonlyMap<string, string>> {
+  for (const [, name = '', attributes = '', end] of html.matchAll(COMMENT_OR_TAG)) {
+    if (name.toLowerCase() !== tag || end !== '>') continue;
     const values = new Map<string, string>();
     for (const [, attribute = '', double, single, plain] of attributes.matchAll(ATTRIBUTE))
       if (!values.has(attribute.toLowerCase())) values.set(attribute.toLowerCase(), double ?? single ?? plain ?? '');
+    yield values;
+  }
+}
+
+/** The charset of the first `meta` element that names one. */
+function metaCharset(head: string): string | undefined {
+  for (const values of attributesOf(head, 'meta')) {
     const isType = values.get('http-equiv')?.toLowerCase() === 'content-type';
     const [, double, single, plain] =
       /charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))/i.exec(isType ? (values.get('content') ?? '') : '') ?? [];
