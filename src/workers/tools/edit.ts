@@ -142,6 +142,8 @@ function editsOf(params: {
   const invalid = (path: string, message: string) => invalidPart(path, path, message, 'INVALID_PARAMS');
   if (edits !== undefined && (oldText !== undefined || newText !== undefined))
     throw invalid('edits', 'cannot be given together with old_string and new_string');
+  if (edits !== undefined && params.replace_all)
+    throw invalid('replace_all', 'belongs into each of edits that replaces every occurrence');
   if (edits === undefined && oldText === undefined) throw invalid('old_string', 'is required, unless edits is given');
   if (edits === undefined && newText === undefined) throw invalid('new_string', 'is required, unless edits is given');
   const list = edits ?? [{ old_string: oldText ?? '', new_string: newText ?? '', replace_all: params.replace_all }];

@@ -48,6 +48,13 @@ describe('edit replaces (A16)', () => {
     expect(await contentOf(ctx)).toBe('one\n2\nthree\n');
   });
 
+  test('replace_all beside edits is refused, because it would count for none of them', async () => {
+    const ctx = await fileOf('a b a');
+    const given = edit.parse({ path: 'file', replace_all: true, edits: [{ old_string: 'b', new_string: 'x' }] });
+    await expect(edit.run(given, ctx)).rejects.toThrow('replace_all belongs into each of edits');
+    expect(await contentOf(ctx)).toBe('a b a');
+  });
+
   test('every occurrence with replace_all', async () => {
     expect(await edited('a b a', { old_string: 'a', new_string: 'aa', replace_all: true })).toBe('aa b aa');
   });
