@@ -290,7 +290,7 @@ class HunkSearch {
 }
 
 function noHeading(heading: string | undefined, from: number): string {
-  return `there is no line ${JSON.stringify(heading)} below line ${from}`;
+  return `there is no line ${JSON.stringify(heading)}${from === 0 ? '' : ` below line ${from}`}`;
 }
 
 function explain(lines: readonly string[], expected: readonly string[], from: number): string {

@@ -35,7 +35,7 @@ export const listDir = defineBaseTool({
         path: z.string().describe('Relative to the workspace root.'),
         kind: z
           .enum(['file', 'directory', 'other'])
-          .describe('"other" is a symbolic link, a socket, a FIFO or a device.'),
+          .describe('"other" is a symbolic link, a socket, a FIFO, a device, or a name that is not UTF-8.'),
         bytes: z.int(),
       }),
     ),

@@ -8,6 +8,7 @@ import { imageTypeOf } from '../../shared/util/image-type.ts';
 import { utf16Of } from '../../shared/util/text/charset.ts';
 import { capitalized, didYouMean } from '../../shared/util/text/nearest.ts';
 import { plural } from '../../shared/util/text/plural.ts';
+import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { hashOf, isBinary } from './lib/text-file.ts';
 import { readsFiles } from './lib/tool-presets.ts';
 
@@ -152,10 +153,14 @@ function foldersAbove(path: string): readonly { readonly folder: string; readonl
 /** The name that was probably meant, or else what the folder holds. */
 function folderHint(folder: string, entries: readonly WorkspaceEntry[], missing: string | undefined): string {
   const names = entries.map(({ path, kind }) => `${path.split('/').at(-1)}${kind === 'directory' ? '/' : ''}`);
+  if (missing !== undefined && names.includes(missing))
+    return missing.includes('\ufffd')
+      ? 'Its name holds bytes that are not UTF-8, so no path leads to it; a program can rename it.'
+      : `${JSON.stringify(missing)} is a symbolic link, and what it leads to does not exist.`;
   const similar = missing === undefined ? '' : didYouMean(missing, names);
-  if (similar !== '') return capitalized(similar);
+  if (similar !== '') return escapeLine(capitalized(similar));
   const listed =
-    names.slice(0, MAX_LISTED_NAMES).join(', ') +
+    names.slice(0, MAX_LISTED_NAMES).map(escapeLine).join(', ') +
     (names.length > MAX_LISTED_NAMES ? ` and ${names.length - MAX_LISTED_NAMES} more` : '');
   return `${JSON.stringify(folder)} holds: ${listed || 'nothing'}.`;
 }

@@ -19,7 +19,13 @@ export const writeStdin = defineBaseTool({
   timeoutMs: MAX_YIELD_MS + 15_000,
   input: z.object({
     session_id: z.string().min(1).max(64).describe('What exec_command returned as session_id.'),
-    chars: z.string().max(65_536).default('').describe('The characters to type. Default: none, only look.'),
+    chars: z
+      .string()
+      .max(65_536)
+      .default('')
+      .describe(
+        'The characters to type. Default: none, only look. A terminal cuts a line after 4,095 bytes, unless the program reads keys one by one.',
+      ),
     yield_time_ms: z
       .int()
       .min(0)

@@ -124,7 +124,9 @@ function listWithin(root: string, path: string): Promise<readonly WorkspaceEntry
 
 async function describe(folder: Folder, name: string, prefix: string): Promise<WorkspaceEntry | undefined> {
   const stats = await statEntry(folder, name);
-  if (stats === undefined) return undefined; // gone since the folder was read
+  // A name that is not UTF-8 has lost bytes, so that nothing is there by this name. It is listed all the same.
+  if (stats === undefined)
+    return name.includes('\ufffd') ? { path: join(prefix, name), kind: 'other', bytes: 0 } : undefined;
   // While a program runs, a placeholder stands where nothing is.
   if (stats.isDirectory() && isMarked(entryPath(folder, name))) return undefined;
   const kind = stats.isFile() ? 'file' : stats.isDirectory() ? 'directory' : 'other';

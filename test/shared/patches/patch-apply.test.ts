@@ -186,7 +186,7 @@ describe('hunks are applied', () => {
     ['an empty line above the end', 'a\nb\n', at('@@', '-a', ' '), 'line 2 is "b", where the patch has ""'],
     ['lines below an empty line', 'a\n', at('@@', ' a', ' ', '+b'), 'its lines stand at line 1'],
     ['an end that is none', 'x\ny\n', at('@@', '-x', '+z', '*** End of File'), 'not at the end of the file'],
-    ['an absent heading', 'a\n', at('@@ g()', '-a', '+b'), 'there is no line "g()" below line 0'],
+    ['an absent heading', 'a\n', at('@@ g()', '-a', '+b'), 'there is no line "g()". Nothing'],
     ['additions below a heading above', 'A\nb\n', at('@@ A', '-b', '+B', '@@ A', '+c'), 'no line "A" below line 2'],
   ])('%s is reported with the lines that are there', (_name, content, text, message) => {
     expect(() => applied(content, text)).toThrow(

@@ -14,6 +14,16 @@ describe('the nearest names', () => {
     expect(nearest(word, names)).toEqual(expected);
   });
 
+  test.each([
+    ['nope', ['p', 'e/'], []],
+    ['~', ['l', 't', 'd/'], []],
+    ['da', ['e/', 'd/', 'lib'], ['d/']],
+    ['file:', ['l', 'files'], ['files']],
+    ['', ['l', 'read'], []],
+  ])('short names have something in common, or are not named: %j of %j', (word, candidates, expected) => {
+    expect(nearest(word, candidates)).toEqual(expected);
+  });
+
   test('at most three', () => {
     expect(nearest('a', ['ab', 'ac', 'ad', 'ae'])).toHaveLength(3);
   });
