@@ -149,7 +149,7 @@ async function readText(
   const decoded = decodeDocument(bytes, isUnknown ? contentType + header.slice(header.search(/;|$/)) : header);
   // The cut may have gone through a character.
   const source = truncated ? decoded.replace(/\ufffd{1,3}$/, '') : decoded;
-  // What is labelled as text may be an image or an archive.
+  // A body that is labelled as text may be an image or an archive.
   if (response.ok && source.slice(0, MAX_SNIFFED).includes('\0'))
     throw new PawlError(
       'INVALID_PARAMS',

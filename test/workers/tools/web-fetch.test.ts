@@ -245,7 +245,7 @@ describe('web_fetch (A16)', () => {
     });
   });
 
-  test('an error without a page is told by its status alone', async () => {
+  test('an error without a page is reported by its status alone', async () => {
     const { result } = await fetched('/', (_, response) =>
       response.writeHead(503, { 'content-type': 'text/html' }).end(),
     );
