@@ -83,12 +83,21 @@ export function normalizeGlob(glob: string): string {
   if (normalized.startsWith('/')) refuse('it is taken from the folder of the search, so it must not begin with "/"');
   if (normalized.split('/').includes('..')) refuse('it cannot have ".."; name the folder to look in with path');
   if (normalized.startsWith('!')) refuse('"!" at the beginning excludes nothing here');
+  const unclosed = unclosedIn(normalized);
+  if (unclosed !== undefined) refuse(`${unclosed} has no end; write \\${unclosed} for the character itself`);
   if (normalized.endsWith('/')) refuse('it names folders; add "**" for the files below them');
   const parts = normalized.split(BETWEEN_PATTERNS);
   if (parts.length > 1 && parts.every((part) => BY_ENDING.test(part)))
     refuse(`it is one pattern, and no list; give {${parts.join()}}`);
   checkGlobCost(normalized);
   return normalized;
+}
+
+/** The bracket that nothing closes. Such a glob would be taken as it stands, and match hardly any file. */
+function unclosedIn(glob: string): string | undefined {
+  const plain = glob.replaceAll(/\\[\s\S]|\[[!^]?\]?[^\]]*\]/g, '');
+  if (plain.includes('[')) return '[';
+  return plain.split('{').length > plain.split('}').length ? '{' : undefined;
 }
 
 /** Writes `@(a|b)` and `?(a|b)` as braces, which may name hidden files and hold slashes. */

@@ -404,7 +404,9 @@ test.each([
 
 const LISTS = ['*.ts,*.tsx', '**/*.ts, src/*.{js,jsx}', '*.ts|*.tsx', '*.ts *.tsx', 'src/*.test.ts;*.js'];
 
-test.each(['/src/*.ts', '../*.ts', 'src/../*.ts', '!*.ts', 'src/', ...LISTS])(
+const UNCLOSED = ['src/**/*.{ts,tsx', '[ab.ts', '{a,{b,c}.ts', '*.[!t', 'app/[id/*', '{[}].ts'];
+
+test.each(['/src/*.ts', '../*.ts', 'src/../*.ts', '!*.ts', 'src/', ...LISTS, ...UNCLOSED])(
   'a glob that can match no file is refused with the reason: %s',
   async (pattern) => {
     const refused = { code: 'INVALID_PARAMS', message: expect.stringContaining('matches no file: ') };
