@@ -254,6 +254,29 @@ describe('before anything is started', () => {
     await expect(processes.run({ argv: ['own-script'] })).rejects.toMatchObject({ code: 'NOT_FOUND' });
   });
 
+  test.each([
+    ['#!/no/such/interpreter\n', '"/no/such/interpreter".'],
+    ['#! /no/such/interpreter -x\necho\n', '"/no/such/interpreter".'],
+    ['#!/bin/sh\r\necho\r\n', '"/bin/sh\\r". Its lines end in CR LF, and must end in LF.'],
+    ['#!/etc\n', '"/etc".'],
+  ])('a script whose interpreter is missing is not reported as missing itself: %j', async (text, named) => {
+    const root = temporaryFolder();
+    writeFileSync(join(root, 'script'), text, { mode: 0o755 });
+    await expect(processesOf({ root }).run({ argv: ['./script'] })).rejects.toMatchObject({
+      code: 'NOT_FOUND',
+      message: `The first line of ./script names an interpreter that does not exist: ${named}`,
+    });
+  });
+
+  test.each(['#!/bin/sh', '#!\necho', '#!sh\necho', 'echo', '', '\0#!/no/such\n'])(
+    'any other executable file is started: %j',
+    async (text) => {
+      const root = temporaryFolder();
+      writeFileSync(join(root, 'script'), text, { mode: 0o755 });
+      await expect(processesOf({ root }).run({ argv: ['./script'] })).resolves.toMatchObject({ timedOut: false });
+    },
+  );
+
   test('a folder outside the workspace, an absent one and a file are refused (A11)', async () => {
     const root = temporaryFolder();
     symlinkSync('/etc', join(root, 'link'));
