@@ -165,6 +165,8 @@ export async function planImport(request: McpImport): Promise<ImportPlan> {
 function unusableReason(definition: McpDefinition, repeated: ReadonlySet<string>): string | undefined {
   if (definition.unusable !== undefined) return definition.unusable;
   if (definition.name.length > 1_024) return 'its name is longer than 1024 characters';
+  // Two such names may have one digest, and so one name here.
+  if (!definition.name.isWellFormed()) return 'its name holds half a character';
   if (repeated.has(definition.name)) return 'the server offers two tools of this name';
   if (definition.taskSupport === 'required') return 'it answers with a task alone, which is not supported';
   const definitionText = orUndefined(() => definitionDigest(definition));

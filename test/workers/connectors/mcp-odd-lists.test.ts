@@ -71,3 +71,13 @@ test.each([
   await fleet.bring('odd', fleet.odd({ environment }), { readOnly: ['echo'] });
   expect(contentOf(await fleet.session.call('echo', { text: 'a' }, { namespace: 'mcp.odd' }))).toBe('a');
 });
+
+test('a tool whose name holds half a character is left out and named, and no two tools share a name', async () => {
+  const fleet = await startMcpFleet({ workers: 0 });
+  const definitions = ['half\ud83d', 'half\ud83e', 'whole🎉', 'echo'].map((name) => ({ name, inputSchema: {} }));
+  await writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify(definitions));
+  const outcome = await fleet.bring('odd', fleet.odd());
+  expect(outcome.tools.map(({ tool }) => tool)).toEqual(['mcp.odd.whole__', 'mcp.odd.echo']);
+  expect(outcome.refused.map(({ why }) => why)).toEqual(Array(2).fill('its name holds half a character'));
+  expect(await fleet.bring('odd')).toMatchObject({ state: 'declared' });
+});
