@@ -382,3 +382,21 @@ test('a member with the name of a prototype is kept in structured content', asyn
   const result = await writes([answer.replace('"content"', `"structuredContent":${stated},"content"`)]);
   expect(JSON.stringify(contentOf(result))).toBe(stated);
 });
+
+const unread = (rest: string) => ({ text: `[left out: contents without text or data in Base64${rest}]` });
+test.each<[unknown, readonly object[]]>([
+  [{ contents: { uri: 'a:b', text: 'alone' } }, [{ uri: 'a:b', text: 'alone' }]],
+  [{ contents: 'a text' }, [{ uri: '', text: 'a text' }]],
+  [{ contents: ['a text', 5] }, [{ text: 'a text' }, unread(': 5')]],
+  [{ uri: 'a:b', text: 'flat' }, [{ uri: 'a:b', text: 'flat' }]],
+  [{ content: [{ type: 'text', text: 'as of a tool' }] }, [{ text: 'as of a tool' }]],
+  [{ contents: [{ uri: 'a:b', text: { x: 1 } }] }, [{ uri: 'a:b', ...unread(': {"uri":"a:b","text":{"x":1}}') }]],
+  [{ contents: null }, []],
+  [{}, []],
+])('of the contents %j of a resource nothing is lost', (result, expected) => {
+  const answers = new AnswerReader();
+  answers.recordRequest({ jsonrpc: '2.0', id: 1, method: 'resources/read' });
+  const message = { jsonrpc: '2.0', id: 1, result: result as Record<string, unknown> } as const;
+  answers.read(message);
+  expect(message.result).toMatchObject({ contents: expected });
+});

@@ -207,7 +207,7 @@ function readableResult(method: string | undefined, result: Json): unknown {
     case 'initialize':
       return readableGreeting(omitNulls(result) as Json);
     case 'resources/read':
-      return { ...COMPLETE, contents: Array.isArray(contents) ? contents.map(readableContents) : (contents ?? []) };
+      return { ...COMPLETE, contents: contentsIn(contents ?? content, others).map(readableContents) };
     default:
       return omitNulls(result);
   }
@@ -231,6 +231,12 @@ function readableGreeting({ protocolVersion, capabilities, serverInfo, instructi
     serverInfo: { ...info, name: asText(name ?? 'unnamed'), version: asText(version ?? '0') },
     ...(typeof instructions === 'string' ? { instructions } : {}),
   };
+}
+
+/** One content may stand alone, or be a text, or its members may be those of the result. */
+function contentsIn(contents: unknown, others: Json): readonly unknown[] {
+  if (!isAbsent(contents)) return [contents].flat();
+  return 'text' in others || 'blob' in others ? [others] : [];
 }
 
 /** One block may stand alone, or be a text. */

@@ -190,11 +190,9 @@ type Contents = { readonly uri: string; readonly mimeType?: string } & (
 
 /** Returns one entry of a resource's contents. A short text replaces an unreadable one. */
 export function readableContents(contents: unknown): Contents {
-  const { uri } = membersIn(contents);
-  const { text } = omittedBlock('contents without text or data in Base64');
-  return (
-    contentsOf({ ...membersIn(contents), uri: typeof uri === 'string' ? uri : '' }) ?? { uri: asText(uri ?? ''), text }
-  );
+  const { uri, ...members } = typeof contents === 'string' ? { text: contents } : membersIn(contents);
+  const { text } = omittedBlock(`contents without text or data in Base64${membersOf(contents)}`);
+  return contentsOf({ ...members, uri: typeof uri === 'string' ? uri : '' }) ?? { uri: asText(uri ?? ''), text };
 }
 
 function contentsOf(contents: unknown): Contents | undefined {
