@@ -1,11 +1,11 @@
 /** The trust boundary (`protected-paths.ts`) of one workspace, in the form that a sandbox mounts. */
-import { existsSync, readlinkSync, realpathSync, type Stats } from 'node:fs';
-import { lstat, readdir } from 'node:fs/promises';
+import { existsSync, readlinkSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { OWNER_FILES } from '../../shared/policy/read-only-paths.ts';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
 import { isPlaceholder } from '../sandbox/placeholders.ts';
+import { hardLinksTo } from './hard-links.ts';
 import { foldersAbove } from './named-files.ts';
 import { runsNothing } from './new-repository.ts';
 import { BARE_HEAD, type FoundOwnerFiles, findOwnerFiles, isOwnerFile } from './owner-files.ts';
@@ -178,37 +178,4 @@ function firstMissing(root: string, path: string): string | undefined {
     if (!exists(folder)) return existsSync(dirname(folder)) ? folder : undefined;
   }
   return undefined;
-}
-
-const identityOf = ({ dev, ino }: Stats): string => `${dev}:${ino}`;
-/** The linked files found below each root. They are cached, because programs in the sandbox cannot make further links to them. */
-const linkCache = new Map<string, { readonly key: string; readonly paths: readonly string[] }>();
-
-/** Finds other names of the same files below `root`: hard links, as package managers make them. */
-async function hardLinksTo(files: readonly string[], root: string): Promise<readonly string[]> {
-  const linked = files.flatMap((file) => {
-    const stats = statsOf(file);
-    return stats?.isFile() === true && stats.nlink > 1 ? [identityOf(stats)] : [];
-  });
-  if (linked.length === 0) return [];
-  const linkKey = linked.toSorted().join(' ');
-  const cached = linkCache.get(root);
-  if (cached?.key === linkKey) return cached.paths;
-  const paths = await findByIdentity(new Set(linked), root);
-  linkCache.set(root, { key: linkKey, paths });
-  return paths;
-}
-
-async function findByIdentity(identities: ReadonlySet<string>, folder: string): Promise<readonly string[]> {
-  const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
-  const links: string[] = [];
-  for (const entry of entries) {
-    const path = join(folder, entry.name);
-    if (entry.isDirectory()) links.push(...(await findByIdentity(identities, path)));
-    else if (entry.isFile()) {
-      const stats = await lstat(path).catch(() => undefined);
-      if (stats !== undefined && identities.has(identityOf(stats))) links.push(path);
-    }
-  }
-  return links;
 }

@@ -3,13 +3,14 @@ import {
   chmodSync,
   linkSync,
   lstatSync,
+  mkdirSync,
   readdirSync,
   readFileSync,
   readlinkSync,
   realpathSync,
   symlinkSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { protectToolCode } from '../../../src/cli/processes/protect-tool-code.ts';
 import { write } from '../../../src/workers/tools/write.ts';
@@ -136,6 +137,35 @@ describe('programs in the sandbox', () => {
     const root = temporaryFolder();
     expect((await run(root, 'cat /etc/shadow /etc/gshadow; ls -A ~/.ssh')).stdout).toBe('');
   });
+});
+
+confined.each([
+  ['a package of another project', 'node_modules/dep/index.js', ['other/node_modules/dep/index.js']],
+  [
+    'a package of a scope',
+    'node_modules/@scope/dep/lib/part.js',
+    ['other/node_modules/.pnpm/dep@1/node_modules/@scope/dep/lib/part.js'],
+  ],
+  ['a store of packages', 'node_modules/dep/index.js', ['.pnpm-store/v10/files/00/ab']],
+  [
+    'a large store of packages',
+    'node_modules/dep/index.js',
+    Array.from({ length: 250 }, (_, number) => `.pnpm-store/v10/files/00/${number}`),
+  ],
+] as const)('programs change no installed package through a hard link in %s', async (_what, name, links) => {
+  const root = realpathSync(temporaryFolder());
+  files(root, { [name]: 'good', 'node_modules/dep/package.json': '{}', 'free/node_modules/lib/index.js': 'free' });
+  for (const path of [...links, 'other/node_modules/dep/package.json'])
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+  for (const path of links) linkSync(join(root, name), join(root, path));
+  linkSync(join(root, 'node_modules/dep/package.json'), join(root, 'other/node_modules/dep/package.json'));
+  protectCode(join(root, 'node_modules'));
+  const tries = links.map(
+    (path) => `echo evil >> ${path}; ln ${path} made && echo evil >> made; mv ${path} gone && echo evil >> gone`,
+  );
+  await run(root, `${tries.join('\n')}\necho changed > free/node_modules/lib/index.js`);
+  expect(readFileSync(join(root, name), 'utf8')).toBe('good');
+  expect(readFileSync(join(root, 'free/node_modules/lib/index.js'), 'utf8')).toBe('changed\n');
 });
 
 confined('programs do not make the folders that Pawl hides, where they are not there yet', async () => {
