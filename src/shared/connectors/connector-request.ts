@@ -140,6 +140,7 @@ function fillPath(template: string, params: Params): string {
     // A dot segment would leave the path, encoded or not.
     if (text === '' || text === '.' || text === '..')
       throw invalidParameter(name, `cannot stand in a path: ${JSON.stringify(text)}`);
+    if (!text.isWellFormed()) throw invalidParameter(name, 'holds half a character, which no address can');
     return encodeURIComponent(text);
   });
 }

@@ -6,9 +6,10 @@ import { PawlError } from '../errors/failure.ts';
 import { didYouMean } from '../util/text/nearest.ts';
 import { asText } from '../util/text/quote-value.ts';
 import { type CheckedDeclaredTool, type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
-import { type OperationOptions, operationTool, schemesOf } from './openapi-operation.ts';
+import { type OperationOptions, operationTool } from './openapi-operation.ts';
 import { type Json, NotImportable, objectOf, referencesOf, resolveReference } from './openapi-references.ts';
 import { invalidDocument, numberedName } from './openapi-schema.ts';
+import { schemesOf } from './openapi-security.ts';
 
 export interface OpenApiImport extends OperationOptions {
   /** Default: from the document's title. */

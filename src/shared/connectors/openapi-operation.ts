@@ -15,6 +15,7 @@ import {
   resolveSchema,
 } from './openapi-references.ts';
 import { convertSchema, invalidDocument, numberedName, withDefinitions, withDescription } from './openapi-schema.ts';
+import { credentialsOf } from './openapi-security.ts';
 import type { ParameterStyle } from './parameter-style.ts';
 
 const LOCATIONS = ['path', 'query', 'header', 'cookie'];
@@ -64,7 +65,7 @@ export function operationTool(source: Operation): DeclaredTool {
     return key;
   };
   const [route, query] = splitPath(path);
-  addSecurity(source, routing);
+  Object.assign(routing, credentialsOf(document, operation, options.secrets));
   const pathParams = addParameters(source, routing, add);
   const template = templateOf(route, pathParams);
   addPathQuery(query, pathParams, routing);
@@ -301,65 +302,6 @@ function addBody({ document, operation, method }: Operation, routing: Routing, a
   routing.body = 'none';
 }
 
-/** Chooses an alternative of authentication that a header or the query can express: the first with a configured secret, else the first. */
-function addSecurity({ document, operation, options }: Operation, routing: Routing): void {
-  const requirements = operation['security'] ?? document['security'];
-  const alternatives = (Array.isArray(requirements) ? requirements : []).map((alternative) =>
-    Object.keys(objectOf(alternative) ?? {}),
-  );
-  const isNamed = (alternative: readonly string[]) => alternative.some((name) => options.secrets?.[name] !== undefined);
-  const withSecrets = alternatives.filter(isNamed);
-  const withoutSecrets = alternatives.some((alternative) => alternative.length === 0)
-    ? []
-    : alternatives.filter((alternative) => !isNamed(alternative));
-  let firstError: NotImportable | undefined;
-  for (const alternative of [...withSecrets, ...withoutSecrets]) {
-    try {
-      const { headers, ...rest } = credentials(document, alternative, options);
-      const query = { ...routing.query, ...rest.query };
-      Object.assign(routing, rest, { headers: { ...routing.headers, ...headers } });
-      if (Object.keys(query).length > 0) routing.query = query;
-      return;
-    } catch (error) {
-      if (!(error instanceof NotImportable)) throw error;
-      firstError ??= error;
-    }
-  }
-  if (firstError !== undefined) throw firstError;
-}
-
-function credentials(
-  document: Json,
-  alternative: readonly string[],
-  options: OperationOptions,
-): Pick<Routing, 'headers' | 'query' | 'secrets'> {
-  const schemes = schemesOf(document);
-  const headers: Record<string, string> = {};
-  const query: Record<string, string> = {};
-  const secrets: Record<string, SecretSource> = {};
-  for (const name of alternative) {
-    const scheme = resolveReference(document, schemes[name]) ?? {};
-    const secret = name.replaceAll(/[^A-Za-z0-9_-]/g, '_').replace(/^[^A-Za-z]/, 's$&');
-    if (Object.hasOwn(secrets, secret)) throw new NotImportable(`two of its credentials are called ${secret}`);
-    secrets[secret] = options.secrets?.[name] ?? { env: `PAWL_SECRET_${secret.replaceAll('-', '_').toUpperCase()}` };
-    const value = `{secret:${secret}}`;
-    if (scheme['type'] === 'apiKey' && scheme['in'] === 'header') headers[asText(scheme['name'])] = value;
-    else if (scheme['type'] === 'apiKey' && scheme['in'] === 'query') query[asText(scheme['name'])] = value;
-    else if (scheme['type'] === 'http' && asText(scheme['scheme']).toLowerCase() === 'basic')
-      headers['authorization'] = `Basic ${value}`;
-    else if (
-      ['oauth2', 'openIdConnect'].includes(asText(scheme['type'])) ||
-      (scheme['type'] === 'http' && asText(scheme['scheme']).toLowerCase() === 'bearer')
-    )
-      headers['authorization'] = `Bearer ${value}`;
-    else throw new NotImportable(`it is secured by ${name}, which no header can say`);
-  }
-  const headerNames = new Set(Object.keys(headers).map((name) => name.toLowerCase()));
-  if (headerNames.size + Object.keys(query).length < alternative.length)
-    throw new NotImportable(`it is secured by ${alternative.join(' and ')} in the same place`);
-  return { headers, query, secrets };
-}
-
 /** The address of the first server that HTTP reaches: one of the operation's own, else of its path's, else of the document's. */
 function serverOf({ document, item, operation, options }: Operation): string {
   const own = [operation['servers'], item['servers']].map(serverAddresses).find((list) => list.length > 0);
@@ -387,10 +329,6 @@ function serverAddresses(servers: unknown): readonly string[] {
 function withBasePath(server: string, address: string): string {
   if (!URL.canParse(server) || new URL(server).pathname !== '/' || !/^\.{0,2}\/[^/]/.test(address)) return server;
   return new URL(address, server).href;
-}
-
-export function schemesOf(document: Json): Json {
-  return objectOf(objectOf(document['components'])?.['securitySchemes']) ?? {};
 }
 
 function parameterName(preferred: string, usedNames: Set<string>): string {

@@ -133,6 +133,7 @@ describe('credentials', () => {
     bearer: { type: 'http', scheme: 'bearer' },
     'a b': { type: 'apiKey', in: 'header', name: 'X-A' },
     a_b: { type: 'apiKey', in: 'header', name: 'X-B' },
+    nameless: { type: 'apiKey', in: 'header' },
     key2: { type: 'apiKey', in: 'header', name: 'x-key' },
   };
 
@@ -165,12 +166,31 @@ describe('credentials', () => {
   test.each([
     [['basic', 'bearer'], 'it is secured by basic and bearer in the same place'],
     [['key', 'key2'], 'it is secured by key and key2 in the same place'],
-    [['a b', 'a_b'], 'two of its credentials are called a_b'],
+    [['nameless'], 'it is secured by nameless, which no header can say'],
   ])('%j together cannot be sent', async (names, reason) => {
     const security = [Object.fromEntries(names.map((name) => [name, []]))];
     const made = await imported({ ...withOperation({ security }), components: { securitySchemes } });
     expect(made.reason).toBe(reason);
   });
+});
+
+test.each([
+  ['a b', 'a_b'],
+  ['名', '年'],
+])('the schemes %s and %s have secrets of their own', async (one, other) => {
+  const scheme = (name: string) => ({ type: 'apiKey', in: 'header', name });
+  const security = [{ [one]: [], [other]: [] }];
+  const components = { securitySchemes: { [one]: scheme('X-One'), [other]: scheme('X-Other') } };
+  const { tools, request } = await imported({ ...withOperation({ security }), components });
+  const variables = JSON.stringify(tools).match(/(?<=")PAWL_SECRET_[A-Z0-9_]+(?=")/g);
+  expect(new Set(variables).size).toBe(2);
+  const { 'x-one': sentOne, 'x-other': sentOther } = request().headers;
+  expect(sentOne).not.toBe(sentOther);
+});
+
+test('half a character in a path is refused before anything is sent', async () => {
+  const { request } = await imported(withOperation({ parameters: [parameter('id', 'path')] }, '/a/{id}'));
+  expect(() => request({ id: 'a\ud83d' })).toThrow(expect.objectContaining({ code: 'INVALID_PARAMS' }));
 });
 
 describe('bodies', () => {
