@@ -83,10 +83,16 @@ function translateDraft3({ schema, note, rename }: SchemaEdit): void {
     schema['divisibleBy'] = schema['multipleOf'] ?? schema['divisibleBy'];
     rename('divisibleBy', 'multipleOf');
   }
-  const { extends: extended, disallow, allOf = [] } = schema;
+  const { extends: extended, disallow, type, allOf = [] } = schema;
   if (extended !== undefined) {
     schema['extends'] = [...(allOf as unknown[]), ...[extended].flat()];
     rename('extends', 'allOf');
+  }
+  if (Array.isArray(type) && type.some(isObject)) {
+    const anyOf = type.map((entry: unknown) => (typeof entry === 'string' ? { type: entry } : entry));
+    schema['allOf'] = [...((schema['allOf'] as unknown[] | undefined) ?? []), { anyOf }];
+    delete schema['type'];
+    note('type with schemas made anyOf');
   }
   if (disallow !== undefined) {
     const disallowed = [disallow].flat().map((entry) => (typeof entry === 'string' ? { type: entry } : entry));

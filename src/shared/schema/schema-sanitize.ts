@@ -316,7 +316,10 @@ function repairReference(
   if (reference === '#' && document === root) return;
   const renamed = reference.replace(/^#\/definitions\//, '#/$defs/');
   const isDecodable = orUndefined(() => decodeURIComponent(renamed)) !== undefined;
-  const isDefinition = document === root && /^#\/\$defs\/[^/]+$/.test(renamed) && isDecodable;
+  // A document may define one name under both keywords.
+  const { $defs } = root;
+  const isHidden = renamed !== reference && isObject($defs) && Object.hasOwn($defs, renamed.slice('#/$defs/'.length));
+  const isDefinition = document === root && !isHidden && /^#\/\$defs\/[^/]+$/.test(renamed) && isDecodable;
   const definition = () => resolver.find(renamed, []) ?? definitions[decodeStep(renamed.slice('#/$defs/'.length))];
   if (isDefinition && isSchema(definition())) {
     schema['$ref'] = renamed;
