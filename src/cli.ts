@@ -89,7 +89,9 @@ export function createProgram(context: CliContext, end: OnExit): Command {
     .configureOutput({
       writeOut: (text) => context.out.write(text),
       writeErr: (text) => context.err.write(escapeInvisible(text)),
-      outputError: (text, write) => write(text.replace(/^error: /, 'pawl: ')),
+      // Line breaks of an argument are escaped, so that none begins a line like this one.
+      outputError: (text, write) =>
+        write(text.replace(/^error: /, 'pawl: ').replaceAll(/\n(?!\(Did you mean |$)/g, '\\u{A}')),
     })
     .addHelpText('after', `\nExit codes:\n${exitCodeLines()}\n\nExample:\n  pawl up\n  pawl call list_dir`);
 

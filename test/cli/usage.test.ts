@@ -31,6 +31,16 @@ function temporaryFolder(): string {
 }
 
 describe('a person at the keyboard', () => {
+  test.each([
+    [['a\npawl: done']],
+    [['call', 'read', '--timeout', 'a\npawl: done']],
+    [['calls', 'ls', '--state', 'a\npawl: done']],
+  ])('a line break in an argument begins no line of the message: %j', async (args) => {
+    const { code, stderr } = await pawl(args);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^pawl: .*a\\u\{A\}pawl: done.*\n$/);
+  });
+
   test('pawl alone prints its help', async () => {
     const { code, stdout } = await pawl([]);
     expect(code).toBe(0);
