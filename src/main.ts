@@ -298,6 +298,21 @@ const OPTIONS: Readonly<Record<'connect' | 'startWorker', readonly string[]>> = 
   startWorker: ['tools', 'toolSettings', 'tiers', 'concurrency', 'log', 'hooks', 'onEvent', 'onDrainAsked'],
 };
 
+const isFunction = (value: unknown): boolean => typeof value === 'function';
+
+/** What these options are. Without a check, some would have no effect, and others fail at the first call. */
+const FORMS: Readonly<Record<string, { readonly fits: (value: unknown) => boolean; readonly form: string }>> = {
+  onEvent: { fits: isFunction, form: 'a function' },
+  onDrainAsked: { fits: isFunction, form: 'a function' },
+  operator: { fits: (value) => typeof value === 'string' && value !== '', form: 'a text that is not empty' },
+  schedules: { fits: (value) => typeof value === 'boolean', form: 'true or false' },
+  toolSettings: { fits: isObject, form: 'an object with settings by the names of tools' },
+  toolsets: {
+    fits: (value) => Array.isArray(value) && value.every((set) => typeof set?.tools === 'function'),
+    form: 'a list of what toolset() returns',
+  },
+};
+
 /** Callers without types may give anything. Throws `CONFIGURATION`. */
 function checkOptions(
   name: keyof typeof OPTIONS,
@@ -313,6 +328,11 @@ function checkOptions(
   );
   const hint = unknown === undefined ? '' : didYouMean(unknown, OPTIONS[name]);
   if (hint !== '') throw new PawlError('CONFIGURATION', `${name} has no option ${unknown}; ${hint}`);
+  for (const [option, value] of Object.entries(given)) {
+    const { fits, form } = (OPTIONS[name].includes(option) && FORMS[option]) || {};
+    if (value !== undefined && fits?.(value) === false)
+      throw new PawlError('CONFIGURATION', `\`${option}\` must be ${form}; got ${quoteValue(value)}.`);
+  }
   const { log, hooks = [] } = given;
   checkHooks(hooks);
   if (
@@ -334,7 +354,7 @@ function faultOf(given: Partial<StartWorkerOptions> | undefined): string | undef
     return 'Every entry of `tools` must come from defineTool, or be a toolset of such tools.';
   if (!Number.isSafeInteger(concurrency) || concurrency < 1 || concurrency > MAX_CONCURRENCY)
     return `\`concurrency\` must be a whole number from 1 to ${MAX_CONCURRENCY}; got ${quoteValue(concurrency)}.`;
-  if (!Array.isArray(tiers)) return '`tiers` must be a list.';
+  if (!Array.isArray(tiers)) return `\`tiers\` must be a list of tiers; got ${quoteValue(tiers)}.`;
   const unknown = tiers.find((tier) => !TIERS.includes(tier));
   return unknown === undefined ? undefined : `There is no tier ${quoteValue(unknown)}; tiers are ${TIERS.join(', ')}.`;
 }

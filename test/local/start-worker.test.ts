@@ -27,9 +27,16 @@ test.each<[string, unknown, string]>([
   [
     'hooks that have nothing to ask',
     { tools: [echo], hooks: [() => ({ deny: 'no' })] },
-    'Hook "": name must be a text',
+    '`hooks[0]` must be what defineHook returns; got () => ({ deny: ',
   ],
-  ['tiers that are no list', { tools: [echo], tiers: 'read-only' }, '`tiers` must be a list.'],
+  [
+    'tiers that are no list',
+    { tools: [echo], tiers: 'read-only' },
+    '`tiers` must be a list of tiers; got "read-only".',
+  ],
+  ['settings of tools that are none', { tools: [echo], toolSettings: 5 }, '`toolSettings` must be an object'],
+  ['a listener that is none', { tools: [echo], onEvent: 'log' }, '`onEvent` must be a function; got "log".'],
+  ['a drain that is none', { tools: [echo], onDrainAsked: {} }, '`onDrainAsked` must be a function; got {}.'],
 ])('a worker with %s is refused before anything is started', async (_what, options, message) => {
   // Nothing listens there: whoever asks Redis first says something else.
   const partition = { redisUrl: 'redis://127.0.0.1:1', log: silentLogger };
@@ -43,11 +50,16 @@ test.each<[string, unknown, string]>([
 test.each<[string, unknown, string]>([
   ['an address alone', 'redis://127.0.0.1:1', 'connect takes an object of settings, such as { redisUrl'],
   ['null', null, 'got null'],
-  ['a hook in place of a list', { hooks: guard }, '`hooks` must be a list of what defineHook returns; got object.'],
+  ['a hook in place of a list', { hooks: guard }, '`hooks` must be a list of what defineHook returns; got {"name":'],
   ['hooks without a name', { hooks: [{ beforeCall: () => {} }] }, 'Hook undefined: name must be a text'],
   ['a misspelled option', { hoks: [] }, 'connect has no option hoks; did you mean hooks?'],
   ['a misspelled setting', { redisURL: 'x' }, 'redisURL: is not a setting (did you mean redisUrl'],
-  ['a hook that is none', { hooks: [null] }, 'Hook undefined: name must be a text'],
+  ['a hook that is none', { hooks: [guard, null] }, '`hooks[1]` must be what defineHook returns; got null.'],
+  ['toolsets that are no list', { toolsets: 5 }, '`toolsets` must be a list of what toolset() returns; got 5.'],
+  ['a toolset that is none', { toolsets: [echo] }, '`toolsets` must be a list of what toolset() returns'],
+  ['a listener that is none', { onEvent: 5 }, '`onEvent` must be a function; got 5.'],
+  ['an operator without a name', { operator: '' }, '`operator` must be a text that is not empty; got "".'],
+  ['schedules as a text', { schedules: 'true' }, '`schedules` must be true or false; got "true".'],
   ['a log that is none', { log: 'info' }, '`log` must have the methods debug, info, warn and error'],
 ])('a producer with %s is refused before anything is started', async (_what, options, message) => {
   await expect(connect(options as ConnectOptions)).rejects.toMatchObject({

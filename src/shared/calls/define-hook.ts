@@ -84,12 +84,13 @@ export function defineHook(hook: Hook): Hook {
 
 /** Checks hooks of callers without a compiler: a guard that never runs would let all calls pass. Throws `CONFIGURATION`. */
 export function checkHooks(hooks: unknown): void {
-  if (!Array.isArray(hooks))
-    throw new PawlError(
-      'CONFIGURATION',
-      `\`hooks\` must be a list of what defineHook returns; got ${hooks === null ? 'null' : typeof hooks}.`,
-    );
-  for (const hook of hooks) defineHook(hook ?? {});
+  const refusal = (path: string, form: string, value: unknown) =>
+    new PawlError('CONFIGURATION', `\`${path}\` must be ${form}; got ${quoteValue(value)}.`);
+  if (!Array.isArray(hooks)) throw refusal('hooks', 'a list of what defineHook returns', hooks);
+  for (const [index, hook] of hooks.entries()) {
+    if (!isObject(hook)) throw refusal(`hooks[${index}]`, 'what defineHook returns', hook);
+    defineHook(hook as unknown as Hook);
+  }
 }
 
 export function isHook(value: unknown): value is Hook {
