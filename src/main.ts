@@ -300,7 +300,7 @@ const OPTIONS: Readonly<Record<'connect' | 'startWorker', readonly string[]>> = 
 
 const isFunction = (value: unknown): boolean => typeof value === 'function';
 
-/** What these options are. Without a check, some would have no effect, and others fail at the first call. */
+/** The forms of options. Without a check, some would have no effect, and others fail at the first call. */
 const FORMS: Readonly<Record<string, { readonly fits: (value: unknown) => boolean; readonly form: string }>> = {
   onEvent: { fits: isFunction, form: 'a function' },
   onDrainAsked: { fits: isFunction, form: 'a function' },

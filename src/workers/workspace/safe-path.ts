@@ -21,6 +21,8 @@ import { isProtected, refuseReadOnly } from './protected-paths.ts';
 import { checkRoot } from './workspace-roots.ts';
 
 const MAX_LINKS = 40;
+/** The deepest nesting of folders, as for searches: all of them are open on the way, and each is compared with the protected paths. */
+export const MAX_DEPTH = 256;
 const MAX_WALKS = 16;
 const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
 export const hasDescriptorPaths = existsSync('/proc/self/fd');
@@ -114,6 +116,7 @@ async function walk(
   folders.push(rootFolder);
   // A path that leaves the root as written is refused before any folder is looked up or made.
   if (!isAbsolute(path) && !liesIn(root, resolve(root, path))) throw leavesRootError(path);
+  if (path.split(sep).filter((name) => name !== '' && name !== '.').length - 1 > MAX_DEPTH) throw tooDeepError(path);
   const state: Walk = { root, realRoot, path, mode, pending: [], folders, made, links: 0 };
   state.pending.push(...(isAbsolute(path) ? namesInRoot(state, path) : path.split(sep)));
   for (;;) {
@@ -153,6 +156,7 @@ async function step(state: Walk, folder: Folder, name: string): Promise<Location
     await confirmUnmoved(folder);
     return { realRoot, folder, name, stats, namesFolder: path.endsWith('/') || pending.length > 0 };
   }
+  if (folders.length > MAX_DEPTH) throw tooDeepError(path);
   if (stats === undefined) {
     if (mode !== 'make') throw absentError(path);
     await mkdir(entryPath(folder, name)).then(
@@ -252,6 +256,8 @@ export const isFolderError = (path: string): PawlError =>
   new PawlError('INVALID_PARAMS', `${quotePath(path)} is a folder, not a file.`);
 export const notFolderError = (path: string): PawlError =>
   new PawlError('INVALID_PARAMS', `${quotePath(path)} is not a folder.`);
+const tooDeepError = (path: string): PawlError =>
+  new PawlError('INVALID_PARAMS', `${quotePath(path)} lies more than ${MAX_DEPTH} folders deep.`);
 const leavesRootError = (path: string): PawlError =>
   new PawlError(
     'PERMISSION_DENIED',

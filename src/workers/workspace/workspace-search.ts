@@ -23,6 +23,7 @@ import {
   entryPath,
   type Folder,
   hasDescriptorPaths,
+  MAX_DEPTH,
   statEntry,
   withLocation,
 } from './safe-path.ts';
@@ -58,8 +59,6 @@ const MAX_SLOW_TRIALS = 2;
 const MAX_TABLE_STEP_MS = 20e-6;
 /** The cost of a line beside its characters, in steps. */
 const LINE_OVERHEAD = 16;
-/** The deepest nesting of folders, because all of them are open on the way. */
-const MAX_DEPTH = 256;
 const MAX_LINE_LENGTH = 500;
 const MAX_LINES_WITH_CONTEXT = 5_000;
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;

@@ -19,6 +19,16 @@ test('write creates a file with its folders, then replaces it, and names the art
   expect(await ctx.workspace.read('a/b/c.txt')).toHaveLength(0);
 });
 
+test('a path of thousands of folders is refused before any is made, because it would keep a worker busy for minutes', async () => {
+  const ctx = testContext();
+  for (const depth of [257, 2_000])
+    await expect(write.run({ path: `${'d/'.repeat(depth)}x`, content: '' }, ctx)).rejects.toMatchObject({
+      code: 'INVALID_PARAMS',
+      message: expect.stringMatching(/ lies more than 256 folders deep\.$/),
+    });
+  expect(await ctx.workspace.list('.')).toEqual([]);
+});
+
 test('write out of the workspace, or in a worker session, is PERMISSION_DENIED (A10, A11, A17)', async () => {
   const denied = { code: 'PERMISSION_DENIED' };
   await expect(write.run({ path: '../x', content: '' }, testContext())).rejects.toMatchObject(denied);
