@@ -17,6 +17,7 @@ import { basename, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { types } from 'node:util';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { liesIn, staysInside } from '../../shared/util/file-path.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { isProtected, refuseReadOnly } from './protected-paths.ts';
 import { checkRoot } from './workspace-roots.ts';
 
@@ -257,7 +258,7 @@ export const isFolderError = (path: string): PawlError =>
 export const notFolderError = (path: string): PawlError =>
   new PawlError('INVALID_PARAMS', `${quotePath(path)} is not a folder.`);
 const tooDeepError = (path: string): PawlError =>
-  new PawlError('INVALID_PARAMS', `${quotePath(path)} lies more than ${MAX_DEPTH} folders deep.`);
+  new PawlError('INVALID_PARAMS', `${quoteValue(path)} lies more than ${MAX_DEPTH} folders deep.`);
 const leavesRootError = (path: string): PawlError =>
   new PawlError(
     'PERMISSION_DENIED',
