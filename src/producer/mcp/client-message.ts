@@ -9,11 +9,13 @@ export const INVALID_REQUEST = -32_600;
 const INVALID_PARAMS = -32_602;
 const PARSE_ERROR = -32_700;
 
+export type RequestId = string | number;
+
 export interface RefusedMessage {
   readonly kind: 'refused';
   readonly code: number;
   readonly message: string;
-  readonly id: string | number | null;
+  readonly id: RequestId | null;
 }
 export type ClientMessage = { readonly kind: 'read'; readonly value: unknown } | RefusedMessage;
 
@@ -28,6 +30,10 @@ export function readClientMessage(source: Uint8Array | string): ClientMessage {
     return { kind: 'refused', code: PARSE_ERROR, message, id: null };
   }
   const { value } = parsed;
+  const ids = [value].flat().map(requestIdOf);
+  const repeated = ids.find((id, index) => id !== undefined && ids.indexOf(id) < index);
+  if (repeated !== undefined)
+    return { kind: 'refused', code: INVALID_REQUEST, message: repeatedIdMessage(repeated), id: repeated };
   for (const message of [value].flat()) {
     const problem = argumentsProblem(message);
     if (problem !== undefined)
@@ -66,8 +72,19 @@ function argumentsProblem(message: unknown): string | undefined {
     : undefined;
 }
 
+/** The ID of a request; undefined for every other message. */
+export function requestIdOf(message: unknown): RequestId | undefined {
+  const { id, method } = isObject(message) ? message : {};
+  return method !== undefined && (typeof id === 'string' || typeof id === 'number') ? id : undefined;
+}
+
+/** Two requests with one ID cannot both be answered. */
+export function repeatedIdMessage(id: RequestId): string {
+  return `Another request with the ID ${quoteValue(id)} is not answered yet: each request of a session needs an ID of its own.`;
+}
+
 /** The ID of a message that may be none, and whether it was meant as an answer, which gets no answer. */
-export function identityOf(message: unknown): { readonly id: string | number | null; readonly isAnswer: boolean } {
+export function identityOf(message: unknown): { readonly id: RequestId | null; readonly isAnswer: boolean } {
   const { id, result, error } = isObject(message) ? message : {};
   const isAnswer = result !== undefined || error !== undefined;
   return { id: typeof id === 'string' || typeof id === 'number' ? id : null, isAnswer };

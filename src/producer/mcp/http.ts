@@ -16,7 +16,7 @@ import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
 import { countAnotherRequest } from '../http/core/rate-limit.ts';
 import { callerOf, MAX_BODY_BYTES } from '../http/core/route.ts';
-import { INVALID_REQUEST, readClientMessage } from './client-message.ts';
+import { INVALID_REQUEST, readClientMessage, repeatedIdMessage } from './client-message.ts';
 import { headerMismatch } from './headers.ts';
 import { LegacySessions } from './legacy-sessions.ts';
 import { createMcpServer, type McpServerDeps } from './server.ts';
@@ -110,7 +110,13 @@ async function dispatch(
       const session = sessions.find(sessionId, caller);
       if (session === undefined)
         return sendRpcError(response, { status: 404, code: SESSION_NOT_FOUND, message: 'Session not found' });
-      return send(response, await session.transport.handleRequest(web, options));
+      const repeated = session.openRequests.findOpen(body);
+      if (repeated !== undefined) {
+        const message = repeatedIdMessage(repeated);
+        return sendRpcError(response, { status: 400, code: INVALID_REQUEST, message, id: repeated });
+      }
+      const handle = () => session.transport.handleRequest(web, options);
+      return send(response, await session.openRequests.handle(body, handle));
     }
     if (isInitializeRequest(body))
       return send(response, await (await sessions.open(caller)).handleRequest(web, options));

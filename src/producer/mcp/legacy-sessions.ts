@@ -2,6 +2,7 @@
 import { type Server, WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/server';
 import { uuidv7 } from '../../shared/util/time.ts';
 import type { Caller } from '../http/core/access.ts';
+import { OpenRequests } from './open-requests.ts';
 
 const MAX_SESSIONS = 10_000;
 
@@ -9,6 +10,7 @@ export interface LegacySession {
   readonly callerId: string;
   readonly server: Server;
   readonly transport: WebStandardStreamableHTTPServerTransport;
+  readonly openRequests: OpenRequests;
 }
 
 export class LegacySessions {
@@ -25,7 +27,7 @@ export class LegacySessions {
     const transport = new WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: () => uuidv7(),
       onsessioninitialized: (id) => {
-        this.#sessions.set(id, { callerId: caller.id, server, transport });
+        this.#sessions.set(id, { callerId: caller.id, server, transport, openRequests: new OpenRequests(transport) });
         const surplus = this.#sessions.size > MAX_SESSIONS ? oldestOfBusiestCaller(this.#sessions) : undefined;
         if (surplus !== undefined) void this.#end(surplus);
       },
