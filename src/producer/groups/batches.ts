@@ -7,8 +7,9 @@ import {
   type ToolCallEnvelope,
   type ToolResultEnvelope,
 } from '../../shared/calls/envelope.ts';
-import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
-import { type Issue, invalidInput, PawlError } from '../../shared/errors/failure.ts';
+import { envelopeOf, refusal, resultError } from '../../shared/calls/outcome.ts';
+import { failureOf, type Issue, invalidInput, PawlError } from '../../shared/errors/failure.ts';
+import { FAILURES, type FailureCode } from '../../shared/errors/failure-codes.ts';
 import {
   type BatchDefinition,
   type BatchEntryError,
@@ -18,7 +19,14 @@ import {
   batchKey,
   entryCall,
 } from '../../shared/groups/batch.ts';
-import { type CallExtras, decodeMembers, type GroupHead, MAX_MEMBERS, type Member } from '../../shared/groups/group.ts';
+import {
+  type CallExtras,
+  decodeMembers,
+  type GroupHead,
+  MAX_MEMBERS,
+  type Member,
+  type MemberEnd,
+} from '../../shared/groups/group.ts';
 import { identifyGroup } from '../../shared/groups/group-key.ts';
 import { checkObject } from '../../shared/schema/known-members.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -154,7 +162,7 @@ export class BatchService {
     { batchId }: Pick<AcceptedBatch, 'batchId'>,
     received: ReadonlyMap<string, ToolResultEnvelope> = new Map(),
   ): Promise<readonly ToolResultEnvelope[]> {
-    const record = await this.#deps.runner.ended(batchId);
+    const record = await this.#deps.runner.ended('batch', batchId);
     const members = decodeMembers(record.fields);
     const { entries } = record.definition as BatchDefinition;
     return Promise.all(
@@ -174,9 +182,7 @@ export class BatchService {
     if (record instanceof PawlError) return refusal(record, ids);
     if (record?.outcome !== undefined && callId !== undefined)
       return envelopeOf(record.outcome, { requestId, toolName, callId });
-    const code = (member?.end?.code ?? 'CANCELLED') as PawlError['code'];
-    const message = member?.end?.message ?? 'The batch was cancelled before this call began: nothing ran.';
-    return refusal({ code, message }, ids);
+    return withoutRecord(member?.end, ids);
   }
 }
 
@@ -196,6 +202,24 @@ function acceptedBatch({ head, definition }: Pick<GroupRecord, 'head' | 'definit
 export function batchState({ endedAtMs, cancelledBy }: GroupRecord): BatchState {
   if (endedAtMs === undefined) return cancelledBy === undefined ? 'running' : 'cancelling';
   return cancelledBy === undefined ? 'done' : 'cancelled';
+}
+
+/** The result of a call whose record is not there: it never began, was refused, was flushed, or has expired. */
+function withoutRecord(end: MemberEnd | undefined, ids: Parameters<typeof refusal>[1]): ToolResultEnvelope {
+  if (end === undefined) {
+    const message = 'The batch was cancelled before this call began: nothing ran.';
+    return refusal({ code: 'CANCELLED', message }, ids);
+  }
+  const { status, code = 'TOOL_FAILED', message = '', mayHaveHappened } = end;
+  if (status === 'success') {
+    const lost = 'The call succeeded, and its result is gone: its record was flushed, or has expired.';
+    return refusal({ code: 'RESULT_LOST', message: lost }, ids);
+  }
+  // A tool has codes of its own, such as `HTTP_422`.
+  const failure = failureOf(Object.hasOwn(FAILURES, code) ? (code as FailureCode) : 'TOOL_FAILED', message);
+  const error = { ...resultError(failure, status), code, message };
+  const inDoubt = mayHaveHappened === true ? { retriable: false, mayHaveHappened } : {};
+  return { ...ids, status, fromCache: false, durationMs: 0, attempts: 0, error: { ...error, ...inDoubt } };
 }
 
 /** The result of an entry that was refused before it was a call. */

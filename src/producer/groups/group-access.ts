@@ -1,12 +1,10 @@
 /** Finds a batch or a plan by its ID, and cancels it. */
 import type { AuditEvent, RecordAudit } from '../../shared/audit/audit-event.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
 import type { GroupHead, GroupKind } from '../../shared/groups/group.ts';
 import { checkSameGroup, type GroupIdentity } from '../../shared/groups/group-key.ts';
 import { checkMembers } from '../../shared/schema/known-members.ts';
 import type { GroupRecord, GroupRecords } from '../../shared/store/groups/groups.ts';
-import { quoteValue } from '../../shared/util/text/quote-value.ts';
-import type { GroupRunner } from './group-runner.ts';
+import { type GroupRunner, ofKind } from './group-runner.ts';
 
 export interface GroupAccess {
   /** Only groups of this tenant. Default: all. */
@@ -24,9 +22,7 @@ export async function groupOf(
   const { tenantId } = access;
   const record = await records.read(id);
   const isVisible = tenantId === undefined || record?.head.tenantId === tenantId;
-  if (record?.head.kind !== kind || !isVisible)
-    throw new PawlError('NOT_FOUND', `There is no ${kind} ${quoteValue(id)}, or it has expired.`);
-  return record;
+  return ofKind(kind, id, isVisible ? record : undefined);
 }
 
 /** The record of the group with this identity. Throws `IDEMPOTENCY_CONFLICT` when its content differs. */

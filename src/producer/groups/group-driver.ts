@@ -5,7 +5,7 @@
  */
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
+import { envelopeOf, isRefusedForOther, refusal } from '../../shared/calls/outcome.ts';
 import type { StartTime } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import {
@@ -245,7 +245,11 @@ export class GroupDriver {
   #follow(key: string, submitting: Promise<Submission>): void {
     this.#submissions.set(key, submitting);
     submitting
-      .then(async (submission) => this.#end(key, submission.callId, await submission.result))
+      .then(async (submission) => {
+        const result = await submission.result;
+        // The record of the call that has the key is not that of the refused one.
+        this.#end(key, isRefusedForOther(result.error) ? undefined : submission.callId, result);
+      })
       .catch((error: unknown) => this.#fail(error));
   }
 

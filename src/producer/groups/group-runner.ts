@@ -7,6 +7,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { GroupFields, GroupHead, GroupKind, GroupProgress } from '../../shared/groups/group.ts';
 import type { GroupRecord, LeasedGroup } from '../../shared/store/groups/groups.ts';
 import type { GroupStore } from '../../shared/store/ports.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { type GroupCall, type GroupCalls, GroupDriver } from './group-driver.ts';
 
 export interface GroupRules {
@@ -81,20 +82,19 @@ export class GroupRunner {
     if (driven === undefined && this.#adopts) this.#tick();
   }
 
-  /** Resolves with the record of a group when it has ended, in any process. Throws `NOT_FOUND`. */
-  async ended(id: string): Promise<GroupRecord> {
+  /** Resolves with the record of a group when it has ended, in any process. Throws `NOT_FOUND`, also for a group of another kind. */
+  async ended(kind: GroupKind, id: string): Promise<GroupRecord> {
     for (;;) {
       if (this.#closed) throw new PawlError('BACKEND_UNAVAILABLE', 'The client was closed while it waited.');
       const changed = this.#nextChange(id);
       if (!this.#driven.has(id)) {
-        const record = await this.#deps.records.read(id);
-        if (record === undefined) throw new PawlError('NOT_FOUND', `There is no ${id} any more.`);
+        const record = ofKind(kind, id, await this.#deps.records.read(id));
         if (record.endedAtMs !== undefined) return record;
         // A process that waits for the group may drive it as well.
         await this.#take(id);
       }
       const ended = await changed;
-      if (ended !== undefined) return ended;
+      if (ended !== undefined) return ofKind(kind, id, ended);
     }
   }
 
@@ -167,4 +167,10 @@ export class GroupRunner {
     for (const waiting of this.#waiters.values()) for (const notify of waiting) notify();
     await Promise.all([...this.#driven.values()].map((driver) => driver.release().catch(() => {})));
   }
+}
+
+/** Throws `NOT_FOUND` for a group that is not there, and for one of another kind. */
+export function ofKind(kind: GroupKind, id: string, record: GroupRecord | undefined): GroupRecord {
+  if (record?.head.kind === kind) return record;
+  throw new PawlError('NOT_FOUND', `There is no ${kind} ${quoteValue(id)}, or it has expired.`);
 }

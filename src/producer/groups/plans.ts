@@ -267,9 +267,9 @@ export class PlanService {
     return records.filter((record) => record !== undefined).map((record) => planSummary(planFrom(record)));
   }
 
-  /** Resolves with the plan when it has ended. */
+  /** Resolves with the plan when it has ended. Throws `NOT_FOUND`. */
   async ended(planId: string): Promise<PlanView> {
-    return planView(planFrom(await this.#deps.runner.ended(planId)));
+    return planView(planFrom(await this.#deps.runner.ended('plan', planId)));
   }
 
   /** Starts no further call, and cancels those that have not ended. Effects are not undone. Throws `NOT_FOUND`. */

@@ -92,7 +92,8 @@ function entriesOf(session: BatchSession, calls: readonly unknown[]): BatchEntry
   const forms = new FormCache();
   if (!Array.isArray(calls))
     throw contractInvalid([{ path: 'calls', message: `must be a list of { tool, params }; got ${quoteValue(calls)}` }]);
-  return calls.map((call) => {
+  // `map` would leave the holes of a list out.
+  return Array.from(calls, (call: unknown) => {
     try {
       if (typeof call !== 'object' || call === null)
         throw contractInvalid([{ path: '', message: `must be { tool, params }; got ${typeof call}` }]);

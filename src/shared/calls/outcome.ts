@@ -196,6 +196,11 @@ export function refusal(
   };
 }
 
+/** Whether a call was refused because another one has its key: the call ID of the refusal names that other call. */
+export function isRefusedForOther(error: Pick<ResultError, 'code'> | undefined): boolean {
+  return error?.code === 'IDEMPOTENCY_CONFLICT' || error?.code === 'IN_FLIGHT';
+}
+
 /** The reasons why the attempts before the last one failed. */
 export function retriedBy(earlier: readonly AttemptRecord[]): Pick<Outcome, 'retriedBy'> {
   // An attempt that left a vote did not fail.

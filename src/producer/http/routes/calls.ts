@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { phaseOf, SEARCHABLE_STATES } from '../../../shared/calls/call-state.ts';
 import type { ToolResultEnvelope } from '../../../shared/calls/envelope.ts';
+import { isRefusedForOther } from '../../../shared/calls/outcome.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
 import { isLost } from '../../../shared/store/segments/segments.ts';
@@ -141,7 +142,7 @@ function isRefusal(
   callId: string | undefined,
 ): result is Exclude<ToolResultEnvelope, { readonly status: 'success' }> {
   if (result.status === 'success' || result.status === 'circuit_open' || result.fromCache) return false;
-  return callId === undefined || result.error.code === 'IDEMPOTENCY_CONFLICT' || result.error.code === 'IN_FLIGHT';
+  return callId === undefined || isRefusedForOther(result.error);
 }
 
 async function suggestionsFor(pawl: Pawl, tool: string): Promise<readonly string[]> {
