@@ -1,5 +1,4 @@
 /** All settings with their defaults. Tools' own settings are in `tool-settings.ts`; `resolve-settings.ts` reads them. */
-import { normalize } from 'node:path';
 import { z } from 'zod';
 import { callbackSecretSchema } from '../callbacks/callback.ts';
 import { DEFAULT_TTLS } from '../calls/call-state.ts';
@@ -12,7 +11,17 @@ import { shardCountSchema } from '../queues/shards.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
 import { TIERS } from '../tools/tool.ts';
 import { hostInUrl } from '../util/hosts.ts';
-import { durability, hostWithPort, keptMs, mode, onOff, waitMs } from './setting-types.ts';
+import {
+  durability,
+  folder,
+  hostWithPort,
+  isFolderPath,
+  keptMs,
+  mode,
+  NO_FOLDER_PATH,
+  onOff,
+  waitMs,
+} from './setting-types.ts';
 import { toolPolicySchema } from './tool-settings.ts';
 
 /** An IPv6 address may have brackets, as in a URL; `listen` takes it without them. */
@@ -60,7 +69,7 @@ const auditSchema = z.strictObject({
   /** Whether a front door (`pawl up`, `pawl serve`) writes the whole trail to files. */
   files: onOff.default('on'),
   /** Default: `audit` in the data folder. */
-  folder: z.string().min(1).optional(),
+  folder: folder.optional(),
   /** The size at which the next file begins. */
   maxFileBytes: z
     .number()
@@ -85,12 +94,7 @@ const signingKeySchema = z.strictObject({
 
 export const settingsSchema = z.strictObject({
   redisUrl: redisAddress.optional(),
-  dataDir: z
-    .string()
-    .min(1)
-    // Node tries for ever to make a folder there.
-    .refine((path) => !/^\/proc(?:\/|$)/.test(normalize(path)), 'must be a folder of files, not one of /proc')
-    .default('.pawl'),
+  dataDir: folder.default('.pawl'),
   prefix: z
     .string()
     .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'must be 1 to 64 letters, digits, _, . or -')
@@ -153,6 +157,7 @@ export const settingsSchema = z.strictObject({
   blobStore: z
     .string()
     .regex(/^(redis|file(:.+)?)$/, 'must be redis, file or file:FOLDER')
+    .refine((store) => isFolderPath(store.replace(/^file:/, '')), NO_FOLDER_PATH)
     .default('redis'),
   /** The age at which the records of calls that succeeded leave Redis for segments in the blob store. Default: they stay until they end. */
   segmentsAfterMs: keptMs.min(1_000).optional(),

@@ -1,4 +1,5 @@
 /** Kinds of values that settings share. */
+import { resolve } from 'node:path';
 import { z } from 'zod';
 import { hostInUrl } from '../util/hosts.ts';
 import { MAX_KEPT_MS, MAX_WAIT_MS } from '../util/time.ts';
@@ -13,6 +14,16 @@ export const hostWithPort = z
     (text) => /^(?:[\w.-]+|\[.*\])(?::\d+)?$/.test(hostInUrl(text)),
     'must be host or host:port, without a scheme, a path or a wildcard',
   );
+
+/** Whether a folder can be made there. In /proc, Node tries for ever. */
+export function isFolderPath(path: string): boolean {
+  return !/^\/proc(?:\/|$)/.test(resolve(path));
+}
+
+export const NO_FOLDER_PATH = 'must be a folder of files, not one of /proc';
+
+/** A folder that Pawl makes where there is none. */
+export const folder = z.string().min(1).refine(isFolderPath, NO_FOLDER_PATH);
 
 /** A time that a process waits. */
 export const waitMs = z.number().int().min(0).max(MAX_WAIT_MS);

@@ -138,6 +138,10 @@ describe('R35: where a setting comes from', () => {
   });
 });
 
+test('the audit trail is not written to a folder that cannot be made', () => {
+  expect(refusal({ file: { audit: { folder: '/proc/audit' } } }).message).toMatch(/audit\.folder: .*\/proc/);
+});
+
 describe('a wrong value is named with its variable, its path, what came and what is allowed', () => {
   test.each([
     ['PAWL_HTTP_PORT', 'httpPort', '70000', '70000', '65535'],
@@ -151,6 +155,8 @@ describe('a wrong value is named with its variable, its path, what came and what
     ]),
     ['PAWL_PREFIX', 'prefix', 'a b', '"a b"', '1 to 64 letters'],
     ['PAWL_DATA_DIR', 'dataDir', '/tmp/../proc/data', '"/tmp/../proc/data"', '/proc'],
+    ['PAWL_BLOB_STORE', 'blobStore', 'file:/proc/blobs', '"file:/proc/blobs"', '/proc'],
+    ['PAWL_BLOB_STORE', 'blobStore', 'file:/sys/../proc', '"file:/sys/../proc"', '/proc'],
     ['TOOL_RELIABILITY_ENABLED', 'reliability.enabled', 'maybe', '"maybe"', 'true or false'],
     ['TOOL_RELIABILITY_OPEN_MODE', 'reliability.openMode', 'half', '"half"', '"shadow"'],
     ['TOOL_RELIABLE_DERIVE_IDEMPOTENCY', 'reliability.deriveKeys', 'maybe', '"maybe"', '"off"'],
