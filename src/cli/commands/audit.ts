@@ -3,7 +3,7 @@ import { sinceSchema } from '../../producer/calls/audit.ts';
 import type { Pawl } from '../../producer/client.ts';
 import { auditView } from '../../producer/http/core/views.ts';
 import { ChainCheck, faultText, type Verification } from '../../shared/audit/audit-chain.ts';
-import { readLines, sinkName, type TrailFiles, trailFiles } from '../../shared/store/audit/audit-files.ts';
+import { filesFrom, readLines, sinkName, type TrailFiles, trailFiles } from '../../shared/store/audit/audit-files.ts';
 import type { AuditEntry } from '../../shared/store/audit/audit-trail.ts';
 import { ChainSignatures } from '../../shared/store/audit/chain-signatures.ts';
 import { auditFolder } from '../../shared/store/audit-service.ts';
@@ -64,7 +64,7 @@ export const verifyAudit = pawlCommand(async (context, pawl, options: VerifyAudi
 
 /** Whether the folder cannot be read: it is not a folder, or belongs to another user. */
 function isFileError(error: unknown): error is NodeJS.ErrnoException {
-  return error instanceof Error && 'syscall' in error && 'path' in error;
+  return error instanceof Error && 'syscall' in error && ('path' in error || error.syscall === 'read');
 }
 
 interface CheckedTrail extends Verification {
@@ -96,14 +96,14 @@ async function verifyAll(pawl: Pawl, { folder, isNamed, from }: VerifyTarget): P
 async function verifyTrail(
   pawl: Pawl,
   folder: string,
-  { trail, files }: TrailFiles,
+  { trail, files: allFiles }: TrailFiles,
   from?: number,
 ): Promise<CheckedTrail> {
   const { backend } = pawl;
   const position = (await backend.trail.positions()).get(sinkName(folder));
   // Without files, only the newest records can be checked, because Redis keeps no others.
-  const oldest = files.length > 0 ? undefined : (await backend.trail.recordsFrom(trail, 0))[0]?.seq;
-  const first = from ?? oldest ?? 1;
+  const oldest = allFiles.length > 0 ? undefined : (await backend.trail.recordsFrom(trail, 0))[0]?.seq;
+  const { files, first } = from === undefined ? { files: allFiles, first: oldest ?? 1 } : filesFrom(allFiles, from);
   const check = new ChainCheck(new ChainSignatures(backend.signatures), {
     seq: first - 1,
     seal: first === 1 ? trail : undefined,

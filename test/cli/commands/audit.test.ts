@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -94,6 +94,27 @@ test('I4: pawl audit lists calls, and verify finds changes in its files', async 
   });
   writeFileSync(file, whole);
   expect(await verify()).toMatchObject({ code: 0, intact: true });
+});
+
+test('I4: verify --from checks the rest of a trail, whatever is still there of what went before', async () => {
+  const folder = join(place.folder, '.pawl', 'audit');
+  const name = readdirSync(folder).find((each) => each.endsWith('.jsonl')) ?? '';
+  const lines = readFileSync(join(folder, name), 'utf8').trimEnd().split('\n');
+  const parts = join(place.folder, 'parts');
+  mkdirSync(parts);
+  const part = (first: number) => join(parts, name.replace(/\d{16}/, String(first).padStart(16, '0')));
+  const write = (first: number, end: number) =>
+    writeFileSync(part(first), `${lines.slice(first - 1, end).join('\n')}\n`);
+  const faultsFrom = async (from: number) =>
+    (await verify('--folder', parts, '--from', String(from))).trails.flatMap(({ faults }) => faults);
+  write(1, 2);
+  write(3, lines.length);
+  for (const from of [1, 2, 3, 4]) expect(await faultsFrom(from), `all files, from ${from}`).toEqual([]);
+  rmSync(part(1));
+  for (const from of [3, 4]) expect(await faultsFrom(from), `the second file, from ${from}`).toEqual([]);
+  expect(await faultsFrom(2)).toEqual([{ kind: 'missing', from: 2, to: 2 }]);
+  mkdirSync(part(1));
+  expect(await faultsFrom(1), 'a folder in the place of the first file').toEqual([{ kind: 'missing', from: 1, to: 2 }]);
 });
 
 test('an override is listed with its subject, its reason and its user', async () => {

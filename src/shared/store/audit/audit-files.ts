@@ -39,8 +39,11 @@ export async function trailFiles(folder: string): Promise<readonly TrailFiles[]>
   for (const name of names) {
     const trail = FILE.exec(name)?.[1];
     if (trail === undefined) continue;
+    const path = join(folder, name);
+    // A folder of this name has no records: those that belong here are missing.
+    if ((await stat(path)).isDirectory()) continue;
     const files = byTrail.get(trail) ?? [];
-    files.push(join(folder, name));
+    files.push(path);
     byTrail.set(trail, files);
   }
   const byTime = await Promise.all(
@@ -64,6 +67,16 @@ export async function* readLines(files: readonly string[]): AsyncGenerator<strin
     }
     if (partial !== '' && file !== files.at(-1)) yield partial;
   }
+}
+
+/** The files from the one that has the record of a number, or should have it, and the number of their first record. */
+export function filesFrom(
+  files: readonly string[],
+  seq: number,
+): { readonly files: readonly string[]; readonly first: number } {
+  const start = files.findLastIndex((file) => firstNumber(file) <= seq);
+  const file = files[start];
+  return file === undefined ? { files, first: seq } : { files: files.slice(start), first: firstNumber(file) };
 }
 
 export function sinkName(folder: string): string {
