@@ -85,6 +85,7 @@ export function createProgram(context: CliContext, end: OnExit): Command {
     .version(version, '-v, --version', 'print the version')
     .helpOption('-h, --help', 'print this')
     .showSuggestionAfterError(true)
+    .showHelpAfterError("'pawl --help' lists the commands.")
     .exitOverride()
     .configureOutput({
       writeOut: (text) => context.out.write(text),

@@ -27,9 +27,11 @@ export function actionFactory(context: CliContext, end: OnExit): Action {
 }
 
 export function command(parent: Command, name: string, description: string, examples: readonly string[]): Command {
+  const path = [...(parent.parent === null ? [] : ['pawl']), parent.name(), name].join(' ');
   return parent
     .command(name)
     .description(description)
+    .showHelpAfterError(`'${path} --help' says what it takes, with examples.`)
     .addHelpText(
       'after',
       `\n${examples.length === 1 ? 'Example' : 'Examples'}:\n${examples.map((each) => `  ${each}`).join('\n')}`,

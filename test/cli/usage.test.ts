@@ -38,7 +38,7 @@ describe('a person at the keyboard', () => {
   ])('a line break in an argument begins no line of the message: %j', async (args) => {
     const { code, stderr } = await pawl(args);
     expect(code).toBe(2);
-    expect(stderr).toMatch(/^pawl: .*a\\u\{A\}pawl: done.*\n$/);
+    expect(stderr).toMatch(/^pawl: .*a\\u\{A\}pawl: done.*\n'pawl.* --help' .*\n$/);
   });
 
   test('pawl alone prints its help', async () => {
@@ -52,7 +52,11 @@ describe('a person at the keyboard', () => {
     [['doctr'], 'unknown command', 'Did you mean doctor?'],
     [['calls', 'shwo', 'x'], 'unknown command', 'Did you mean show?'],
     [['call', 'read', '--parms', '{}'], 'unknown option', 'Did you mean --params?'],
-  ])('a mistyped %j gets the nearest name and exit code 2', async (args, problem, hint) => {
+    [['call', 'read', '{}'], 'too many arguments', "'pawl call --help' says what it takes"],
+    [['calls', 'elephant'], 'unknown command', "'pawl calls --help' says what it takes"],
+    [['calls', 'show'], 'missing required argument', "'pawl calls show --help' says what it takes"],
+    [['elephant'], 'unknown command', "'pawl --help' lists the commands"],
+  ])('a mistyped %j gets the nearest name, or leads to the help, and exit code 2', async (args, problem, hint) => {
     const { code, stdout, stderr } = await pawl(args);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toContain(`pawl: ${problem}`);
