@@ -144,13 +144,17 @@ const MAX_DELAY_MS = 3_600_000;
 /** A callback is sent again for a day after the call's end, or after its replay. */
 const RETRY_WINDOW_MS = 24 * 3_600_000;
 
-/** The delay before the next attempt, by the number of attempts so far; undefined when the retry window is over. */
+/**
+ * The delay before the next attempt, by the number of attempts so far; undefined when the retry window is over. A receiver that asks for
+ * a longer delay than the window has left gets the last attempt at its end.
+ */
 export function retryDelayMs(
   { attempts, sinceMs, nowMs }: { readonly attempts: number; readonly sinceMs: number; readonly nowMs: number },
   random: () => number,
   retryAfterMs = 0,
 ): number | undefined {
   const backoffMs = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** Math.min(attempts - 1, 20));
-  const delayMs = Math.max(retryAfterMs, Math.round(backoffMs * (0.5 + random() / 2)));
-  return nowMs + delayMs - sinceMs > RETRY_WINDOW_MS ? undefined : delayMs;
+  const delayMs = Math.round(backoffMs * (0.5 + random() / 2));
+  const leftMs = sinceMs + RETRY_WINDOW_MS - nowMs;
+  return delayMs > leftMs ? undefined : Math.max(delayMs, Math.min(retryAfterMs, leftMs));
 }
