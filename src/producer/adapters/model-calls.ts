@@ -7,7 +7,7 @@
  * belong to a response that another process began, so it names the newest call. After a response that failed as a whole, such as in an
  * outage, the caller has no answers and may run it again: a call of its names is the same if it ended after that response began.
  */
-import { identifierSchema, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { identifierSchema, MAX_TURN_ID, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { ToolReference } from '../../shared/tools/tool.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
@@ -139,7 +139,9 @@ export class ModelCalls {
 
   #keyOf({ toolCallId, namespace, name, params, turnId }: ModelCall): string {
     const { tenantId = null, sessionKey, actorId } = this.#session.record;
-    return digest(canonicalJson([tenantId, sessionKey, actorId, namespace, name, toolCallId, turnId ?? null, params]));
+    const origin = canonicalJson([tenantId, sessionKey, actorId, namespace, name, toolCallId, turnId ?? null]);
+    // Written by themselves, parameters that are not JSON are refused with their own path.
+    return digest(`${origin.slice(0, -1)},${canonicalJson(params)}]`);
   }
 
   #markSeen(key: string): void {
@@ -158,6 +160,11 @@ export function markedId(toolCallId: string, mark: string): string {
 /** The ID as an identifier. Some gateways write more into it than an identifier may hold, such as the signature of a thought. */
 export function identifierOf(toolCallId: string): string {
   return identifierSchema.safeParse(toolCallId).success ? toolCallId : digest(toolCallId);
+}
+
+/** The turn as an identifier. Some gateways write the route of a request into the name of its response. */
+export function turnIdOf(turnId: string): string {
+  return turnId.length <= MAX_TURN_ID ? turnId : digest(turnId);
 }
 
 /** Whether the replayed call ended after the failed response began, so that it is that one's. */

@@ -15,7 +15,7 @@ import { uuidv7 } from '../../shared/util/time.ts';
 import type { CallOptions } from '../calls/call-envelope.ts';
 import { listIssues } from '../calls/params.ts';
 import type { Session, SessionEvents } from '../sessions/session.ts';
-import { identifierOf, ModelCalls, type ModelResponse, markedId } from './model-calls.ts';
+import { identifierOf, ModelCalls, type ModelResponse, markedId, turnIdOf } from './model-calls.ts';
 import { hasImages, type ModelContent, modelContent, textOf } from './model-content.ts';
 
 export type { ModelContent } from './model-content.ts';
@@ -111,6 +111,7 @@ export class ModelTools {
     if (typeof session?.toolsFor !== 'function')
       throw invalidArgument('session', `must be a session, as \`openSession\` returns it; got ${quoteValue(session)}`);
     checkObject('options', given);
+    checkOptions(given);
     const options = { ...given, ...fixed };
     return new ModelTools(session, provider, await session.toolsFor(provider, options), options);
   }
@@ -136,6 +137,7 @@ export class ModelTools {
     if (!Array.isArray(blocks)) throw invalidArgument(path, `must be a list; got ${quoteValue(blocks)}`);
     for (const [index, block] of blocks.entries()) checkObject(`${path}[${index}]`, block);
     checkObject('options', options);
+    checkTurn('options.turnId', options.turnId);
     return this.#calls.respond((response) => {
       const answers = blocks.map((block, index) => run(block, { ...options, response, index }));
       return Promise.all(answers.filter((answer) => answer !== undefined));
@@ -202,8 +204,8 @@ export class ModelTools {
   #turnOf({ turnId: given }: CallSource): { readonly turnId: string | undefined; readonly isOwn: boolean } {
     const { turnId: option } = this.#options;
     const ownTurn = given || (typeof option === 'function' ? option() : undefined);
-    if (ownTurn) return { turnId: ownTurn, isOwn: true };
-    return { turnId: typeof option === 'string' && option !== '' ? option : undefined, isOwn: false };
+    if (ownTurn) return { turnId: turnIdOf(ownTurn), isOwn: true };
+    return { turnId: typeof option === 'string' && option !== '' ? turnIdOf(option) : undefined, isOwn: false };
   }
 
   async *#runWithNotices(
@@ -278,6 +280,19 @@ export class ModelTools {
     this.#session.inform('onGivenUp', onGivenUp && ((tool: string) => onGivenUp(tool, message)), toolName);
     await this.#session.emitInvalidParams({ toolName: result.toolName, reasks: MAX_REASKS, result });
   }
+}
+
+/** Otherwise a model would read of the program's mistake, or all of an output would be cut. */
+function checkOptions({ turnId, maxOutputBytes }: AdapterOptions): void {
+  if (typeof turnId !== 'function') checkTurn('options.turnId', turnId);
+  if (maxOutputBytes !== undefined && !(typeof maxOutputBytes === 'number' && maxOutputBytes >= 1))
+    throw invalidArgument('options.maxOutputBytes', `must be a number from 1 on; got ${quoteValue(maxOutputBytes)}`);
+}
+
+/** Null is what servers write for a name that is missing. */
+function checkTurn(path: string, turnId: unknown): void {
+  if (turnId !== undefined && turnId !== null && typeof turnId !== 'string')
+    throw invalidArgument(path, `must be a text; got ${quoteValue(turnId)}`);
 }
 
 /** Compares the name, because an adapter in a bundle has a class of its own. */

@@ -6,10 +6,11 @@ import {
 } from '@modelcontextprotocol/server';
 import { callbackUrlSchema } from '../../shared/callbacks/callback.ts';
 import { CLIENT_REQUEST_KINDS } from '../../shared/calls/elicitation.ts';
-import { parseKeyHeader, validTraceparent } from '../../shared/calls/envelope.ts';
+import { MAX_TURN_ID, parseKeyHeader, validTraceparent } from '../../shared/calls/envelope.ts';
 import { type StartOptions, startTimeOf } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
 import { findOrOpenSession } from '../http/routes/sessions.ts';
@@ -26,7 +27,6 @@ const SESSION_META = 'pawl/session';
 const TRACE_META = 'traceparent';
 /** The model's turn that makes the call. */
 const TURN_META = 'pawl/turn';
-const MAX_TURN_ID = 120;
 const START_AFTER_META = 'pawl/startAfterMs';
 const START_AT_META = 'pawl/startAt';
 /** The end of the call is posted there. */
@@ -59,8 +59,11 @@ export function clientOf(
   const declared = envelope?.[CLIENT_CAPABILITIES_META_KEY] as ClientCapabilities | undefined;
   const capabilities = declared ?? handshakeCapabilities ?? {};
   const meta: Readonly<Record<string, unknown>> = ctx.mcpReq._meta ?? {};
+  // Another session or turn than the one that was meant would have other permissions and budgets. A trace is ignored instead.
   const readText = (name: string, header: string) => {
     const value = meta[name] ?? ctx.http?.req?.headers.get(header) ?? undefined;
+    if (value !== undefined && typeof value !== 'string' && name !== TRACE_META)
+      throw invalidParams(`_meta["${name}"] must be a text; got ${quoteValue(value)}.`);
     return typeof value === 'string' && value !== '' ? value : undefined;
   };
   return {

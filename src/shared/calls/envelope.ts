@@ -212,6 +212,8 @@ export function restoreProtoMember<Params extends Readonly<Record<string, unknow
 }
 
 const TURN_TAG = 'turn:';
+/** A longer turn would not fit into a tag. */
+export const MAX_TURN_ID = 120;
 
 /** The tag of `control.requestTags` that names the conversation turn of a call: `turn:ID`. */
 export function turnTag(turnId: string): string {

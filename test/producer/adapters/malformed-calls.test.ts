@@ -134,3 +134,57 @@ test('options of an adapter that are none are refused by their name', async () =
         message: expect.stringContaining('options: must be an object'),
       });
 });
+
+const WRONG_OPTIONS = {
+  turnId: [7, true, {}, []],
+  maxOutputBytes: [0, -1, Number.NaN, '5', null, {}],
+};
+
+test('members of an adapter’s options that are none are refused by their name', async () => {
+  const session = await openSession();
+  for (const [name, values] of Object.entries(WRONG_OPTIONS))
+    for (const value of values)
+      for (const make of [chatTools, responsesTools, messagesTools, langchainTools, aiSdkTools])
+        await expect(
+          (make as (session: Session, options: never) => Promise<unknown>)(session, { [name]: value } as never),
+          `${make.name} ${name} ${String(value)}`,
+        ).rejects.toMatchObject({
+          code: 'CONTRACT_INVALID',
+          message: expect.stringContaining(`options.${name}: must`),
+        });
+});
+
+test.each(lists)(
+  'a turn of %s may have a name of any length, and a turn that is no text is refused',
+  async (_kind, adapter) => {
+    const run = await adapter(await openSession());
+    const callOf = (city: string) => {
+      const input = { city };
+      const call = { id: 'a', call_id: 'a', name: 'weather', input, arguments: input };
+      const types = ['tool_use', 'function_call'];
+      return types.map((type) => ({ ...call, type, function: { name: 'weather', arguments: input } }));
+    };
+    const turnId = `resp_${'x'.repeat(500)}`;
+    const first = JSON.stringify(await run(callOf('Paris') as never, { turnId } as never));
+    expect(first).toContain('degrees');
+    expect(JSON.stringify(await run(callOf('Paris') as never, { turnId } as never))).toBe(first);
+    for (const value of WRONG_OPTIONS.turnId)
+      await expect(run(callOf('Rome') as never, { turnId: value } as never)).rejects.toMatchObject({
+        code: 'CONTRACT_INVALID',
+        message: expect.stringContaining('options.turnId: must be a text'),
+      });
+  },
+);
+
+test('arguments that are not JSON are refused by their own path', async () => {
+  const run = await LISTS['messages']?.(await openSession());
+  for (const [value, kind] of [
+    [Number.NaN, 'NaN'],
+    [10n, 'bigint'],
+    [new Map(), 'Map'],
+  ] as const) {
+    const input = { city: 'Paris', deep: [{ value }] };
+    const [answer] = (await run?.([{ type: 'tool_use', id: 'a', name: 'weather', input }] as never)) ?? [];
+    expect(JSON.stringify(answer)).toContain(`holds ${kind} in deep[0].value,`);
+  }
+});

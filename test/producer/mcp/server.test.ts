@@ -221,6 +221,23 @@ test('I17: the turn that a client names counts to its budget', async () => {
   expect(await echo('e', 'x'.repeat(121))).toBe(-32_602);
 });
 
+test.each(['pawl/session', 'pawl/turn'])(
+  'a value of %s that is no text is -32602; null and an empty text are none',
+  async (name) => {
+    const { tools, runs } = testTools();
+    const call = modern(await startRig({ tools }));
+    const send = (value: unknown) =>
+      call('tools/call', { name: 'echo', arguments: { text: 'x' }, _meta: { [name]: value } });
+    for (const value of [7, true, {}, ['x']])
+      expect((await send(value)).error).toMatchObject({
+        code: -32_602,
+        message: expect.stringContaining(`_meta["${name}"]`),
+      });
+    expect(runs()).toBe(0);
+    for (const value of [null, '']) expect((await send(value)).result.structuredContent).toMatchObject({ text: 'x' });
+  },
+);
+
 test('a call continues the trace of its client from `_meta` or a header, and ignores an invalid one', async () => {
   const rig = await startRig(testTools());
   const call = modern(rig);
