@@ -125,7 +125,7 @@ const FAMILIES: ReadonlyMap<string, MetricDefinition> = new Map(
 /** All metrics in Prometheus' text format, with their help, even those without series. Series of unknown metrics are left out. */
 export function exposition(prefix: string, series: Iterable<readonly [string, number]>): string {
   const lines = new Map<string, string[]>(Object.values(METRICS).map(({ name }) => [name, []]));
-  for (const [id, value] of series) {
+  for (const [id, value] of inBucketOrder(series)) {
     const family = FAMILIES.get(id.split('{', 1)[0] ?? '');
     if (family !== undefined) lines.get(family.name)?.push(`${prefix}_${id} ${value}`);
   }
@@ -136,4 +136,19 @@ export function exposition(prefix: string, series: Iterable<readonly [string, nu
       ),
     )
     .join('');
+}
+
+/** The format asks for a histogram's buckets together and in ascending order; Redis returns totals in any order. */
+function inBucketOrder(series: Iterable<readonly [string, number]>): readonly (readonly [string, number])[] {
+  const groups = new Map<string, (readonly [string, number])[]>();
+  for (const each of series) {
+    const group = each[0].replace(/^(\w+)_(?:bucket\{le="[^"]+",?|(?:sum|count)(?:\{|$))/, '$1{');
+    getOrInsert(groups, group, () => []).push(each);
+  }
+  return [...groups.values()].flatMap((group) => group.sort(([a], [b]) => upperBound(a) - upperBound(b)));
+}
+
+/** The bound of a bucket. The last bucket, the sum and the count of a histogram have none. */
+function upperBound(series: string): number {
+  return Number(/_bucket\{le="([^"+]+)"/.exec(series)?.[1] ?? Number.MAX_VALUE);
 }

@@ -31,6 +31,34 @@ test('the text has help and type of every metric, escapes what stands in labels,
   expect(EXPOSITION_TYPE).toMatch(/^text\/plain; version=0\.0\.4/);
 });
 
+test.each([1, 7, 23])(
+  'the buckets of a histogram ascend and stay together, in whatever order its series come (%i)',
+  (step) => {
+    const set = new MetricSet();
+    for (const tool of ['a', 'le="5"', 'z'])
+      for (const ms of [1, 70, 400_000]) set.observe(METRICS.duration, { tool, status: 'success' }, ms);
+    for (const ms of [1, 70]) set.observe(METRICS.inboxLag, {}, ms);
+    const series = [...set.series()];
+    const turned = series.map((_, index) => series[(index * step + 5) % series.length] ?? (['', 0] as const));
+    const buckets = exposition('p', turned)
+      .split('\n')
+      .filter((line) => line.includes('_bucket{'));
+    const inOrder = exposition('p', series)
+      .split('\n')
+      .filter((line) => line.includes('_bucket{'));
+    expect(buckets.toSorted()).toEqual(inOrder.toSorted());
+    const seriesOf = (line: string) => line.replace(/le="[^"]*",?/, '').replace(/ \S+$/, '');
+    const together = buckets.map(seriesOf).filter((each, index, all) => each !== all[index - 1]);
+    expect(together).toHaveLength(new Set(together).size);
+    for (const one of together) {
+      const bounds = buckets.filter((line) => seriesOf(line) === one).map((line) => /le="([^"]*)"/.exec(line)?.[1]);
+      expect(bounds).toEqual(
+        inOrder.filter((line) => seriesOf(line) === one).map((line) => /le="([^"]*)"/.exec(line)?.[1]),
+      );
+    }
+  },
+);
+
 test('a series beyond the bound is counted under other, whatever its tool is named', () => {
   expect(withoutTool('calls_total{tool="a\\"}b",status="error",scope="session"}', 'other')).toBe(
     'calls_total{tool="other",status="error",scope="session"}',
