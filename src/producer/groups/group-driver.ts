@@ -15,6 +15,7 @@ import {
   memberEnd,
   type NextCall,
 } from '../../shared/groups/group.ts';
+import { canonicalJson } from '../../shared/schema/canonical-json.ts';
 import type { Advance, GroupRecord, LeasedGroup } from '../../shared/store/groups/groups.ts';
 import type { CallView, GroupStore } from '../../shared/store/ports.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -217,12 +218,24 @@ export class GroupDriver {
   /** Resumes a call of an earlier driver from its record. */
   async #resume(callOf: () => Promise<GroupCall | undefined>, callId: string): Promise<Submission> {
     const record = await this.#deps.calls.read(callId);
-    if (record === undefined) return this.#submitAgain(callOf, callId);
+    if (record === undefined || (await this.#isOther(record, callOf))) return this.#submitAgain(callOf, callId);
     const { requestId, toolName } = record.request.envelope;
     if (record.outcome !== undefined && record.state !== 'inflight')
       return { kind: 'answered', callId, result: envelopeOf(record.outcome, { requestId, toolName, callId }) };
     const result = this.#deps.calls.result(callId).then((ended) => ended ?? Promise.reject(new Error('no result')));
     return { kind: 'pending', callId, requestId, result, stop: () => {} };
+  }
+
+  /**
+   * Whether the record is that of another call, which had used the caller's key with other parameters before. The earlier driver left
+   * before it claimed its own call, or before it learned of the conflict.
+   */
+  async #isOther({ request }: CallView, callOf: () => Promise<GroupCall | undefined>): Promise<boolean> {
+    const { payload } = request.envelope;
+    const isOwnKey = payload?.idempotencyKey?.startsWith(`${this.#group.head.id}:`) !== false;
+    if (payload === undefined || isOwnKey) return false;
+    const call = await callOf();
+    return call !== undefined && canonicalJson(call.envelope.payload.params) !== canonicalJson(payload.params);
   }
 
   /**

@@ -32,7 +32,7 @@ export interface CallLedger
 export interface CallView extends Pick<CallRecord, 'callId' | 'state' | 'outcome' | 'createdAtMs' | 'readAtMs'> {
   readonly request: {
     readonly envelope: Pick<ToolCallEnvelope, 'requestId' | 'toolNamespace' | 'toolName'> &
-      Partial<Pick<ToolCallEnvelope, 'control'>>;
+      Partial<Pick<ToolCallEnvelope, 'control' | 'payload'>>;
     readonly tool?: Pick<StoredRequest['tool'], 'effects'>;
   };
   readonly attempts: readonly unknown[];

@@ -1,6 +1,7 @@
 /** The results of a batch, as another process reads them from the records. */
 import { expect, test } from 'vitest';
 import type { ToolResultEnvelope } from '../../../src/shared/calls/envelope.ts';
+import type { LeasedGroup } from '../../../src/shared/store/groups/groups.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { httpError, scripted } from '../../helpers/tools.ts';
 
@@ -84,4 +85,21 @@ test('the holes of a list refuse themselves alone', async () => {
   calls[2] = { tool, params: {} };
   const results = await session.batch(calls);
   expect(results.map(({ error }) => error?.code)).toEqual(['CONTRACT_INVALID', 'CONTRACT_INVALID', undefined]);
+});
+
+test('another process that goes on with a batch does not take the call that has the key for its own', async () => {
+  const { session, pawl, openProducer } = await startFleet({ tools: [tool] });
+  const { callId } = await session.call(tool, { other: true }, { idempotencyKey: 'one' });
+  const entries = [{}, { other: true }].map((params) => ({
+    envelope: session.envelope(tool, params, { idempotencyKey: 'one' }),
+    callId: callId ?? '',
+  }));
+  // The record of a driver that died behind the write of its first step.
+  const fields = new Map(entries.map((_, index) => [`call:${index}`, { callId: callId ?? '' }]));
+  const { groups } = pawl.backend;
+  const batch = await groups.create({ id: 'left', kind: 'batch', createdAtMs: 0 }, { entries }, fields);
+  await groups.advance(batch as LeasedGroup, { release: true });
+  const frontDoor = await openProducer();
+  const results = await frontDoor.batches.results({ batchId: 'left' });
+  expect(results.map(({ error }) => error?.code)).toEqual(['IDEMPOTENCY_CONFLICT', undefined]);
 });
