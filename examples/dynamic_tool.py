@@ -1,5 +1,5 @@
 """Runs a tool for Pawl's sessions, with nothing but the standard library: dynamic_tool.py [HOW_MANY_CALLS]"""
-import json, os, sys, threading, time, urllib.error, urllib.request
+import http.client, json, os, sys, threading, time, urllib.error, urllib.request
 
 URL, TOKEN = os.environ.get("PAWL_URL", "http://127.0.0.1:7070"), os.environ.get("PAWL_TOKEN", "")
 TOOL = {"kind": "dynamic", "version": "1.0.0", "description": "Counts the words of a text.", "effects": "idempotent",
@@ -16,15 +16,15 @@ def ask(method, path, body=None):
     while True:
         try:
             request = urllib.request.Request(URL + path, body and json.dumps(body).encode(), headers, method=method)
-            with urllib.request.urlopen(request) as response:
+            with urllib.request.urlopen(request, timeout=60) as response:
                 return json.loads(response.read() or "{}")
         except urllib.error.HTTPError as refusal:
             if refusal.code == 409:  # nobody waits for the call any more
                 return {}
-            if refusal.code not in (429, 503):
+            if refusal.code not in (429, 502, 503, 504):  # of these, a proxy sends some for a server that is away
                 raise
             time.sleep(int(refusal.headers.get("Retry-After", 1)))
-        except OSError:  # the server is away; calls and lease are not
+        except (OSError, http.client.HTTPException):  # the server is away; calls and lease are not
             time.sleep(0.2)
 
 
