@@ -13,7 +13,7 @@ import {
 } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
-import { readParams } from '../params.ts';
+import { readPlan } from '../params.ts';
 import { type Column, moment, table } from '../print.ts';
 
 const COLUMNS: readonly Column<PlanSummary>[] = [
@@ -64,7 +64,7 @@ export async function planCommand(
   file: string,
   options: { readonly session: string; readonly key?: string; readonly dryRun?: boolean },
 ): Promise<number> {
-  const read = await readParams(context, file === '-' ? '-' : `@${file}`);
+  const read = await readPlan(context, file);
   const { key } = options;
   const { idempotencyKey: fileKey = key } = read as { readonly idempotencyKey?: unknown };
   if (key !== undefined && fileKey !== key) throw usageError('The plan has another idempotencyKey than --key.');

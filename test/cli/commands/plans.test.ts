@@ -59,3 +59,17 @@ test('pawl plans run waits for the approval of its plan, and ends with 5 when it
   expect(ended.code).toBe(5);
   expect(ended.stdout).toMatch(/: failed: .* denied the plan: not today/);
 });
+
+test.each([
+  ['{"nodes":', 'The plan (broken.json) is not JSON'],
+  ['[]\n', 'The plan (broken.json) must be a JSON object such as {"nodes":'],
+  ['null', 'got null.'],
+  ['\u00a9'.repeat(3), 'is not JSON'],
+])('pawl plans run says of %j that it is no plan, and what a plan is', async (text, message) => {
+  writeFileSync(join(place.folder, 'broken.json'), text);
+  const { code, stderr } = await place.run(['plans', 'run', 'broken.json', '--session', 'trip']);
+  expect(code).toBe(2);
+  expect(stderr).toContain(message);
+  expect(stderr).toContain('{"nodes":{"list":');
+  expect(stderr).not.toMatch(/parameters|--params/);
+});
