@@ -2,6 +2,7 @@
  * The arguments of the public methods, for programs without types: each method refuses other values before anything has happened.
  */
 import { z } from 'zod';
+import { identifierSchema } from '../shared/calls/envelope.ts';
 import { type Issue, invalidInput, reasonOf } from '../shared/errors/failure.ts';
 import { WITH_RECEIVED, zodIssues } from '../shared/schema/zod-issues.ts';
 import { quoteValue } from '../shared/util/text/quote-value.ts';
@@ -104,7 +105,7 @@ const SERVICES = {
   },
   reliability: { set: { enabled: z.boolean(), change: options } },
   shards: { set: { tier: text, shards: count, by } },
-  callbacks: { list: { filter: options }, replay: byId, secrets: { tenantId: by } },
+  callbacks: { list: { filter: options }, replay: byId, secrets: { tenantId: identifierSchema.optional() } },
   workers: { drain: { workerId: text, by } },
   sessions: {
     open: { request: object.optional() },

@@ -247,3 +247,11 @@ test('a member that is undefined counts as absent, and changes nothing', async (
   const completion = { status: 'success', output: 1, error: undefined, progress: undefined, extendMs: undefined };
   await expect(pawl.complete('pawlc_none', completion as never)).rejects.toMatchObject({ code: 'UNKNOWN_COMPLETION' });
 });
+
+test.each(['', '\ud800', 'x'.repeat(257), 5, null])('there are no secrets of the tenant %j', async (tenantId) => {
+  const { pawl } = await startFleet({ tools: [], workers: 0 });
+  await expect(pawl.callbacks.secrets(tenantId as never)).rejects.toMatchObject({
+    code: 'CONTRACT_INVALID',
+    issues: [{ path: 'tenantId' }],
+  });
+});
