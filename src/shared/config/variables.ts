@@ -36,6 +36,14 @@ const asSigningKey = (text: string) => {
   return { kid, key };
 };
 
+/** The numbers of a tier that is named twice stay text, so that the schema can report them. */
+function shardCounts(parts: readonly string[]): Readonly<Record<string, unknown>> {
+  const texts = new Map<string, string>();
+  for (const [tier, n] of parts.map((part) => splitAt('=', part)))
+    texts.set(tier, texts.has(tier) ? `${texts.get(tier)},${n}` : n);
+  return Object.fromEntries([...texts].map(([tier, text]) => [tier, asNumber(text)]));
+}
+
 /** Every environment variable that Pawl reads, and the setting that it sets. */
 export const VARIABLES: readonly Variable[] = [
   { name: 'REDIS_URL', path: ['redisUrl'], read: asText },
@@ -86,13 +94,7 @@ export const VARIABLES: readonly Variable[] = [
     path: ['shards'],
     // A number for all tiers, or `read-only=4,workspace=2`.
     read: (text) =>
-      text.includes('=')
-        ? Object.fromEntries(
-            asList(text)
-              .map((part) => splitAt('=', part))
-              .map(([tier, n]) => [tier, asNumber(n)]),
-          )
-        : Object.fromEntries(TIERS.map((tier) => [tier, asNumber(text)])),
+      text.includes('=') ? shardCounts(asList(text)) : Object.fromEntries(TIERS.map((tier) => [tier, asNumber(text)])),
   },
   { name: 'PAWL_DURABILITY', path: ['durability'], read: asText },
   { name: 'LOG_LEVEL', path: ['logLevel'], read: asText },
@@ -120,9 +122,9 @@ export function isSecret(path: string): boolean {
   return /^(apiTokens|callbackSecrets|signingKeys|workerKeys|redisUrl|boardRedisUrl)\b/.test(path);
 }
 
-/** The tiers in a list such as `read-only,workspace`. Throws `CONFIGURATION` for anything else. */
+/** The tiers in a list such as `read-only,workspace`, each once. Throws `CONFIGURATION` for anything else. */
 export function parseTiers(text: string): (typeof TIERS)[number][] {
-  return asList(text).map((name) => {
+  return [...new Set(asList(text))].map((name) => {
     const tier = TIERS.find((candidate) => candidate === name);
     if (tier === undefined)
       throw new PawlError('CONFIGURATION', `There is no tier ${JSON.stringify(name)}; tiers are ${TIERS.join(', ')}.`);

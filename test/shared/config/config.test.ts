@@ -187,6 +187,7 @@ describe('a wrong value is named with its variable, its path, what came and what
 
   test.each([
     ['PAWL_SHARDS', 'shards', 'workspce=2', 'must begin with a tier and "=" (read-only, workspace', 'got "workspce"'],
+    ['PAWL_SHARDS', 'shards.workspace', 'workspace=2,system=3,workspace=4', 'must be a number', 'got "2,4"'],
     ['PAWL_SHARDS', 'shards.workspace', 'workspace=2=3', 'must be a number', 'got "2=3"'],
     ['PAWL_WORKER_KEYS', 'workerKeys', 'kid:c2VjcmV0IGtleSBv==', 'must begin with a tier', 'a value that is not shown'],
     [
@@ -346,6 +347,7 @@ test('the policy under a tool’s qualified name counts more than the one under 
 
 test('tiers are read from a list, and a wrong one is named with those that exist', () => {
   expect(parseTiers('read-only, system')).toEqual(['read-only', 'system']);
+  expect(parseTiers('system,read-only,system')).toEqual(['system', 'read-only']);
   expect(() => parseTiers('read-only,root')).toThrow('There is no tier "root"; tiers are read-only, workspace');
 });
 
