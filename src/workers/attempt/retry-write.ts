@@ -5,7 +5,7 @@ import type { RunningAttempt } from './running-attempts.ts';
 
 const RETRY_AFTER_MS = 250;
 
-/** Repeats a write while Redis is unavailable and the lease still holds. The answer is undefined when the lease is lost. */
+/** Repeats a write while Redis or the blob store is unavailable and the lease still holds. The answer is undefined when the lease is lost. */
 export async function retryUntilLeaseLost<T>(
   write: () => Promise<T>,
   running: RunningAttempt | undefined,
@@ -21,7 +21,7 @@ export async function retryUntilLeaseLost<T>(
       if (tries === 0)
         log.warn(
           { callId: running?.callId, error: error.message },
-          'Redis is unavailable: a write of a call is retried until its lease is lost',
+          'a write of a call failed: it is retried until its lease is lost',
         );
       if (running?.leaseLost === true) return undefined;
       await new Promise<void>((resolve) => schedule(resolve, RETRY_AFTER_MS));
