@@ -1,5 +1,6 @@
 /** `pawl doctor`: checks whether Pawl can work here, and explains how to fix each problem. */
-import { access, constants, mkdir } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { access, constants, mkdir, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 import { loadSettings } from '../../main.ts';
@@ -40,6 +41,8 @@ import { checkPackages } from './optional-packages.ts';
 
 const CONNECT_TIMEOUT_MS = 3_000;
 const REQUEST_TIMEOUT_MS = 1_000;
+/** More than the smallest block of a disk. */
+const TRIAL_BYTES = 16_384;
 const MIN_NODE = [22, 22] as const;
 const MARKS: Readonly<Record<Finding['state'], string>> = { ok: 'ok  ', warn: 'note', fail: 'FAIL' };
 
@@ -117,11 +120,27 @@ async function checkDataDir({ dataDir, redisUrl }: Settings, cwd: string): Promi
   try {
     await mkdir(path, { recursive: true });
     await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
+    await tryToWrite(path);
     // Without a Redis in it there are still the audit trail's files, the notes of used approvals, and memory.
     return ok(check, redisUrl === undefined ? path : `${path} (Redis is elsewhere: REDIS_URL)`);
   } catch (error) {
     const message = `${path} cannot be written to: ${reasonOf(error)}`;
-    return fail(check, message, 'set PAWL_DATA_DIR to a folder of your own');
+    const isFull = /^(?:ENOSPC|EDQUOT)$/.test((error as NodeJS.ErrnoException).code ?? '');
+    return fail(
+      check,
+      message,
+      `${isFull ? 'make room on its disk, or ' : ''}set PAWL_DATA_DIR to a folder of your own`,
+    );
+  }
+}
+
+/** On a full disk the folder has its rights, and new files stay empty. */
+async function tryToWrite(folder: string): Promise<void> {
+  const trial = join(folder, `trial-${randomUUID()}`);
+  try {
+    await writeFile(trial, 'x'.repeat(TRIAL_BYTES));
+  } finally {
+    await rm(trial, { force: true });
   }
 }
 

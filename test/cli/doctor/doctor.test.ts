@@ -1,10 +1,13 @@
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { checkNode } from '../../../src/cli/doctor/doctor.ts';
 import { startServer } from '../../chaos/server.ts';
+import { startProgram } from '../../helpers/process.ts';
 import { atOnce } from '../../helpers/signal.ts';
 import { type CliFixture, openPlace } from '../pawl.ts';
 
@@ -17,6 +20,10 @@ interface Report {
     readonly fix?: string;
   }[];
 }
+
+const LAUNCHER = fileURLToPath(new URL('../../../bin/pawl.mjs', import.meta.url));
+const WITH_MOUNTS = ['--mount', ...(process.getuid?.() === 0 ? [] : ['--map-root-user']), 'sh'];
+const canMount = spawnSync('unshare', [...WITH_MOUNTS, '-c', 'mount -t tmpfs none /mnt']).status === 0;
 
 let place: CliFixture;
 beforeAll(async () => {
@@ -132,6 +139,23 @@ test('doctor looks whether the data folder can be written to, wherever Redis is'
   expect(code).toBe(2);
   expect((JSON.parse(stdout) as Report).checks.filter(({ state }) => state === 'fail')).toMatchObject([
     { check: 'data folder', message: expect.stringContaining('cannot be written to'), fix: expect.any(String) },
+  ]);
+});
+
+test.runIf(canMount)('doctor looks whether the disk of the data folder has room', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'pawl-disk-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const fill = 'mount -t tmpfs -o size=16k none "$0"; head -c 16384 /dev/zero >"$0/fill"; exec "$@"';
+  const { redisUrl, prefix } = place.world;
+  const env = { REDIS_URL: redisUrl, PAWL_PREFIX: prefix, PAWL_HTTP_PORT: '0', PAWL_DATA_DIR: folder };
+  const doctor = startProgram(
+    'unshare',
+    [...WITH_MOUNTS, '-c', fill, folder, process.execPath, LAUNCHER, 'doctor', '--json'],
+    { cwd: place.folder, env },
+  );
+  expect(await doctor.ended).toMatchObject({ code: 2 });
+  expect((JSON.parse(doctor.stdout()) as Report).checks.filter(({ state }) => state === 'fail')).toMatchObject([
+    { check: 'data folder', message: expect.stringContaining('ENOSPC'), fix: expect.stringContaining('make room') },
   ]);
 });
 
