@@ -38,7 +38,8 @@ export interface TestProcess extends AsyncDisposable {
   line(wanted: string | RegExp, options?: { deadlineMs?: number }): Promise<string>;
   /** Writes a line to standard input. */
   say(line: string): void;
-  endInput(): void;
+  /** Ends standard input, after a text without a line break. */
+  endInput(text?: string): void;
   /** Stops to read standard output, as `head` does. */
   closeOutput(): void;
   signal(signal: NodeJS.Signals): void;
@@ -132,7 +133,7 @@ function start(program: string, args: readonly string[], options: ProcessOptions
     stderr: () => output.text('stderr'),
     line: (wanted, { deadlineMs = 60_000 } = {}) => output.line(wanted, deadlineMs),
     say: (line) => void child.stdin.write(`${line}\n`),
-    endInput: () => void child.stdin.end(),
+    endInput: (text = '') => void child.stdin.end(text),
     closeOutput: () => void child.stdout.destroy(),
     signal: (signal) => void child.kill(signal),
     kill: () => {

@@ -60,9 +60,7 @@ export class StdioConnection extends StdioServerTransport {
   override _ondata = (chunk: Buffer): void => {
     let start = 0;
     for (let end = chunk.indexOf('\n'); end !== -1; end = chunk.indexOf('\n', start)) {
-      this.#read(Buffer.concat([...this.#partialLine, chunk.subarray(start, end)]));
-      this.#partialLine = [];
-      this.#partialLength = 0;
+      this.#readLine(chunk.subarray(start, end));
       start = end + 1;
     }
     this.#partialLine.push(chunk.subarray(start));
@@ -72,7 +70,10 @@ export class StdioConnection extends StdioServerTransport {
     void this.close();
   };
 
-  #read(line: Buffer): void {
+  #readLine(lastPart: Buffer): void {
+    const line = Buffer.concat([...this.#partialLine, lastPart]);
+    this.#partialLine = [];
+    this.#partialLength = 0;
     if (line.toString().trim() === '') return;
     const read = readClientMessage(line);
     if (read.kind === 'refused') this.#refuse(read);
@@ -100,6 +101,8 @@ export class StdioConnection extends StdioServerTransport {
 
   override _onstdinclose = (): void => {
     if (this.#inputEnded) return;
+    // Many programs end their last message without a line break.
+    this.#readLine(Buffer.alloc(0));
     this.#inputEnded = true;
     this.#stopWaiting = backgroundSchedule(() => void this.close(), this.#options.answerLimitMs);
     this.#closeOnceAnswered();

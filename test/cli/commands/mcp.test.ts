@@ -108,6 +108,20 @@ describe('pawl mcp, at the end of its input', () => {
     expect(answers.find(({ id }) => id === 5)?.result).toMatchObject({ structuredContent: { lingeredMs: 60_000 } });
   });
 
+  test.each(['', ' ', '\r'])('answers a last message that ends in %j instead of a line break', async (end) => {
+    const pawl = place.start(['mcp']);
+    pawl.endInput(lines([...OPENING, call(2, 'greet', { name: 'Ada' })]).slice(0, -1) + end);
+    expect(await pawl.ended).toEqual({ code: 0, signal: null });
+    expect(pawl.stdout()).toContain('Hello, Ada!');
+  });
+
+  test('refuses a last message that breaks off, and ends', async () => {
+    const pawl = place.start(['mcp']);
+    pawl.endInput(lines([...OPENING, call(2, 'greet', { name: 'Ada' })]).slice(0, -10));
+    expect(await pawl.ended).toEqual({ code: 0, signal: null });
+    expect(pawl.stdout()).toContain('"code":-32700');
+  });
+
   test('waits for answers only as long as a worker would, and not for a call that was cancelled', async () => {
     const late = place.start(['mcp'], { PAWL_DRAIN_MS: '1' });
     late.say(lines([...OPENING, call(2, 'linger', { ms: 60_000 })]));
