@@ -42,7 +42,8 @@ export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Pr
   const task = await requireTask(pawl, client.caller, taskId);
   const record = await newestCall(pawl, task);
   const view = (status: string, extraFields: object = {}): Result => ({
-    ...taskView(pawl, { ...task, lastUpdatedAtMs: record.updatedAtMs }, status),
+    // The call is older than its task.
+    ...taskView(pawl, { ...task, lastUpdatedAtMs: Math.max(task.createdAtMs, record.updatedAtMs) }, status),
     ...extraFields,
     resultType: 'complete',
   });

@@ -69,6 +69,8 @@ describe('tasks', () => {
     const { tools } = testTools();
     const ask = modern(await startRig({ tools: [askingTool(asks.promise), ...tools] }));
     const { taskId } = (await ask('tools/call', { name: 'asking', arguments: { greeting: 'Hi' } })).result;
+    const working = (await ask('tasks/get', { taskId })).result;
+    expect(Date.parse(working.lastUpdatedAt)).toBeGreaterThanOrEqual(Date.parse(working.createdAt));
     asks.fire();
     const status = async (wanted: string) =>
       eventually(async () => {
