@@ -210,18 +210,22 @@ export class PlanProgress extends RunningMembers implements GroupProgress {
       if (!this.#hasCapacity) return;
       const key = memberKey(name, count === undefined ? undefined : index);
       if (this.members.has(key) || this.#submitted.has(key)) continue;
-      const params = await this.#resolveParams(name, count === undefined ? undefined : index);
-      if (params === undefined) return;
+      const call = await this.#buildCall(key, name, count === undefined ? undefined : index);
+      if (call === undefined) return;
       this.#submitted.add(key);
-      calls.push(this.#deps.call(key, node, params));
+      calls.push(call);
     }
     this.#nextItem.delete(name);
   }
 
-  async #resolveParams(name: string, index: number | undefined): Promise<unknown> {
-    const resolved = (await this.#read(name, () => this.#values.params(name, index)))?.value;
-    if (resolved?.missing !== undefined) this.#fail(name, `${resolved.missing} has no value`);
-    return resolved?.params;
+  /** The node fails when a value is missing, and when its values together are more than a call may have. */
+  async #buildCall(key: string, name: string, index: number | undefined): Promise<NextCall | undefined> {
+    const built = await this.#read(name, async () => {
+      const { params, missing } = await this.#values.params(name, index);
+      return missing === undefined ? { call: this.#deps.call(key, this.#node(name), params) } : { missing };
+    });
+    if (built?.value.missing !== undefined) this.#fail(name, `${built.value.missing} has no value`);
+    return built?.value.call;
   }
 
   /** Reads values for a node. The node fails when they cannot be read any more, as from a record that was flushed or has expired. */
@@ -270,8 +274,7 @@ export class PlanProgress extends RunningMembers implements GroupProgress {
     if (key.endsWith(UNDO))
       return this.#deps.compensation(key, node, this.members.get(key.slice(0, -UNDO.length))?.callId ?? '');
     const [name = '', index] = key.split(':');
-    const params = await this.#resolveParams(name, index === undefined ? undefined : Number(index));
-    return params === undefined ? undefined : this.#deps.call(key, node, params);
+    return this.#buildCall(key, name, index === undefined ? undefined : Number(index));
   }
 
   /** Ends the node after its last call. A failure takes effect at once, even while a `forEach` has running calls. */
