@@ -13,7 +13,7 @@ import { TIERS } from '../tools/tool.ts';
 import { hostInUrl } from '../util/hosts.ts';
 import {
   durability,
-  folder,
+  folderPath,
   hostWithPort,
   isFolderPath,
   keptMs,
@@ -69,7 +69,7 @@ const auditSchema = z.strictObject({
   /** Whether a front door (`pawl up`, `pawl serve`) writes the whole trail to files. */
   files: onOff.default('on'),
   /** Default: `audit` in the data folder. */
-  folder: folder.optional(),
+  folder: folderPath.optional(),
   /** The size at which the next file begins. */
   maxFileBytes: z
     .number()
@@ -94,7 +94,7 @@ const signingKeySchema = z.strictObject({
 
 export const settingsSchema = z.strictObject({
   redisUrl: redisAddress.optional(),
-  dataDir: folder.default('.pawl'),
+  dataDir: folderPath.default('.pawl'),
   prefix: z
     .string()
     .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'must be 1 to 64 letters, digits, _, . or -')

@@ -23,7 +23,7 @@ export function isFolderPath(path: string): boolean {
 export const NO_FOLDER_PATH = 'must be a folder of files, not one of /proc';
 
 /** A folder that Pawl makes where there is none. */
-export const folder = z.string().min(1).refine(isFolderPath, NO_FOLDER_PATH);
+export const folderPath = z.string().min(1).refine(isFolderPath, NO_FOLDER_PATH);
 
 /** A time that a process waits. */
 export const waitMs = z.number().int().min(0).max(MAX_WAIT_MS);
