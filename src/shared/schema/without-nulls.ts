@@ -27,12 +27,12 @@ export function withoutNulls(schema: JsonSchema, value: unknown): unknown {
 
 /** Whether a value holds a null at all. Most values hold none, and their schema need not be read. */
 export function holdsNull(value: unknown): boolean {
-  const pending: unknown[] = [value];
-  while (pending.length > 0) {
-    const next = pending.pop();
+  // A set also ends the search of a value that holds itself.
+  const found = new Set<unknown>([value]);
+  for (const next of found) {
     if (next === null) return true;
     if (typeof next === 'object')
-      for (const member of Object.values(next)) if (typeof member === 'object') pending.push(member);
+      for (const member of Object.values(next)) if (typeof member === 'object') found.add(member);
   }
   return false;
 }

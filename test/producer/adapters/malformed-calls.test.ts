@@ -188,3 +188,13 @@ test('arguments that are not JSON are refused by their own path', async () => {
     expect(JSON.stringify(answer)).toContain(`holds ${kind} in deep[0].value,`);
   }
 });
+
+test('arguments that hold themselves are answered, with and without a null', async () => {
+  const run = await LISTS['messages']?.(await openSession());
+  for (const more of [{}, { units: null }]) {
+    const input: Record<string, unknown> = { city: 'Paris', ...more };
+    input['self'] = [input];
+    const answers = await run?.([{ type: 'tool_use', id: 'a', name: 'weather', input }] as never);
+    expect(JSON.stringify(answers)).toMatch(/CONTRACT_INVALID|INVALID_PARAMS/);
+  }
+});
