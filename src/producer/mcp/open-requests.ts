@@ -27,9 +27,14 @@ export class OpenRequests {
     const ids = idsIn(body);
     for (const id of ids) this.#ids.add(id);
     for (const message of [body].flat()) this.#removeCancelled(message);
-    const response = await handle();
-    if (!response.ok) for (const id of ids) this.#ids.delete(id);
-    return response;
+    let isTaken = false;
+    try {
+      const response = await handle();
+      isTaken = response.ok;
+      return response;
+    } finally {
+      if (!isTaken) for (const id of ids) this.#ids.delete(id);
+    }
   }
 
   /** A cancelled request gets no answer. */
