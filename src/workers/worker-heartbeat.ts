@@ -1,5 +1,6 @@
 /** Publishes this worker's tools and heartbeat to the fleet, and tracks the other workers. */
 import { hostname } from 'node:os';
+import type { Signatures } from '../shared/signing/signatures.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import {
   type CatalogueContent,
@@ -130,6 +131,7 @@ export class WorkerHeartbeat {
       startedAtMs,
       pawlVersion,
       signing: backend.signatures.fingerprints,
+      ...tierSigning(backend.signatures, tiers),
       clockAheadMs: backend.clock.ownAheadMs,
     };
     return backend.catalogue.beat(record, changed);
@@ -152,4 +154,13 @@ export class WorkerHeartbeat {
 
 function publishedVersion(tool: PublishedTool, tools: CatalogueContent['tools']) {
   return tools.find((published) => publishedToolId(published) === publishedToolId(tool));
+}
+
+/** The fingerprints of the keys that tiers have of their own. */
+function tierSigning(signatures: Signatures, tiers: readonly Tier[]): Pick<WorkerRecord, 'tierSigning'> {
+  const entries = tiers.flatMap((tier) => {
+    const own = signatures.scope(tier);
+    return own === undefined ? [] : [[tier, own.fingerprints] as const];
+  });
+  return entries.length === 0 ? {} : { tierSigning: Object.fromEntries(entries) };
 }

@@ -42,6 +42,7 @@ export async function checkFleet(redis: Redis, settings: Settings): Promise<read
   ]);
   return [
     signatureFinding(settings, workers),
+    ...tierKeyFindings(settings, workers),
     workersFinding(workers, states),
     ...callsFindings(states),
     ...shardsFindings(layout, settings.shards),
@@ -225,6 +226,34 @@ export function signatureFinding(
     `nothing is signed: ${UNSIGNED}`,
     'set PAWL_SIGNING_KEYS=kid:key (16 characters or more) alike for all processes',
   );
+}
+
+/** Whether tools of tiers with keys of their own are known here. Nothing where no tier has such keys. */
+export function tierKeyFindings(
+  { workerKeys }: Pick<Settings, 'workerKeys'>,
+  workers: readonly Pick<Worker, 'host' | 'pid' | 'tiers' | 'tierSigning'>[],
+): readonly Finding[] {
+  const check = 'tier keys';
+  const ownTiers = Object.keys(workerKeys);
+  if (ownTiers.length === 0 && workers.every(({ tierSigning }) => tierSigning === undefined)) return [];
+  const differing = workers.flatMap(({ host, pid, tiers, tierSigning }) =>
+    tiers.flatMap((tier) => {
+      const [own, theirs] = [keyFingerprints(workerKeys[tier] ?? []), tierSigning?.[tier] ?? []];
+      const [first] = theirs;
+      const isKnown = first === undefined ? own.length === 0 : own.includes(first);
+      return isKnown
+        ? []
+        : [`${host} pid ${pid} signs tools of ${tier} with ${keysText(theirs)} (here: ${keysText(own)})`];
+    }),
+  );
+  if (differing.length === 0) return [ok(check, `tools of ${ownTiers.join(', ')} are signed with PAWL_WORKER_KEYS`)];
+  return [
+    fail(
+      check,
+      `tools of these workers are unknown here: ${differing.join('; ')}`,
+      'give this process and the workers of each tier the same PAWL_WORKER_KEYS, and restart those that had others',
+    ),
+  ];
 }
 
 /** The names of keys, with their fingerprints if two keys have the same name. */

@@ -8,6 +8,7 @@ import {
   segmentFindings,
   shardsFindings,
   signatureFinding,
+  tierKeyFindings,
   workersFinding,
 } from '../../../src/cli/doctor/doctor-fleet.ts';
 import { defineTool } from '../../../src/index.ts';
@@ -41,6 +42,29 @@ test.each([
   expect(finding.state).toBe(state);
   if (state === 'fail') expect(finding.message).toContain('w pid 7 (');
   for (const { key: secret } of [OLD, NEW, OTHER]) expect(JSON.stringify(finding)).not.toContain(secret);
+});
+
+const systemWorker = (...keys: readonly (typeof OLD)[]) => ({
+  host: 'w',
+  pid: 7,
+  tiers: ['system' as const, 'read-only' as const],
+  ...(keys.length === 0 ? {} : { tierSigning: { system: keyFingerprints(keys) } }),
+});
+
+test.each([
+  ['no keys anywhere', [], [], undefined],
+  ['the same key', [OLD], [OLD], 'ok'],
+  ['a change of keys under way: the new one is known here already', [NEW, OLD], [OLD], 'ok'],
+  ['a worker that has the new key too early', [OLD], [NEW, OLD], 'fail'],
+  ['another key of the same name', [OLD], [OTHER], 'fail'],
+  ['none here', [], [OLD], 'fail'],
+  ['none there', [OLD], [], 'fail'],
+] as const)('keys of a tier: %s', (_case, own, theirs, state) => {
+  const workerKeys = own.length === 0 ? {} : { system: [...own] };
+  const [finding] = tierKeyFindings({ workerKeys }, [systemWorker(...theirs)]);
+  expect(finding?.state).toBe(state);
+  if (state === 'fail') expect(finding?.message).toContain('w pid 7 signs tools of system with');
+  for (const { key: secret } of [OLD, NEW, OTHER]) expect(JSON.stringify(finding ?? {})).not.toContain(secret);
 });
 
 test('an embedded fleet signs with the key of its data folder', () => {

@@ -60,6 +60,8 @@ export interface WorkerRecord {
   readonly pawlVersion: string;
   /** The fingerprints of its signing keys (`keyFingerprints`); empty without keys. */
   readonly signing?: readonly string[];
+  /** The same of the keys that its tiers have of their own; absent for none. */
+  readonly tierSigning?: Readonly<Partial<Record<Tier, readonly string[]>>>;
   /** The difference of its machine's clock to Redis' clock; positive when it is ahead. */
   readonly clockAheadMs?: number;
 }

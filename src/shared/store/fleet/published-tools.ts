@@ -55,6 +55,7 @@ export const workerRecordSchema = z.looseObject({
   startedAtMs: z.number(),
   pawlVersion: text,
   signing: z.array(text).optional(),
+  tierSigning: z.partialRecord(z.enum(TIERS), z.array(text)).optional(),
   clockAheadMs: z.number().optional(),
 });
 
