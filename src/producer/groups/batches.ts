@@ -7,8 +7,8 @@ import {
   type ToolCallEnvelope,
   type ToolResultEnvelope,
 } from '../../shared/calls/envelope.ts';
-import { envelopeOf, refusal, resultError } from '../../shared/calls/outcome.ts';
-import { failureOf, type Issue, invalidInput, PawlError } from '../../shared/errors/failure.ts';
+import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
+import { type Issue, invalidInput, PawlError } from '../../shared/errors/failure.ts';
 import { FAILURES, type FailureCode } from '../../shared/errors/failure-codes.ts';
 import {
   type BatchDefinition,
@@ -216,10 +216,10 @@ function withoutRecord(end: MemberEnd | undefined, ids: Parameters<typeof refusa
     return refusal({ code: 'RESULT_LOST', message: lost }, ids);
   }
   // A tool has codes of its own, such as `HTTP_422`.
-  const failure = failureOf(Object.hasOwn(FAILURES, code) ? (code as FailureCode) : 'TOOL_FAILED', message);
-  const error = { ...resultError(failure, status), code, message };
+  const known = Object.hasOwn(FAILURES, code) ? (code as FailureCode) : 'TOOL_FAILED';
+  const refused = refusal({ code: known, message }, ids, status);
   const inDoubt = mayHaveHappened === true ? { retriable: false, mayHaveHappened } : {};
-  return { ...ids, status, fromCache: false, durationMs: 0, attempts: 0, error: { ...error, ...inDoubt } };
+  return { ...refused, error: { ...refused.error, code, message, ...inDoubt } };
 }
 
 /** The result of an entry that was refused before it was a call. */

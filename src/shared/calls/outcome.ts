@@ -176,7 +176,7 @@ export function refusal(
   request: { readonly requestId: string; readonly toolName: string; readonly callId?: string },
   status: FailureStatus = 'error',
   breakerState?: CircuitState,
-): ToolResultEnvelope {
+): Exclude<ToolResultEnvelope, { readonly status: 'success' }> {
   const failure = failureOf(error.code, error.message, error.issues === undefined ? {} : { issues: error.issues });
   const retryAfterMs = error.details?.['retryAfterMs'];
   const refusalError = resultError(

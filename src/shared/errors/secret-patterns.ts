@@ -384,8 +384,8 @@ const HINTS: readonly (readonly [start: string, rest?: string])[] = [
   ...['pin', 'code', 'cvv', 'cvv2', 'cvc', 'cvc2', 'totp', '2fa', 'mfa'].map((name) => [name, PIN_VALUE] as const),
   ...(
     '://|----|LS0t|bearer|basic|pass|pw|secret|secure|token|?key=|&key=|kennwort|contraseña|mot de passe|senha|wachtwoord|hasło|heslo|' +
-    'şifre|lösenord|пароль|密码|密碼|パスワード|비밀번호|verifier|credential|authorization|cookie|jwt|phrase|mnemonic|string|auth|otp|' +
-    'psk|hmac=|sid=|code=|verifier=|assertion|response|mac=|identif|login|jdbc:|private-lines'
+    'şifre|lösenord|пароль|密码|密碼|パスワード|비밀번호|verifier|credential|cookie|jwt|phrase|mnemonic|string|auth|otp|' +
+    'psk|hmac=|sid=|code=|assertion|response|mac=|identif|login|jdbc:|private-lines'
   )
     .split('|')
     .map((word) => [word] as const),
