@@ -7,6 +7,7 @@ import { REDACTED } from '../errors/secret-patterns.ts';
 import { digest } from '../schema/canonical-json.ts';
 import { orUndefined } from '../util/or-undefined.ts';
 import { startOf, withEllipsis } from '../util/text/text-cut.ts';
+import { words } from '../util/text/words.ts';
 import type { AuditEvent, SubmittedCall } from './audit-event.ts';
 
 const MAX_SUMMARY = 1_000;
@@ -146,18 +147,7 @@ function summarize(value: unknown, depth: number): unknown {
 }
 
 /** Fields that may contain text of people and tools. The other fields are Pawl's own names and digests. */
-const FREE_TEXT_FIELDS = [
-  'reason',
-  'question',
-  'answer',
-  'by',
-  'action',
-  'actorId',
-  'sessionActorId',
-  'agentId',
-  'correlationId',
-  'turnId',
-];
+const FREE_TEXT_FIELDS = words('reason question answer by action actorId sessionActorId agentId correlationId turnId');
 
 function cleanText(text: string, secrets: readonly string[]): string {
   if (text.length > 16 * MAX_FIELD) return REDACTED;

@@ -5,6 +5,7 @@ import type { JsonSchema } from '../schema/json-schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from '../schema/schema-keywords.ts';
 import { isObject } from '../util/json/json-types.ts';
 import { asText } from '../util/text/quote-value.ts';
+import { words } from '../util/text/words.ts';
 import { breakInheritanceCircles } from './openapi-inheritance.ts';
 import {
   definitionName,
@@ -24,38 +25,13 @@ export function invalidDocument(message: string): PawlError {
 }
 
 const MAX_DEPTH = 32;
-const DROPPED_KEYWORDS = [
-  'example',
-  'examples',
-  'externalDocs',
-  'xml',
-  'discriminator',
-  'deprecated',
-  'readOnly',
-  'writeOnly',
-  'nullable',
-  '$schema',
-  '$id',
-  '$recursiveAnchor',
-];
-const FORMATS = [
-  'date-time',
-  'date',
-  'time',
-  'duration',
-  'uri',
-  'uri-reference',
-  'email',
-  'hostname',
-  'ipv4',
-  'ipv6',
-  'uuid',
-  'int32',
-  'int64',
-  'float',
-  'double',
-  'byte',
-];
+const DROPPED_KEYWORDS = words(`
+  example examples externalDocs xml discriminator deprecated readOnly writeOnly nullable $schema $id
+  $recursiveAnchor
+`);
+const FORMATS = words(
+  'date-time date time duration uri uri-reference email hostname ipv4 ipv6 uuid int32 int64 float double byte',
+);
 /** A schema of the document as JSON Schema 2020-12; its references stay, and point to `$defs`. */
 export function convertSchema(document: Json, schema: unknown, depth = 0): JsonSchema {
   const source = objectOf(schema);

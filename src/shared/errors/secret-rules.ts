@@ -3,8 +3,7 @@
  * 2019 Zachary Rice, MIT License), reduced to what each token begins with: redaction may take more than a scanner reports, and lengths
  * change. The rest is from the services' own documentation.
  */
-
-const words = (text: string): readonly string[] => text.split(/\s+/);
+import { words } from '../util/text/words.ts';
 
 /** Behind each of these, sixteen letters and digits or more make a token. */
 export const PLAIN_PREFIXES =

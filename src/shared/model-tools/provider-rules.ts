@@ -21,19 +21,8 @@ const STRICT_KEYWORDS = new Set([
 
 /** The keywords of `parametersJsonSchema`. */
 const GEMINI_KEYWORDS = new Set([
-  ...[
-    'type',
-    'properties',
-    'required',
-    'additionalProperties',
-    'items',
-    'prefixItems',
-    'enum',
-    'anyOf',
-    '$ref',
-    '$defs',
-  ],
-  ...['title', 'description', 'format', 'minimum', 'maximum', 'minItems', 'maxItems', 'default'],
+  ...['type', 'properties', 'required', 'additionalProperties', 'items', 'prefixItems', 'enum', 'anyOf'],
+  ...['$ref', '$defs', 'title', 'description', 'format', 'minimum', 'maximum', 'minItems', 'maxItems', 'default'],
 ]);
 
 export const OPENAI: SubsetRules = {

@@ -3,16 +3,17 @@
  * every script, and `sudo apt` everything that apt can do as root.
  */
 import { posix } from 'node:path';
+import { words } from '../util/text/words.ts';
 
 /** Programs that run a program or text from anywhere in their arguments. */
-const RUN_ARGUMENTS = wordSet(`
+const RUN_ARGUMENTS = words(`
   bwrap builtin busybox caffeinate chroot chrt cmd command deno doas entr env eval exec expect fd fdfind find firejail flock gdb ionice
   ltrace nice nohup nsenter parallel powershell prlimit pwsh rlwrap runuser script sed setarch setpriv setsid source ssh
   start-stop-daemon stdbuf strace su sudo systemd-run taskset time timeout toybox unbuffer unshare watch wsl xargs
 `);
 
 /** Programs that run the file named first. With an option, or nothing, in its place they may run any text. */
-const RUN_A_FILE = wordSet(`
+const RUN_A_FILE = words(`
   ash awk bash bun bunx csh dash elixir erl fish gawk git groovy java jshell julia ksh lua luajit make mawk mksh nawk node nodejs npx
   osascript perl php pypy python r rscript ruby rsh scala sh tclsh ts-node tsx uvx vi vim wish zsh
 `);
@@ -44,10 +45,10 @@ export function commandPrefixRule(command: readonly string[]): readonly string[]
 /** Whether a prefix does not determine the program that runs. */
 export function isOpenPrefix([program = '', second]: readonly string[]): boolean {
   const name = programName(program);
-  if (RUN_ARGUMENTS.has(name)) return true;
+  if (RUN_ARGUMENTS.includes(name)) return true;
   const isOption = second === undefined || /^[-+]/.test(second);
   const subcommands = RUN_SUBCOMMANDS.get(name);
-  if (!RUN_A_FILE.has(name) && subcommands === undefined) return false;
+  if (!RUN_A_FILE.includes(name) && subcommands === undefined) return false;
   return isOption || subcommands?.includes(second) === true;
 }
 
@@ -55,8 +56,4 @@ export function isOpenPrefix([program = '', second]: readonly string[]): boolean
 function programName(program: string): string {
   const name = posix.basename(program).toLowerCase();
   return name.replace(/\.exe$/, '').replace(/(?<=\D)-?[\d.]+$/, '');
-}
-
-function wordSet(text: string): ReadonlySet<string> {
-  return new Set(text.trim().split(/\s+/));
 }

@@ -2,6 +2,7 @@
  * Reads the simple commands that a shell would run for a text, without running it and without expanding anything. From the first word that
  * only the shell can determine, a command is open: any words may follow. A text that runs its own output may run any command.
  */
+import { words } from '../util/text/words.ts';
 
 export interface SimpleCommand {
   readonly words: readonly string[];
@@ -20,10 +21,10 @@ export const ANY_COMMAND: SimpleCommand = { words: [], open: true };
 const UNREADABLE: CommandText = { commands: [ANY_COMMAND], plain: false };
 
 /** Shell keywords and builtins that are followed by another command or its text. */
-const SHELL_WORDS = new Set(
-  `! . alias builtin case command compgen complete coproc do elif else esac eval exec fi for function if in mapfile readarray select
-  source then time trap until while`.split(/\s+/),
-);
+const SHELL_WORDS = words(`
+  ! . alias builtin case command compgen complete coproc do elif else esac eval exec fi for function if in mapfile readarray select
+  source then time trap until while
+`);
 const ENDS_COMMAND = /[;&|\n]/;
 /** Only the shell can expand a word with one of these. */
 const EXPANDS = /[$*?[{}~]/;
@@ -130,7 +131,7 @@ class CommandReader {
       this.#plain = false;
       return;
     }
-    if (expands || (isFirst && SHELL_WORDS.has(word))) this.#open = true;
+    if (expands || (isFirst && SHELL_WORDS.includes(word))) this.#open = true;
     // The position of a word after unknown words is unknown.
     if (this.#open) this.#plain = false;
     else this.#words.push(word);

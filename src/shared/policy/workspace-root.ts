@@ -6,21 +6,24 @@ import { createHash } from 'node:crypto';
 import { dirname, join, resolve } from 'node:path';
 import { PawlError } from '../errors/failure.ts';
 import { liesIn } from '../util/file-path.ts';
+import { words } from '../util/text/words.ts';
 
 /** Folders of the system: nothing in them is a workspace. */
-const SYSTEM_FOLDERS =
-  `/proc /sys /dev /run /etc /boot /bin /sbin /lib /lib32 /lib64 /libx32 /nix /gnu /snap /lost+found
+const SYSTEM_FOLDERS = words(`
+  /proc /sys /dev /run /etc /boot /bin /sbin /lib /lib32 /lib64 /libx32 /nix /gnu /snap /lost+found
   /System /Library /Applications /private/etc /private/var/db /private/var/root
   /var/backups /var/cache /var/db /var/log /var/mail /var/spool
-  /var/lib/apt /var/lib/containerd /var/lib/docker /var/lib/dpkg /var/lib/rpm /var/lib/systemd`.split(/\s+/);
+  /var/lib/apt /var/lib/containerd /var/lib/docker /var/lib/dpkg /var/lib/rpm /var/lib/systemd
+`);
 /** The same in `/usr` and `/usr/local`. `/usr/src` is a workspace in many container images. */
 const PROGRAM_FOLDERS = ['/usr', '/usr/local'].flatMap((folder) =>
-  'bin etc games include lib lib32 lib64 libx32 libexec sbin share'.split(' ').map((name) => `${folder}/${name}`),
+  words('bin etc games include lib lib32 lib64 libx32 libexec sbin share').map((name) => `${folder}/${name}`),
 );
 /** Folders shared with others. Folders within them may be workspaces. */
-const SHARED_FOLDERS =
-  `/ /tmp /var /var/tmp /var/lib /usr /usr/local /opt /srv /mnt /media /private /private/tmp /private/var /private/var/tmp
-  /Volumes`.split(/\s+/);
+const SHARED_FOLDERS = words(`
+  / /tmp /var /var/tmp /var/lib /usr /usr/local /opt /srv /mnt /media /private /private/tmp /private/var /private/var/tmp
+  /Volumes
+`);
 /** Each folder within these is a home folder. */
 const HOME_PARENTS = ['/home', '/Users'];
 

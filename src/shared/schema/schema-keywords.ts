@@ -1,36 +1,26 @@
 /** Keywords of JSON Schema 2020-12 that hold further schemas. */
 import { isObject } from '../util/json/json-types.ts';
+import { words } from '../util/text/words.ts';
 
 /** Keywords that hold schemas by name. */
 export const SCHEMA_MAPS: readonly string[] = ['properties', 'patternProperties', '$defs', 'dependentSchemas'];
 export const SCHEMA_LISTS: readonly string[] = ['anyOf', 'oneOf', 'allOf', 'prefixItems'];
-export const SCHEMA_SINGLES: readonly string[] = [
-  ...['items', 'additionalProperties', 'not', 'if', 'then', 'else', 'contains', 'propertyNames'],
-  ...['unevaluatedProperties', 'unevaluatedItems'],
-];
+export const SCHEMA_SINGLES = words(
+  'items additionalProperties not if then else contains propertyNames unevaluatedProperties unevaluatedItems',
+);
 
 /** Keywords that check no values. Next to a reference they replace those of its target. */
-export const ANNOTATIONS: readonly string[] =
-  'title description default examples deprecated readOnly writeOnly $comment'.split(' ');
+export const ANNOTATIONS = words('title description default examples deprecated readOnly writeOnly $comment');
 
 /** Keywords that check no values, or concern the whole document. */
 export const ANNOTATION_KEYWORDS = [
   ...ANNOTATIONS,
-  '$schema',
-  '$id',
-  '$anchor',
-  '$dynamicAnchor',
-  '$defs',
-  'definitions',
+  ...['$schema', '$id', '$anchor', '$dynamicAnchor', '$defs', 'definitions'],
 ];
 /** Keywords whose loss changes nothing of what a schema accepts. */
 export const UNCHECKED_KEYWORDS = [
   ...ANNOTATION_KEYWORDS,
-  'id',
-  '$recursiveAnchor',
-  'additionalItems',
-  'contentEncoding',
-  'contentMediaType',
+  ...['id', '$recursiveAnchor', 'additionalItems', 'contentEncoding', 'contentMediaType'],
 ];
 
 const isText = (value: unknown) => typeof value === 'string';

@@ -34,25 +34,11 @@ const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'nul
 const MAX_DEPTH = 64;
 
 /** Keywords that imply the type of a schema without one. The first one present wins. */
-const TYPE_KEYWORDS: readonly (readonly [keyword: string, type: string])[] = [
-  ['properties', 'object'],
-  ['required', 'object'],
-  ['additionalProperties', 'object'],
-  ['patternProperties', 'object'],
-  ['items', 'array'],
-  ['prefixItems', 'array'],
-  ['minItems', 'array'],
-  ['maxItems', 'array'],
-  ['uniqueItems', 'array'],
-  ['pattern', 'string'],
-  ['minLength', 'string'],
-  ['maxLength', 'string'],
-  ['format', 'string'],
-  ['minimum', 'number'],
-  ['maximum', 'number'],
-  ['exclusiveMinimum', 'number'],
-  ['exclusiveMaximum', 'number'],
-  ['multipleOf', 'number'],
+const TYPE_KEYWORDS: readonly (readonly [type: string, keywords: readonly string[]])[] = [
+  ['object', ['properties', 'required', 'additionalProperties', 'patternProperties']],
+  ['array', ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems']],
+  ['string', ['pattern', 'minLength', 'maxLength', 'format']],
+  ['number', ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf']],
 ];
 /** A schema with one of these needs no type. */
 const UNTYPED_KEYWORDS = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const', 'enum'];
@@ -368,7 +354,7 @@ function repairType(part: SchemaEdit): void {
 
 function inferType({ schema, note }: Pick<SchemaEdit, 'schema' | 'note'>): void {
   if (schema['type'] !== undefined || UNTYPED_KEYWORDS.some((keyword) => schema[keyword] !== undefined)) return;
-  const inferred = TYPE_KEYWORDS.find(([keyword]) => schema[keyword] !== undefined)?.[1];
+  const [inferred] = TYPE_KEYWORDS.find(([, keywords]) => keywords.some((name) => schema[name] !== undefined)) ?? [];
   if (inferred === undefined) return;
   schema['type'] = inferred;
   note(`type inferred as ${inferred}`);

@@ -8,35 +8,14 @@ import type { ChainedRecord } from '../../audit/audit-chain.ts';
 import type { AuditFields } from '../../audit/audit-record.ts';
 import { quoted } from '../../schema/canonical-json.ts';
 import { orUndefined } from '../../util/or-undefined.ts';
+import { words } from '../../util/text/words.ts';
 
 /** The order must never change: a stored name is its index in the list. */
-const NAMES = [
-  ...[
-    'type',
-    'tool',
-    'sessionKey',
-    'requestId',
-    'actorId',
-    'toolVersion',
-    'tier',
-    'estimatedCostUnits',
-    'paramsDigest',
-  ],
-  ...[
-    'id',
-    'atMs',
-    'idempotencyKeyHash',
-    'request',
-    'callId',
-    'answer',
-    'worker',
-    'attempt',
-    'fence',
-    'status',
-    'result',
-  ],
-  ...['startedAtNs', 'finishedAtNs', 'latencyMs', 'tenantId', 'agentId', 'submittedBy', 'reason', 'by'],
-];
+const NAMES = words(`
+  type tool sessionKey requestId actorId toolVersion tier estimatedCostUnits paramsDigest id atMs idempotencyKeyHash
+  request callId answer worker attempt fence status result startedAtNs finishedAtNs latencyMs tenantId agentId
+  submittedBy reason by
+`);
 /** JSON contains no raw control characters. The line break separates records. */
 const CODES = Array.from({ length: 31 }, (_, index) => String.fromCharCode(index + 1)).filter((code) => code !== '\n');
 const CODE_OF = new Map(NAMES.map((name, index) => [name, CODES[index] ?? '']));
