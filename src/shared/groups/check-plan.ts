@@ -4,6 +4,7 @@ import type { JsonSchema } from '../schema/json-schema.ts';
 import type { Validator } from '../schema/validator.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { type AcceptedNode, conditionsOf, type PlanNode, type PlanNodes, RESERVED_NAMES } from './plan.ts';
+import { ReadyNodes } from './ready-nodes.ts';
 import { type FoundReference, parseReference, referencesIn, resolveReferences } from './references.ts';
 import { alternativesAt, mayMatch, type PossibleSchemas, typesOf } from './schema-paths.ts';
 
@@ -219,22 +220,17 @@ async function checkKnownParams(
     .map(({ path, message }) => ({ path: [nodePath, 'params', ...(path === '' ? [] : [path])].join('.'), message }));
 }
 
-/** Sorts nodes behind their dependencies; `left` are the nodes in cycles and behind them. */
+/** Sorts nodes behind their dependencies; `cyclic` are those in cycles and behind them. */
 function topologicalOrder(nodes: PlanNodes): { readonly order: readonly string[]; readonly cyclic: readonly string[] } {
-  const pendingNeeds = new Map<string, number>();
-  const dependents = new Map(Object.keys(nodes).map((name) => [name, [] as string[]]));
-  for (const [name, node] of Object.entries(nodes)) {
-    const needs = [...dependenciesOf(node)].filter((otherName) => dependents.has(otherName));
-    pendingNeeds.set(name, needs.length);
-    for (const otherName of needs) dependents.get(otherName)?.push(name);
-  }
-  const order = [...pendingNeeds].filter(([, count]) => count === 0).map(([name]) => name);
-  for (const name of order)
-    for (const dependent of dependents.get(name) ?? []) {
-      const count = (pendingNeeds.get(dependent) ?? 0) - 1;
-      pendingNeeds.set(dependent, count);
-      if (count === 0) order.push(dependent);
+  const names = Object.keys(nodes);
+  const needs = new Map(Object.entries(nodes).map(([name, node]) => [name, dependenciesOf(node)]));
+  const ready = new ReadyNodes(needs, { waiting: names, open: names });
+  const order: string[] = [];
+  while (ready.hasReady)
+    for (const name of ready.takeReady()) {
+      order.push(name);
+      ready.ended(name);
     }
   const done = new Set(order);
-  return { order, cyclic: Object.keys(nodes).filter((name) => !done.has(name)) };
+  return { order, cyclic: names.filter((name) => !done.has(name)) };
 }

@@ -6,7 +6,7 @@ import { readOwnFile } from './own-files.ts';
 import './ioredis/ioredis-promises.ts';
 import { backendError } from './backend-error.ts';
 
-const SHARED_FUNCTIONS = luaText(new URL('./shared.lua', import.meta.url));
+const SHARED_FUNCTIONS = readOwnFile(new URL('./shared.lua', import.meta.url));
 
 type ScriptArgument = string | number | Buffer;
 
@@ -15,7 +15,7 @@ type ScriptArgument = string | number | Buffer;
  * `next-fair.lua` becomes `next_fair`.
  */
 export function luaFunction(file: URL): string {
-  return namedLuaFunction(scriptName(file), luaText(file));
+  return namedLuaFunction(scriptName(file), readOwnFile(file));
 }
 
 /** The same for a script that is not a file of its own. */
@@ -41,7 +41,7 @@ export class Script {
     this.#lua = [
       SHARED_FUNCTIONS,
       ...functions,
-      namedLuaFunction('script', luaText(file)),
+      namedLuaFunction('script', readOwnFile(file)),
       'local answer = script(KEYS, ARGV)\nflushWrites()\nreturn answer\n',
     ].join('');
     this.#sha1 = createHash('sha1').update(this.#lua).digest('hex');
@@ -91,10 +91,6 @@ function scriptsSentTo(client: Redis): Set<Script> {
 /** The server was restarted, or is another node. */
 function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT');
-}
-
-function luaText(file: URL): string {
-  return readOwnFile(file);
 }
 
 function scriptName(file: URL): string {

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { link, readFile, rename, rm, stat, unlink, utimes, writeFile } from 'node:fs/promises';
+import { isAlive } from '../../../util/is-alive.ts';
 import { orUndefined } from '../../../util/or-undefined.ts';
 import type { DataFolder } from './data-folder.ts';
 
@@ -59,7 +60,7 @@ async function isStale(lockFile: string): Promise<boolean> {
     if (typeof read !== 'object' || read === null || !('pid' in read)) return true;
     // In another PID namespace the ID names another process: there only the renewal counts.
     const isOfThisSpace = !('space' in read) || read.space === processSpace();
-    return isOfThisSpace && !isAlive(Number(read.pid));
+    return isOfThisSpace && !isRunning(Number(read.pid));
   } catch {
     return false;
   }
@@ -70,13 +71,9 @@ function processSpace(): string {
   return orUndefined(() => readlinkSync('/proc/self/ns/pid')) ?? '';
 }
 
-/** Whether a process runs. Signal 0 also succeeds for a zombie, which has ended. */
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-  } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'EPERM';
-  }
+/** Whether a process runs, and is no zombie. */
+function isRunning(pid: number): boolean {
+  if (!isAlive(pid)) return false;
   if (process.platform !== 'linux') return true;
   const status = orUndefined(() => readFileSync(`/proc/${pid}/status`, 'utf8'));
   return status !== undefined && !/^State:\s+Z/m.test(status);
