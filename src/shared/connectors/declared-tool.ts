@@ -4,7 +4,7 @@
  * `code`, only switches a tool of the workers' code on and off.
  */
 import { z } from 'zod';
-import { type Issue, invalidInput, type PawlError } from '../errors/failure.ts';
+import { type Issue, invalidInput, type PawlError, reasonOf } from '../errors/failure.ts';
 import { type ToolPolicyRecord, toolRuleSchema } from '../policy/policy-file.ts';
 import { EFFECTS } from '../retries/effects.ts';
 import { canonicalJson, digest } from '../schema/canonical-json.ts';
@@ -237,7 +237,7 @@ async function declaredSchema(foreign: JsonSchema, path: string, role: 'paramete
     const { schema, changes } = await usableSchema(foreign, role);
     return { schema, changes: changes.map((change) => `${path}.${change}`) };
   } catch (error) {
-    throw invalid([{ path, message: error instanceof Error ? error.message : String(error) }]);
+    throw invalid([{ path, message: reasonOf(error) }]);
   }
 }
 

@@ -1,6 +1,6 @@
 /** JMESPath expressions, with which a declaration selects parts of a response. */
 import { createRequire } from 'node:module';
-import { PawlError } from '../errors/failure.ts';
+import { PawlError, reasonOf } from '../errors/failure.ts';
 
 type Jmespath = typeof import('@jmespath-community/jmespath');
 
@@ -17,7 +17,7 @@ export function expressionFault(expression: string): string | undefined {
     jmespath().compile(expression);
     return undefined;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return reasonOf(error);
   }
 }
 
@@ -26,13 +26,7 @@ export function evaluateExpression(expression: string, value: unknown): unknown 
   try {
     return jmespath().search((value ?? null) as Parameters<Jmespath['search']>[0], expression);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new PawlError(
-      'RESULT_INVALID',
-      `The expression ${JSON.stringify(expression)} does not fit what the service answered: ${reason}`,
-      {
-        cause: error,
-      },
-    );
+    const message = `The expression ${JSON.stringify(expression)} does not fit what the service answered: ${reasonOf(error)}`;
+    throw new PawlError('RESULT_INVALID', message, { cause: error });
   }
 }

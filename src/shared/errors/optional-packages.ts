@@ -1,5 +1,5 @@
 /** Packages that only some features need: users install them beside Pawl, and each is loaded when its feature is first used. */
-import { PawlError } from './failure.ts';
+import { PawlError, reasonOf } from './failure.ts';
 
 /** A feature of its own packages. `purpose` begins sentences, and `whenMissing` says what happens where they are missing. */
 export interface OptionalFeature {
@@ -71,7 +71,7 @@ export function missingPackages(name: OptionalFeatureName, cause: unknown, inste
 }
 
 function notLoaded(purpose: string, packages: readonly string[], cause: unknown, next: string): PawlError {
-  const [reason = ''] = (cause instanceof Error ? cause.message : String(cause)).split('\n');
+  const [reason = ''] = reasonOf(cause).split('\n');
   const names = new Intl.ListFormat('en').format(packages);
   return new PawlError(
     'CONFIGURATION',

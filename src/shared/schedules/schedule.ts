@@ -1,7 +1,7 @@
 /** A schedule: a call that is made again and again, at times of an interval or of a cron expression. */
 import { z } from 'zod';
 import { identifierSchema, laterParamsSchema } from '../calls/envelope.ts';
-import { type Issue, invalidInput, type PawlError } from '../errors/failure.ts';
+import { type Issue, invalidInput, type PawlError, reasonOf } from '../errors/failure.ts';
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { WITH_RECEIVED, zodIssues } from '../schema/zod-issues.ts';
 import { splitName, type ToolReference } from '../tools/tool.ts';
@@ -67,7 +67,7 @@ function cronFault(cron: string): string | undefined {
   try {
     return occurrencesOf({ cron }).after(0) === undefined ? neverComes : undefined;
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = reasonOf(error);
     // The parser's words for a day that its month does not have.
     return /explicit day of month/i.test(reason) ? neverComes : `is no cron expression: ${reason}; it ${shape}`;
   }

@@ -5,6 +5,7 @@
  */
 import { createRequire } from 'node:module';
 import type { RE2JS } from 're2js';
+import { reasonOf } from '../errors/failure.ts';
 import { orUndefined } from '../util/or-undefined.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { withEcmaClasses } from './ecma-pattern.ts';
@@ -35,7 +36,7 @@ function explained(pattern: string, error: unknown): { readonly fault: string; r
       fault: 'it names a Unicode property that RE2 does not have',
       advice: `names the Unicode property ${JSON.stringify(startOf(property, 100))}, which RE2 does not have; use a general category or a script, such as \\p{L} or \\p{Greek}`,
     };
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = reasonOf(error);
   const [, count] = /invalid repeat count: `(\{[\d,]+\})`/.exec(reason) ?? [];
   if (count !== undefined)
     return {

@@ -1,6 +1,7 @@
 /** Runs in the thread of `schema-thread.ts`. */
 import { isMainThread, parentPort } from 'node:worker_threads';
 import type { Issue } from '../errors/failure.ts';
+import { reasonOf } from '../errors/failure.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { type CompiledSchema, compiledSchema, markValid } from './schema.ts';
 import { sanitizeSchema } from './schema-sanitize.ts';
@@ -48,7 +49,7 @@ function runTask(task: ThreadTask): ThreadAnswer {
     const result = withoutNulls(schema, value);
     return result === value ? { unchanged: true } : { value: JSON.stringify(result) };
   } catch (error) {
-    return { error: error instanceof Error ? error.message : String(error) };
+    return { error: reasonOf(error) };
   }
 }
 

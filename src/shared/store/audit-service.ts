@@ -1,6 +1,7 @@
 /** The audit trail in a long-running process: chains waiting records, and copies the trail to files if configured. */
 import { join, resolve } from 'node:path';
 import type { Settings } from '../config/config.ts';
+import { reasonOf } from '../errors/failure.ts';
 import type { Logger } from '../telemetry/log.ts';
 import { withinMs } from '../util/wait.ts';
 import { AuditFiles, type AuditFilesDeps } from './audit/audit-files.ts';
@@ -73,11 +74,7 @@ export class AuditService {
     const folder = auditFolder(settings);
     const onFault = (error: unknown) =>
       log.error(
-        {
-          event: 'audit_files',
-          folder: resolve(folder),
-          error: error instanceof Error ? error.message : String(error),
-        },
+        { event: 'audit_files', folder: resolve(folder), error: reasonOf(error) },
         'the audit trail cannot be written to its files: Redis alone has its newest records',
       );
     const sink = new AuditFiles({ trail, folder, maxFileBytes, onGap, onFault, failures });

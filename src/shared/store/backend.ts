@@ -10,7 +10,7 @@ import {
   type ServerFacts,
   WAITAOF_PROMISE,
 } from '../config/durability.ts';
-import { PawlError } from '../errors/failure.ts';
+import { PawlError, reasonOf } from '../errors/failure.ts';
 import { secretsOf } from '../errors/redaction.ts';
 import { Signer, UNSIGNED } from '../signing/signature.ts';
 import { Signatures } from '../signing/signatures.ts';
@@ -249,9 +249,7 @@ async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
       log: (line) => options.log('info', line, { event: EMBEDDED_REDIS_STEP }),
     });
   } catch (error) {
-    throw new PawlError('BACKEND_UNAVAILABLE', error instanceof Error ? error.message : String(error), {
-      cause: error,
-    });
+    throw new PawlError('BACKEND_UNAVAILABLE', reasonOf(error), { cause: error });
   }
 }
 

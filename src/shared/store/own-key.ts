@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { PawlError } from '../errors/failure.ts';
+import { PawlError, reasonOf } from '../errors/failure.ts';
 import type { SigningKey } from '../signing/signature.ts';
 
 const MIN_KEY_LENGTH = 16;
@@ -38,10 +38,8 @@ function readKey(file: string): string {
   try {
     return readFileSync(file, 'utf8');
   } catch (error) {
-    throw new PawlError(
-      'CONFIGURATION',
-      `The signing key ${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    );
+    throw new PawlError('CONFIGURATION', `The signing key ${file} cannot be read: ${reasonOf(error)}`, {
+      cause: error,
+    });
   }
 }

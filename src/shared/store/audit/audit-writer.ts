@@ -8,7 +8,7 @@ import { randomBytes } from 'node:crypto';
 import { type AuditEvent, isHumanAction, mustBeWritten, type SubmittedCall } from '../../audit/audit-event.ts';
 import { AuditFormatter } from '../../audit/audit-record.ts';
 import type { Settings } from '../../config/config.ts';
-import { PawlError } from '../../errors/failure.ts';
+import { PawlError, reasonOf } from '../../errors/failure.ts';
 import type { Clock } from '../../util/time.ts';
 import { withinMs } from '../../util/wait.ts';
 import type { Redis } from '../redis/connection.ts';
@@ -106,8 +106,8 @@ export class AuditWriter {
     try {
       await this.#append([text]);
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
-      throw new PawlError('AUDIT_UNAVAILABLE', `The audit record cannot be written: ${message}`, { cause: error });
+      const message = `The audit record cannot be written: ${reasonOf(error)}`;
+      throw new PawlError('AUDIT_UNAVAILABLE', message, { cause: error });
     }
   }
 

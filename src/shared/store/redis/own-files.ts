@@ -3,14 +3,14 @@
  * must keep Pawl external.
  */
 import { readFileSync } from 'node:fs';
-import { PawlError } from '../../errors/failure.ts';
+import { PawlError, reasonOf } from '../../errors/failure.ts';
 
 /** Reads a file of Pawl's own. Throws `CONFIGURATION` when it is missing. */
 export function readOwnFile(url: URL): string {
   try {
     return readFileSync(url, 'utf8');
   } catch (error) {
-    throw bundleError(error instanceof Error ? error.message : String(error), error);
+    throw bundleError(reasonOf(error), error);
   }
 }
 

@@ -9,6 +9,7 @@ import { access, mkdir, mkdtemp, readdir, rename, rm, symlink, writeFile } from 
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
+import { reasonOf } from '../../errors/failure.ts';
 
 const execute = promisify(execFile);
 
@@ -220,6 +221,5 @@ function isMissing(error: unknown): boolean {
 }
 
 function firstLine(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
-  return text.split('\n').filter(Boolean).slice(0, 2).join(' ').trim();
+  return reasonOf(error).split('\n').filter(Boolean).slice(0, 2).join(' ').trim();
 }

@@ -2,6 +2,7 @@
  * Signing stored records again while keys are rotated: records that are kept for good get a signature of the newest key while the older key
  * still verifies them. Otherwise they would be lost with that key, and a tool that was switched off would be on again.
  */
+import { reasonOf } from '../../errors/failure.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import type { Logger } from '../../telemetry/log.ts';
 import { replaceField } from '../redis/compare-and-set.ts';
@@ -40,7 +41,7 @@ export async function reSignRecords(
     await Promise.all([specs.reSign(), skills.reSign(), schedules.reSign(), switches.reSign()]);
   } catch (error) {
     log.warn(
-      { event: 'sign_anew', error: error instanceof Error ? error.message : String(error) },
+      { event: 'sign_anew', error: reasonOf(error) },
       'declared tools, switches, skills and schedules could not be signed with the newest key: keep the older one',
     );
   }
