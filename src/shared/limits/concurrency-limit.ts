@@ -13,7 +13,7 @@ export const limitSettingsSchema = z
 export type LimitSettings = z.output<typeof limitSettingsSchema>;
 
 export interface NamedLimit extends LimitSettings {
-  /** Calls under one name share the limit. */
+  /** Calls under one name share the limit: of a tool, a tenant, a credential. */
   readonly name: string;
 }
 

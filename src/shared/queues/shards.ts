@@ -20,9 +20,11 @@ export interface TierShards {
 
 export type ShardLayout = Readonly<Record<Tier, TierShards>>;
 
-export const ONE_SHARD_EACH = Object.fromEntries(
-  TIERS.map((tier) => [tier, { current: 1, made: 1, isSet: false }]),
-) as unknown as ShardLayout;
+export const ONE_SHARD_EACH: ShardLayout = layoutOf(() => ({ current: 1, highest: 1, isSet: false }));
+
+export function layoutOf(shardsOf: (tier: Tier) => TierShards): ShardLayout {
+  return Object.fromEntries(TIERS.map((tier) => [tier, shardsOf(tier)])) as Record<Tier, TierShards>;
+}
 
 export const shardCountSchema = z.number().int().min(1).max(MAX_SHARDS);
 

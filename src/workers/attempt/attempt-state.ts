@@ -5,13 +5,13 @@ import { type Outcome, retriedBy } from '../../shared/calls/outcome.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import type { ToolPolicy } from '../../shared/config/tool-settings.ts';
 import { type Failure, PawlError } from '../../shared/errors/failure.ts';
+import type { NamedLimit } from '../../shared/limits/concurrency-limit.ts';
 import type { RetryPolicy } from '../../shared/retries/retry.ts';
 import type { RetryAllowance } from '../../shared/retries/retry-budget.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import { type Validator, validatorOf } from '../../shared/schema/validator.ts';
 import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
 import { publishedTool } from '../../shared/store/fleet/catalogue.ts';
-import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import { callOfJob } from '../../shared/store/queues/jobs.ts';
 import { withToolName } from '../../shared/tools/define-tool.ts';
 import { type AnyTool, qualifiedName } from '../../shared/tools/tool.ts';
@@ -28,7 +28,7 @@ export interface RegisteredTool {
   readonly validateOutput: Validator | undefined;
   readonly definition: string;
   /** The limit of the fleet that its calls count against. */
-  readonly limit?: FleetLimit;
+  readonly limit?: NamedLimit;
   /** The tool comes from the registry and may change at any time. */
   readonly declared?: true;
 }

@@ -8,13 +8,13 @@ import {
   type DeclaredToolRecord,
   isDeclaredTool,
 } from '../../shared/connectors/declared-tool.ts';
+import type { NamedLimit } from '../../shared/limits/concurrency-limit.ts';
 import type { ToolPolicyRecord } from '../../shared/policy/policy-file.ts';
 import { markValid } from '../../shared/schema/schema.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
 import { declaredToolAsPublished } from '../../shared/store/connectors/declared-offer.ts';
 import { DeclaredToolCopy, type DeclaredToolRecords } from '../../shared/store/connectors/declared-tools.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
-import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
 import type { AnyTool, Tier, Tool, ToolOptions, ToolReference } from '../../shared/tools/tool.ts';
 import { defineUntypedTool } from '../../shared/tools/tool-forms.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -31,7 +31,7 @@ export interface Executable
     'run' | 'probe' | 'needs' | 'resource' | 'preview'
   > {
   /** The fleet's limit that its calls count against. */
-  readonly limit?: FleetLimit;
+  readonly limit?: NamedLimit;
 }
 
 export type PolicyLookup = ToolPolicyRecord | undefined | Promise<ToolPolicyRecord | undefined>;

@@ -5,7 +5,7 @@ import { type ConnectorRequest, connectorRequest, requireAllowed } from '../../s
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluateExpression } from '../../shared/connectors/jmespath.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
+import type { NamedLimit } from '../../shared/limits/concurrency-limit.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import type { ToolResult } from '../../shared/tools/tool-result.ts';
@@ -23,7 +23,7 @@ export interface HttpConnectorDeps {
    * Resolves when the call may send one more request, with a function to call when that request has ended. The first
    * request is limited by the start of the call itself.
    */
-  anotherRequest(limit: FleetLimit, ctx: ToolContext): Promise<() => Promise<void>>;
+  anotherRequest(limit: NamedLimit, ctx: ToolContext): Promise<() => Promise<void>>;
 }
 
 const MAX_REDIRECTS = 5;
@@ -40,7 +40,7 @@ type Params = Readonly<Record<string, unknown>>;
 type Secrets = ReadonlyMap<string, string>;
 
 export function httpConnector(deps: HttpConnectorDeps) {
-  return (record: DeclaredToolOf<'http'>): Executable & { readonly limit?: FleetLimit } => {
+  return (record: DeclaredToolOf<'http'>): Executable & { readonly limit?: NamedLimit } => {
     const connector = record.routing;
     const limit = limitOf(record);
     return {
@@ -62,7 +62,7 @@ export function httpConnector(deps: HttpConnectorDeps) {
   };
 }
 
-function limitOf(record: DeclaredToolOf<'http'>): FleetLimit | undefined {
+function limitOf(record: DeclaredToolOf<'http'>): NamedLimit | undefined {
   const { credential, concurrency, perSecond } = record.routing.limits;
   if (concurrency === undefined && perSecond === undefined) return undefined;
   return {

@@ -1,7 +1,7 @@
 /** Acquires the fleet's limits for an attempt. The attempt starts, or its call is parked until there is capacity. */
-import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
+import { type NamedLimit, toolLimit } from '../../shared/limits/concurrency-limit.ts';
 import { type TenantSettings, tenantLimits } from '../../shared/limits/tenant.ts';
-import type { FleetLimit, Limits, Starter } from '../../shared/store/limits/concurrency-limits.ts';
+import type { Limits, Starter } from '../../shared/store/limits/concurrency-limits.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
 import { retryUntilLeaseLost } from '../attempt/retry-write.ts';
@@ -29,7 +29,7 @@ export interface LimitWait {
 
 /** A slot that is held until `untilMs`, unless it is renewed or given back. */
 interface HeldSlot {
-  readonly limit: FleetLimit;
+  readonly limit: NamedLimit;
   readonly starter: Starter;
   untilMs: number;
   renewing?: Promise<void>;
@@ -109,7 +109,7 @@ export class LimitAcquirer {
   }
 
   /** All calls acquire limits in this order, so that no two calls wait for each other. */
-  #limitsOf({ envelope, tool, registered, policy }: Attempt): readonly FleetLimit[] {
+  #limitsOf({ envelope, tool, registered, policy }: Attempt): readonly NamedLimit[] {
     const { limit } = registered;
     return [
       ...tenantLimits(this.#deps.tenants, envelope.target.tenantId),

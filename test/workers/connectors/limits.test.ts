@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { DeclaredTool } from '../../../src/shared/connectors/declared-tool.ts';
-import { type FleetLimit, Limits, type Starter } from '../../../src/shared/store/limits/concurrency-limits.ts';
+import type { NamedLimit } from '../../../src/shared/limits/concurrency-limit.ts';
+import { Limits, type Starter } from '../../../src/shared/store/limits/concurrency-limits.ts';
 import { callOfJob, jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { FleetKeys } from '../../../src/shared/store/redis/keys.ts';
 import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
@@ -12,7 +13,7 @@ import { door, sendJson, startTestService } from './service.ts';
 const LEASE_MS = 30_000;
 const CALLS = 50;
 
-async function openLimit(most: Pick<FleetLimit, 'concurrency' | 'perSecond'>) {
+async function openLimit(most: Pick<NamedLimit, 'concurrency' | 'perSecond'>) {
   const books = await openBooks();
   const limits = new Limits(books.redis, books.world.prefix);
   const limit = { name: 'credential:one', ...most };

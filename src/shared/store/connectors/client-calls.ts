@@ -67,9 +67,8 @@ export class ClientCalls extends FleetRecords {
   }
 
   async withdraw(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<WithdrawResult> {
-    const [record, waiting] = this.#callKeys(call);
     const args = [call.callId, call.tool, this.channel];
-    const [state, fence, signed] = await withdrawScript.run(this.redis, [record ?? '', waiting ?? ''], args);
+    const [state, fence, signed] = await withdrawScript.run(this.redis, this.#callKeys(call).slice(0, 2), args);
     if (state === 'answered') return this.#readAnswer(call.callId, Number(fence), String(signed)) ?? { state: 'gone' };
     return { state: state as 'untouched' | 'taken' | 'gone' };
   }

@@ -1,11 +1,10 @@
 /** The catalogue of the fleet: tools as their workers publish them, and the living workers. Producers know tools from here alone. */
 import { canonicalJson, digest } from '../../schema/canonical-json.ts';
-import { Signatures } from '../../signing/signatures.ts';
+import type { Signatures } from '../../signing/signatures.ts';
 import { type AnyTool, qualifiedName, TIERS, type Tier, type ToolReference } from '../../tools/tool.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
-import { broadcastChannel } from '../redis/broadcasts.ts';
 import { type Redis, serverTimeMs } from '../redis/connection.ts';
-import { FleetKeys } from '../redis/keys.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { signedText, splitSigned } from '../signing/signed-text.ts';
 import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
@@ -126,22 +125,15 @@ export interface CatalogueOptions {
   readonly tiers?: readonly Tier[];
 }
 
-export class Catalogue {
-  readonly #redis: Redis;
-  readonly #keys: FleetKeys;
-  readonly #broadcast: string;
-  readonly #signatures: Signatures;
+export class Catalogue extends FleetRecords {
   readonly #tiers: readonly Tier[];
   /** The published tools of the last read, by field and text: most of them do not change. */
   #verifiedTools = new Map<string, PublishedTool | undefined>();
   /** The newest tool of the highest tier by name. Its tier owns the name as long as the tool would be kept, also when its line is deleted. */
   readonly #owners = new Map<string, Owner>();
 
-  constructor(redis: Redis, prefix: string, { signatures = new Signatures(), tiers = TIERS }: CatalogueOptions = {}) {
-    this.#redis = redis;
-    this.#keys = new FleetKeys(prefix);
-    this.#broadcast = broadcastChannel(redis, prefix);
-    this.#signatures = signatures;
+  constructor(redis: Redis, prefix: string, { signatures, tiers = TIERS }: CatalogueOptions = {}) {
+    super(redis, prefix, signatures);
     this.#tiers = tiers;
   }
 
@@ -149,9 +141,9 @@ export class Catalogue {
   async publish(tools: readonly PublishedTool[]): Promise<readonly PublishedTool[]> {
     if (tools.length === 0) return [];
     const fields = tools.map((published) => this.#fieldOf(published));
-    const storedTools = await this.#redis.hmget(this.#keys.tools, ...fields);
+    const storedTools = await this.redis.hmget(this.keys.tools, ...fields);
     const signed = tools.map((published, index) => this.#sign(fields[index] ?? '', published));
-    await this.#redis.hset(this.#keys.tools, Object.fromEntries(fields.map((field, index) => [field, signed[index]])));
+    await this.redis.hset(this.keys.tools, Object.fromEntries(fields.map((field, index) => [field, signed[index]])));
     return tools.filter((published, index) => {
       const stored = storedTools[index];
       const known = typeof stored === 'string' ? this.#verify(fields[index] ?? '', stored) : undefined;
@@ -162,27 +154,27 @@ export class Catalogue {
   /** Renews the worker's record. `changed`: it offers something else than before. Returns whether the worker is new. */
   async beat(worker: WorkerRecord, changed = false): Promise<boolean> {
     const [, joined] = await heartbeatScript.run(
-      this.#redis,
-      [this.#keys.workers, this.#keys.workerLoads],
-      [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, this.#broadcast, changed ? '1' : ''],
+      this.redis,
+      [this.keys.workers, this.keys.workerLoads],
+      [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, this.channel, changed ? '1' : ''],
     );
     return joined === 1;
   }
 
   async leave(workerId: string): Promise<void> {
     await heartbeatScript.run(
-      this.#redis,
-      [this.#keys.workers, this.#keys.workerLoads],
-      [workerId, '', WORKER_SILENCE_MS, this.#broadcast],
+      this.redis,
+      [this.keys.workers, this.keys.workerLoads],
+      [workerId, '', WORKER_SILENCE_MS, this.channel],
     );
   }
 
   async read(): Promise<CatalogueContent> {
     const [storedTools, heartbeats, records, nowMs] = await Promise.all([
-      this.#redis.hgetall(this.#keys.tools),
-      this.#redis.zrange(this.#keys.workers, '0', '-1', 'WITHSCORES'),
-      this.#redis.hgetall(this.#keys.workerLoads),
-      serverTimeMs(this.#redis),
+      this.redis.hgetall(this.keys.tools),
+      this.redis.zrange(this.keys.workers, '0', '-1', 'WITHSCORES'),
+      this.redis.hgetall(this.keys.workerLoads),
+      serverTimeMs(this.redis),
     ]);
     const workers: (WorkerRecord & { seenAtMs: number })[] = [];
     for (let index = 0; index < heartbeats.length; index += 2) {
@@ -251,16 +243,16 @@ export class Catalogue {
 
   #reportRefused(field: string, fault: string, ...content: readonly string[]): undefined {
     const reason = `the published tool ${field} ${fault}`;
-    this.#signatures.refuseOnce({ kind: 'tool', id: [field], reason }, field, fault, ...content);
+    this.signatures.refuseOnce({ kind: 'tool', id: [field], reason }, field, fault, ...content);
   }
 
   #signaturesOf(tier: Tier): Signatures {
-    return this.#signatures.scope(tier) ?? this.#signatures;
+    return this.signatures.scope(tier) ?? this.signatures;
   }
 
   /** Whether only this tier's workers have the keys that sign its tools. */
   #hasOwnKey(tier: Tier): boolean {
-    return this.#signatures.scope(tier) !== undefined;
+    return this.signatures.scope(tier) !== undefined;
   }
 
   /**

@@ -5,10 +5,11 @@
  */
 import type { DriverStep, GroupFields, GroupHead, GroupKind } from '../../groups/group.ts';
 import type { Signatures } from '../../signing/signatures.ts';
-import { type Broadcast, broadcastChannel } from '../redis/broadcasts.ts';
+import type { Broadcast } from '../redis/broadcasts.ts';
 import { isClustered, type Redis } from '../redis/connection.ts';
+import { FleetRecords } from '../redis/fleet-records.ts';
 import { GroupKeys } from '../redis/keys.ts';
-import { Script } from '../redis/script.ts';
+import { fieldsOf, Script } from '../redis/script.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 const createScript = new Script(new URL('./group-create.lua', import.meta.url));
@@ -48,18 +49,13 @@ export interface Advance {
   readonly release?: boolean;
 }
 
-export class GroupRecords {
-  readonly #redis: Redis;
-  readonly #prefix: string;
-  readonly #keys: GroupKeys;
-  readonly #signatures: Signatures;
+export class GroupRecords extends FleetRecords {
+  readonly #groupKeys: GroupKeys;
   readonly leaseMs: number;
 
   constructor(redis: Redis, prefix: string, signatures: Signatures, leaseMs: number) {
-    this.#redis = redis;
-    this.#prefix = prefix;
-    this.#keys = new GroupKeys(prefix);
-    this.#signatures = signatures;
+    super(redis, prefix, signatures);
+    this.#groupKeys = new GroupKeys(prefix);
     this.leaseMs = leaseMs;
   }
 
@@ -68,32 +64,31 @@ export class GroupRecords {
     const { id, kind, tenantId, createdAtMs } = head;
     const written = { head, definition, ...Object.fromEntries(fields) };
     const signed = Object.entries(written).flatMap(([field, value]) => [field, this.#sign(id, field, value)]);
-    const indexes = [this.#keys.all(kind), ...(tenantId === undefined ? [] : [this.#keys.all(kind, tenantId)])];
+    const indexes = [
+      this.#groupKeys.all(kind),
+      ...(tenantId === undefined ? [] : [this.#groupKeys.all(kind, tenantId)]),
+    ];
     const args = [id, createdAtMs, this.leaseMs, MAX_DURATION_MS, 'fence', 1, ...signed];
-    const [isWritten] = await createScript.run(this.#redis, [...this.#hashes(id), ...indexes], args);
+    const [isWritten] = await createScript.run(this.redis, [...this.#hashes(id), ...indexes], args);
     if (isWritten !== 1) return undefined;
     return { head, definition, fields: Object.fromEntries(fields), steps: 0, fence: 1 };
   }
 
   /** Groups that no process drives now, the oldest first. */
   due(nowMs: number, maxGroups: number): Promise<string[]> {
-    return this.#redis.zrangebyscore(this.#keys.open, 0, nowMs, 'LIMIT', 0, maxGroups);
+    return this.redis.zrangebyscore(this.#groupKeys.open, 0, nowMs, 'LIMIT', 0, maxGroups);
   }
 
   /** The number of open groups. */
   openCount(): Promise<number> {
-    return this.#redis.zcard(this.#keys.open);
+    return this.redis.zcard(this.#groupKeys.open);
   }
 
   /** Takes the lease of a group that no process drives; undefined when another process has it, or the group has ended. */
   async take(id: string): Promise<LeasedGroup | undefined> {
-    const [fence, fields] = await takeScript.run(this.#redis, this.#hashes(id), [id, this.leaseMs]);
+    const [fence, fields] = await takeScript.run(this.redis, this.#hashes(id), [id, this.leaseMs]);
     if (fields === undefined) return undefined;
-    const flat = fields as string[];
-    const record = this.#record(
-      id,
-      Object.fromEntries(flat.flatMap((name, index) => (index % 2 === 0 ? [[name, flat[index + 1] ?? '']] : []))),
-    );
+    const record = this.#record(id, fieldsOf(fields as string[]));
     return record === undefined ? undefined : { ...record, fence: Number(fence) };
   }
 
@@ -105,7 +100,7 @@ export class GroupRecords {
     const written = step === undefined ? [] : this.#signStep(id, step);
     const broadcast = end === undefined ? ['', ''] : this.#broadcast(id);
     const args = [id, fence, release ? 0 : this.leaseMs, end?.keptMs ?? '', ...broadcast, ...written];
-    const [isWritten, nowMs, cancelledBy] = await advanceScript.run(this.#redis, this.#hashes(id), args);
+    const [isWritten, nowMs, cancelledBy] = await advanceScript.run(this.redis, this.#hashes(id), args);
     if (isWritten !== 1) return 'lost';
     return { nowMs: Number(nowMs), ...(typeof cancelledBy === 'string' ? { cancelledBy } : {}) };
   }
@@ -115,24 +110,24 @@ export class GroupRecords {
    * may run them first, and cannot read the record.
    */
   stepOf({ head: { id }, fence }: Pick<LeasedGroup, 'head' | 'fence'>, number: number): DriverStep | undefined {
-    return isClustered(this.#redis) ? undefined : { record: this.#keys.group(id), fence, number };
+    return isClustered(this.redis) ? undefined : { record: this.#groupKeys.group(id), fence, number };
   }
 
   /** Requests that the group's driver cancels it. The first request is kept. */
   async cancel(id: string, actor: string): Promise<'written' | 'kept' | 'over'> {
     const args = [id, 'cancelled', actor, ...this.#broadcast(id)];
-    const [answer] = await changeScript.run(this.#redis, this.#hashes(id), args);
+    const [answer] = await changeScript.run(this.redis, this.#hashes(id), args);
     return answer as 'written' | 'kept' | 'over';
   }
 
   /** Undefined when there is none, it has expired, or no key of this fleet signed it. */
   async read(id: string): Promise<GroupRecord | undefined> {
-    return this.#record(id, await this.#redis.hgetall(this.#keys.group(id)));
+    return this.#record(id, await this.redis.hgetall(this.#groupKeys.group(id)));
   }
 
   /** Groups of a kind, of one tenant or of all, the newest first. */
   list(kind: GroupKind, limit: number, tenantId?: string): Promise<string[]> {
-    return this.#redis.zrevrange(this.#keys.all(kind, tenantId), 0, limit - 1);
+    return this.redis.zrevrange(this.#groupKeys.all(kind, tenantId), 0, limit - 1);
   }
 
   #record(id: string, stored: Readonly<Record<string, string>>): GroupRecord | undefined {
@@ -160,12 +155,12 @@ export class GroupRecords {
   }
 
   #hashes(id: string): string[] {
-    return [this.#keys.group(id), this.#keys.open];
+    return [this.#groupKeys.group(id), this.#groupKeys.open];
   }
 
   #broadcast(id: string): [string, string] {
     const broadcast: Broadcast = { type: 'group', id };
-    return [broadcastChannel(this.#redis, this.#prefix), JSON.stringify(broadcast)];
+    return [this.channel, JSON.stringify(broadcast)];
   }
 
   #signStep(id: string, { number, changes }: NonNullable<Advance['step']>): [string, string] {
@@ -174,11 +169,11 @@ export class GroupRecords {
   }
 
   #sign(id: string, field: string, value: object): string {
-    return signedText(this.#signatures, 'group', [id, field], value);
+    return signedText(this.signatures, 'group', [id, field], value);
   }
 
   #verify(id: string, field: string, text: string, members?: readonly string[]): object | undefined {
-    return verifiedText<object>(this.#signatures, 'group', [id, field], text, members);
+    return verifiedText<object>(this.signatures, 'group', [id, field], text, members);
   }
 }
 

@@ -2,17 +2,10 @@
  * Limits of the whole fleet: how many calls run at a time, and how many start in a second. A call that has to wait frees its worker; the
  * end of a call promotes the next one.
  */
+import type { NamedLimit } from '../../limits/concurrency-limit.ts';
 import { promote } from '../queues/promote.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { luaFunction, Script } from '../redis/script.ts';
-
-export interface FleetLimit {
-  /** Calls under one name share the limit: of a tool, a tenant, a credential. */
-  readonly name: string;
-  /** At a time. */
-  readonly concurrency?: number | undefined;
-  readonly perSecond?: number | undefined;
-}
 
 /**
  * A start is granted here and arrives elsewhere, at the latest when this time has passed. From then on it counts for a second. So no
@@ -48,7 +41,7 @@ export type LimitAnswer =
 
 export class Limits extends FleetRecords {
   /** Acquires a start. A job that has to wait keeps its position. `leaseMs`: how long a slot is held unless it is renewed. */
-  async acquire(limit: FleetLimit, starter: Starter, leaseMs: number): Promise<LimitAnswer> {
+  async acquire(limit: NamedLimit, starter: Starter, leaseMs: number): Promise<LimitAnswer> {
     const { jobId, start = startOf(jobId), session = jobId, sinceMs = '' } = starter;
     const { concurrency = 0, perSecond = 0 } = limit;
     const keys = this.#keysOf(limit);
@@ -69,7 +62,7 @@ export class Limits extends FleetRecords {
 
   /** Holds a slot for another lease. Returns until when; undefined when another job has the slot by now. */
   async renew(
-    limit: FleetLimit,
+    limit: NamedLimit,
     { jobId }: Starter,
     heldUntilMs: number,
     leaseMs: number,
@@ -83,27 +76,27 @@ export class Limits extends FleetRecords {
    * Ends a start, releases its slot and promotes the next waiters. With `heldUntilMs`, a slot that a later start of the job took over
    * stays with that one.
    */
-  release(limit: FleetLimit, starter: Starter, heldUntilMs?: number): Promise<void> {
+  release(limit: NamedLimit, starter: Starter, heldUntilMs?: number): Promise<void> {
     return this.#release(limit, starter, { unused: false, keptMs: 0, heldUntilMs });
   }
 
   /** Releases a start that was not used. Its slot is kept for the job for `keptMs`, or goes to the next waiters. */
-  releaseUnused(limit: FleetLimit, starter: Starter, keptMs = 0): Promise<void> {
+  releaseUnused(limit: NamedLimit, starter: Starter, keptMs = 0): Promise<void> {
     return this.#release(limit, starter, { unused: true, keptMs });
   }
 
   /** Whether the job has a slot: one that was granted before the job was parked. */
-  async hasSlot(limit: FleetLimit, { jobId }: Starter): Promise<boolean> {
+  async hasSlot(limit: NamedLimit, { jobId }: Starter): Promise<boolean> {
     return (await this.redis.zscore(this.#keysOf(limit).holders, jobId)) !== null;
   }
 
   /** Whether a start is reserved for the job: one that was granted before the job was parked. */
-  async hasStart(limit: FleetLimit, { jobId }: Starter): Promise<boolean> {
+  async hasStart(limit: NamedLimit, { jobId }: Starter): Promise<boolean> {
     return (await this.redis.zscore(this.#keysOf(limit).starts, jobId)) !== null;
   }
 
   /** How many run, how many wait for a slot, and how many for a start. */
-  async counts(limit: FleetLimit): Promise<{ running: number; waiting: number; waitingToStart: number }> {
+  async counts(limit: NamedLimit): Promise<{ running: number; waiting: number; waitingToStart: number }> {
     const { holders, waiters, asking } = this.#keysOf(limit);
     const [running, waiting, waitingToStart] = await Promise.all([
       this.redis.zcard(holders),
@@ -114,7 +107,7 @@ export class Limits extends FleetRecords {
   }
 
   async #release(
-    limit: FleetLimit,
+    limit: NamedLimit,
     { jobId, start = startOf(jobId) }: Starter,
     {
       unused,
@@ -143,7 +136,7 @@ export class Limits extends FleetRecords {
   }
 
   /** Promotes the first of these jobs that still waits; a cancelled call leaves its slot to the next one. Returns whether a job got it. */
-  async #promote(limit: FleetLimit, jobIds: readonly string[]): Promise<boolean> {
+  async #promote(limit: NamedLimit, jobIds: readonly string[]): Promise<boolean> {
     const gone = await Promise.all(
       jobIds.map(async (jobId) => {
         if ((await promote(this.redis, this.keys.prefix, jobId)) !== 'ended') return false;
@@ -154,7 +147,7 @@ export class Limits extends FleetRecords {
     return gone.includes(true);
   }
 
-  #keysOf({ name }: FleetLimit) {
+  #keysOf({ name }: NamedLimit) {
     return this.keys.limit(name);
   }
 }

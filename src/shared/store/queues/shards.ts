@@ -1,5 +1,5 @@
 /** The fleet's shards, as stored for all processes. A process reloads them when a broadcast announces a change. */
-import { ONE_SHARD_EACH, type SessionShards, type ShardLayout, shardOf } from '../../queues/shards.ts';
+import { layoutOf, ONE_SHARD_EACH, type SessionShards, type ShardLayout, shardOf } from '../../queues/shards.ts';
 import { TIERS, type Tier } from '../../tools/tool.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import type { Partition } from '../redis/keys.ts';
@@ -35,13 +35,12 @@ export class Shards extends FleetRecords {
 
   async reload(): Promise<ShardLayout> {
     const stored = await this.redis.hgetall(this.keys.shards);
-    const ofTier = (tier: Tier) => {
+    const before = this.#layout;
+    this.#layout = layoutOf((tier) => {
       const current = Number(stored[tier] ?? 1);
       const highest = Math.max(current, Number(stored[`${tier}:made`] ?? 1));
-      return [tier, { current, highest, isSet: stored[tier] !== undefined }] as const;
-    };
-    const before = this.#layout;
-    this.#layout = Object.fromEntries(TIERS.map(ofTier)) as unknown as ShardLayout;
+      return { current, highest, isSet: stored[tier] !== undefined };
+    });
     const changed = (tier: Tier) =>
       before[tier].current !== this.#layout[tier].current || before[tier].highest !== this.#layout[tier].highest;
     if (TIERS.some(changed)) for (const listener of this.#listeners) listener();

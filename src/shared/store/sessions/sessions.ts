@@ -141,18 +141,22 @@ export class Sessions extends FleetRecords {
 
   /** Adds the session to its parent once more: a clean-up there may have come before the record. */
   async #enter({ sessionKey, parent, tenantId, createdAtMs }: SessionRecord): Promise<void> {
-    const lists = [this.keys.sessions, ...(tenantId === undefined ? [] : [this.keys.sessionsOf(tenantId)])];
+    const lists = this.#listsOf(tenantId);
     const children = parent === undefined ? [] : [this.keys.sessionChildren(parent)];
     const args = [sessionKey, createdAtMs, LISTED_MS, lists.length, this.keys.session('')];
     await enterScript.run(this.redis, [...lists, ...children], args);
   }
 
+  /** The lists of all sessions that have it: the fleet's, and its tenant's. */
+  #listsOf(tenantId: string | undefined): string[] {
+    return [this.keys.sessions, ...(tenantId === undefined ? [] : [this.keys.sessionsOf(tenantId)])];
+  }
+
   /** Removes a session that was not announced to any caller: its key is free again. */
   async takeBack({ sessionKey, parent, tenantId }: SessionRecord): Promise<void> {
-    const ofTenant = tenantId === undefined ? [] : [this.keys.sessionsOf(tenantId)];
     await Promise.all([
       this.redis.del(this.keys.session(sessionKey)),
-      ...[this.keys.sessions, ...ofTenant].map((index) => this.redis.zrem(index, sessionKey)),
+      ...this.#listsOf(tenantId).map((list) => this.redis.zrem(list, sessionKey)),
       ...(parent === undefined ? [] : [this.redis.srem(this.keys.sessionChildren(parent), sessionKey)]),
     ]);
   }
@@ -184,7 +188,7 @@ export class Sessions extends FleetRecords {
   /** Keeps a session, and those above it, for as long as usual after a time that may be far off. */
   async keepUntil({ sessionKey, ancestors = [], parent, tenantId }: SessionRecord, untilMs: number): Promise<void> {
     const delayMs = untilMs - (await serverTimeMs(this.redis));
-    const lists = [this.keys.sessions, ...(tenantId === undefined ? [] : [this.keys.sessionsOf(tenantId)])];
+    const lists = this.#listsOf(tenantId);
     const records = [sessionKey, ...ancestors].map((key) => [this.keys.session(key), KEPT_MS] as const);
     const listed = [...ancestors, ...(parent === undefined ? [] : [parent])].map((key) =>
       this.keys.sessionChildren(key),
