@@ -60,6 +60,8 @@ const memorySchema = z.strictObject({
   maxRecords: z.number().int().min(1).default(100_000),
 });
 
+const DEFAULT_AUDIT_FILE_BYTES = 64 * 1_024 * 1_024;
+
 /** The audit trail (docs/audit.md). */
 const auditSchema = z.strictObject({
   /** Whether to record calls of read-only tools, and their attempts. All other calls are always recorded. */
@@ -71,11 +73,7 @@ const auditSchema = z.strictObject({
   /** Default: `audit` in the data folder. */
   folder: folderPath.optional(),
   /** The size at which the next file begins. */
-  maxFileBytes: z
-    .number()
-    .int()
-    .min(1_024)
-    .default(64 * 1_024 * 1_024),
+  maxFileBytes: z.number().int().min(1_024).default(DEFAULT_AUDIT_FILE_BYTES),
 });
 
 export const API_ROLES = ['agent', 'approver', 'operator', 'admin'] as const;

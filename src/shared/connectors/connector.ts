@@ -3,14 +3,18 @@
  * else. Host, method and path belong to the operator.
  */
 import { z } from 'zod';
+import { limitSettingsSchema } from '../limits/concurrency-limit.ts';
 import { hostInUrl, hostNamesOf } from '../util/hosts.ts';
 import { startOf } from '../util/text/text-cut.ts';
 import { expressionFault } from './jmespath.ts';
 import { parameterStyleSchema } from './parameter-style.ts';
 
 export const CONNECTOR_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
+const MEBIBYTE = 1_024 * 1_024;
+const MAX_BODY_BYTES = 16 * MEBIBYTE;
+const bodyBytes = z.number().int().min(1).max(MAX_BODY_BYTES);
 const name = z.string().min(1).max(256);
-const headerName = z.string().regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/, 'must be a header name');
+export const headerName = z.string().regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/, 'must be a header name');
 const expression = z
   .string()
   .min(1)
@@ -22,9 +26,14 @@ const expression = z
 /** Text that may contain `{parameter}` and `{secret:NAME}`. */
 const template = z.string().max(8_192);
 
+/** The value of an environment variable of the worker. */
+export const variableSchema = z.strictObject({
+  env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be the name of an environment variable'),
+});
+
 /** The source of a secret in the worker. The worker's own configuration decides which sources it reads (`connectors.secrets`). */
 const secretSchema = z.union([
-  z.strictObject({ env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be the name of an environment variable') }),
+  variableSchema,
   z.strictObject({ file: z.string().startsWith('/', 'must be an absolute path') }),
   z.strictObject({ exec: z.tuple([z.string().startsWith('/', 'must be an absolute path')]).rest(z.string()) }),
 ]);
@@ -109,25 +118,9 @@ const connectorShape = z.strictObject({
     .partial()
     .default({}),
   /** Fleet-wide limits; connectors that name one credential share its limits. */
-  limits: z
-    .strictObject({
-      credential: name.optional(),
-      concurrency: z.number().int().min(1).max(10_000).optional(),
-      perSecond: z.number().int().min(1).max(10_000).optional(),
-    })
-    .default({}),
-  maxRequestBytes: z
-    .number()
-    .int()
-    .min(1)
-    .max(16 * 1_024 * 1_024)
-    .default(1_024 * 1_024),
-  maxResponseBytes: z
-    .number()
-    .int()
-    .min(1)
-    .max(16 * 1_024 * 1_024)
-    .default(4 * 1_024 * 1_024),
+  limits: limitSettingsSchema.extend({ credential: name.optional() }).default({}),
+  maxRequestBytes: bodyBytes.default(MEBIBYTE),
+  maxResponseBytes: bodyBytes.default(4 * MEBIBYTE),
   /** The header for the call's idempotency key, if the service supports such keys. */
   idempotencyHeader: headerName.optional(),
   /** Statuses outside 2xx that are answers and not failures: the model gets what the service returns. */
@@ -146,28 +139,22 @@ const PLACEHOLDER = /\{([^{}]*)\}/g;
 function connectorFaults(connector: z.output<typeof connectorShape>): { path: string[]; message: string }[] {
   const { method, url, headers, query, secrets, allow } = connector;
   const faults: { path: string[]; message: string }[] = [];
+  const fault = (path: string[], message: string) => faults.push({ path, message });
   const sampleUrl = url.replaceAll(PLACEHOLDER, 'x');
   const parsed = URL.canParse(sampleUrl) ? new URL(sampleUrl) : undefined;
   if (parsed === undefined || !['http:', 'https:'].includes(parsed.protocol))
-    faults.push({
-      path: ['url'],
-      message: `must be an http: or https: address; got ${JSON.stringify(startOf(url, 200))}`,
-    });
+    fault(['url'], `must be an http: or https: address; got ${JSON.stringify(startOf(url, 200))}`);
   else {
-    if (/\{/.test(originOf(url)))
-      faults.push({ path: ['url'], message: 'must name its host: placeholders stand in the path alone' });
+    if (/\{/.test(originOf(url))) fault(['url'], 'must name its host: placeholders stand in the path alone');
     if (/[?#]/.test(url))
-      faults.push({
-        path: ['url'],
-        message: 'must have no query and no fragment: `query` and `arguments` say what is sent',
-      });
+      fault(['url'], 'must have no query and no fragment: `query` and `arguments` say what is sent');
     if (parsed.username !== '' || parsed.password !== '')
-      faults.push({ path: ['url'], message: 'must hold no credentials: use a header with {secret:NAME}' });
+      fault(['url'], 'must hold no credentials: use a header with {secret:NAME}');
     if (allow.hosts !== undefined && !allow.hosts.some((pattern) => hostMatches(pattern, parsed)))
-      faults.push({ path: ['allow', 'hosts'], message: `must contain the host of the URL, ${parsed.host}` });
+      fault(['allow', 'hosts'], `must contain the host of the URL, ${parsed.host}`);
   }
   if (allow.methods !== undefined && !allow.methods.includes(method))
-    faults.push({ path: ['allow', 'methods'], message: `must contain the method, ${method}` });
+    fault(['allow', 'methods'], `must contain the method, ${method}`);
   const declared: readonly (readonly [header: string, ...path: string[]])[] = [
     ...Object.keys(headers).map((header) => [header, 'headers', header] as const),
     ...Object.entries(connector.arguments).map(
@@ -176,19 +163,14 @@ function connectorFaults(connector: z.output<typeof connectorShape>): { path: st
     [connector.idempotencyHeader ?? '', 'idempotencyHeader'],
   ];
   for (const [header, ...path] of declared)
-    if (isTransportHeader(header))
-      faults.push({ path, message: `sets the header ${header}, which the transport writes` });
-  for (const [field, templates] of [
-    ['headers', headers],
-    ['query', query],
-  ] as const)
+    if (isTransportHeader(header)) fault(path, `sets the header ${header}, which the transport writes`);
+  for (const [field, templates] of Object.entries({ headers, query }))
     for (const [key, text] of Object.entries(templates))
-      for (const placeholder of placeholders(text))
-        if (placeholder.startsWith('secret:') && !Object.hasOwn(secrets, placeholder.slice('secret:'.length)))
-          faults.push({
-            path: [field, key],
-            message: `names the secret ${placeholder.slice('secret:'.length)}, which secrets does not declare`,
-          });
+      for (const placeholder of placeholders(text)) {
+        const [, secret] = /^secret:(.*)$/s.exec(placeholder) ?? [];
+        if (secret !== undefined && !Object.hasOwn(secrets, secret))
+          fault([field, key], `names the secret ${secret}, which secrets does not declare`);
+      }
   return faults;
 }
 
@@ -197,11 +179,7 @@ function placeholders(text: string): string[] {
 }
 
 /** The path and the name of each placeholder that stands for a parameter. */
-export function placeholdersOf({
-  url,
-  query,
-  headers,
-}: Pick<Connector, 'url' | 'query' | 'headers'>): [string, string][] {
+export function placeholdersOf({ url, query, headers }: Pick<Connector, 'url' | 'query' | 'headers'>) {
   const templates = [['url', url]];
   for (const [name, text] of Object.entries(query)) templates.push([`query.${name}`, text]);
   for (const [name, text] of Object.entries(headers)) templates.push([`headers.${name}`, text]);

@@ -1,14 +1,12 @@
 /** The routing of an MCP server's tool in the registry: where and how to call it. */
 import { z } from 'zod';
 import { TOOL_FORMS } from '../tools/tool.ts';
+import { headerName, variableSchema } from './connector.ts';
 
 const serverName = z.string().regex(TOOL_FORMS.name.form, `must be ${TOOL_FORMS.name.words}`);
 
 /** The text itself, or the worker's environment variable that holds it. */
-const valueSchema = z.union([
-  z.string().max(8_192),
-  z.strictObject({ env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be the name of an environment variable') }),
-]);
+const valueSchema = z.union([z.string().max(8_192), variableSchema]);
 
 export type McpValue = z.output<typeof valueSchema>;
 
@@ -27,9 +25,7 @@ export const mcpConnectionSchema = z.discriminatedUnion('transport', [
   z.strictObject({
     transport: z.literal('http'),
     url: z.url({ protocol: /^https?$/ }),
-    headers: z
-      .record(z.string().regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/, 'must be a header name'), valueSchema)
-      .default({}),
+    headers: z.record(headerName, valueSchema).default({}),
   }),
 ]);
 

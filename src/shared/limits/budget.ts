@@ -35,6 +35,8 @@ export const budgetSchema = z.strictObject({
 });
 export type Budget = z.output<typeof budgetSchema>;
 
+const DAY_MS = 24 * 3_600_000;
+
 export const budgetSettingsSchema = z.strictObject({
   /** The key is a tenant's ID, or a pattern with `*`: each tenant that matches has its own account. */
   tenants: z
@@ -43,12 +45,7 @@ export const budgetSettingsSchema = z.strictObject({
       z.strictObject({
         ...limits,
         /** The window begins with the first call; when it ends, the account is full again. */
-        windowMs: z
-          .number()
-          .int()
-          .positive()
-          .max(MAX_KEPT_MS)
-          .default(24 * 3_600_000),
+        windowMs: z.number().int().positive().max(MAX_KEPT_MS).default(DAY_MS),
       }),
     )
     .default({}),

@@ -47,12 +47,7 @@ export type PolicyLayer = z.output<typeof layerSchema>;
 
 export const policySettingsSchema = z.strictObject({
   /** The time that a person has to decide. */
-  approvalLimitMs: z
-    .number()
-    .int()
-    .min(1)
-    .max(MAX_WAIT_MS)
-    .default(10 * 60_000),
+  approvalLimitMs: z.number().int().min(1).max(MAX_WAIT_MS).default(600_000),
   global: layerSchema.optional(),
   tenants: z.record(z.string(), layerSchema).default({}),
   agents: z.record(z.string(), layerSchema).default({}),
