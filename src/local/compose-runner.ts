@@ -135,7 +135,7 @@ export function composeRunner(
   const groups = new LocalGroups({
     submitter,
     ledger,
-    catalogue: { find: async (namespace, name) => tools.find(namespace, name), peek: (...name) => tools.peek(...name) },
+    catalogue: core.catalogue,
     results,
     clock,
     keptMs: retentionMs,
@@ -175,9 +175,14 @@ function coreOf(
 ) {
   const { settings, schedule, log, environment, approve, clock } = parts;
   const { sandbox, sandboxNetwork } = settings;
+  const { tools } = own;
   return {
     ...parts,
     ...own,
+    catalogue: {
+      peek: (namespace: string, name: string) => tools.peek(namespace, name),
+      find: async (namespace: string, name: string) => tools.find(namespace, name),
+    },
     callOf,
     usesLocks: parts.tools.some(needsResourceLock),
     switches: new SwitchCache(settings.reliability),
@@ -200,16 +205,12 @@ function completionsOf({ settings, environment, ledger, sessions }: Core): Compl
 }
 
 function submitterOf(core: Core, circuits: CircuitView, results: Results): CallSubmitter {
-  const { tools, sessions } = core;
+  const { sessions } = core;
   return composeSubmitter({
     ...core,
     circuits,
     results,
     inboxId: LOCAL_INBOX,
-    catalogue: {
-      peek: (namespace, name) => tools.peek(namespace, name),
-      find: async (namespace, name) => tools.find(namespace, name),
-    },
     sessions: {
       peekOf: (envelope) => sessions.ofCall(envelope),
       resolve: async (envelope) => sessions.ofCall(envelope),

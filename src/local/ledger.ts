@@ -22,6 +22,7 @@ import type { CallLedger, CallView } from '../shared/store/ports.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import { homePartition } from '../shared/store/redis/keys.ts';
+import { splitName } from '../shared/tools/tool.ts';
 import { parseParts } from '../shared/util/json/large-json.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
 import { LocalBudgets } from './budgets.ts';
@@ -270,7 +271,7 @@ export class LocalLedger implements CallLedger {
 }
 
 function callView(record: DedupeRecord, own: OwnCall | undefined, readAtMs: number): CallView {
-  const dot = record.tool.lastIndexOf('.');
+  const { namespace, name } = splitName(record.tool);
   return {
     callId: record.key,
     state: record.state,
@@ -280,8 +281,8 @@ function callView(record: DedupeRecord, own: OwnCall | undefined, readAtMs: numb
     request: {
       envelope: {
         requestId: record.request.requestId,
-        toolNamespace: record.tool.slice(0, dot),
-        toolName: record.tool.slice(dot + 1),
+        toolNamespace: namespace,
+        toolName: name,
       },
       ...(own !== undefined && { tool: own.request.tool }),
     },

@@ -37,15 +37,12 @@ export class ToolReliabilityMiddleware implements AsyncDisposable {
   wrap<T extends AnyTool>(tool: T): ReliableExecution<T> {
     let runner: Promise<LocalRunner> | undefined;
     return async (params, options) => {
-      runner ??= this.#runnerOf(tool);
+      if (runner === undefined) {
+        runner = this.#start(tool);
+        this.#runners.push(runner);
+      }
       return (await runner).run(tool, params, options);
     };
-  }
-
-  #runnerOf(tool: AnyTool): Promise<LocalRunner> {
-    const runner = this.#start(tool);
-    this.#runners.push(runner);
-    return runner;
   }
 
   async #start(tool: AnyTool): Promise<LocalRunner> {
