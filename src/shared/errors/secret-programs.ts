@@ -1,4 +1,6 @@
 /** The places of secrets in the arguments of well-known programs, as data. */
+import { getOrInsert } from '../util/get-or-insert.ts';
+import { LimitedMap } from '../util/limited-map.ts';
 import { WordSearch } from '../util/text/word-search.ts';
 import { KEEP_HEAD, NEXT_ARGUMENT, REDACTED, type SecretPattern } from './secret-patterns.ts';
 
@@ -214,17 +216,12 @@ export function programPatterns(text: string): readonly SecretPattern[] {
 }
 
 /** A cache, because commands name the same programs again and again. */
-const MAX_PROGRAMS = 1_000;
-const patternsByProgram = new Map<string, readonly SecretPattern[]>();
+const patternsByProgram = new LimitedMap<string, readonly SecretPattern[]>(1_000);
 
 function patternsOf(program: string): readonly SecretPattern[] {
-  let patterns = patternsByProgram.get(program);
-  if (patterns === undefined) {
-    patterns = RULES.filter(([programs]) => new RegExp(`^(?:${programs})$`).test(program)).map(
+  return getOrInsert(patternsByProgram, program, () =>
+    RULES.filter(([programs]) => new RegExp(`^(?:${programs})$`).test(program)).map(
       ([, ...pattern]): SecretPattern => pattern,
-    );
-    if (patternsByProgram.size >= MAX_PROGRAMS) patternsByProgram.clear();
-    patternsByProgram.set(program, patterns);
-  }
-  return patterns;
+    ),
+  );
 }

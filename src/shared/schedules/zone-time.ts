@@ -2,6 +2,8 @@
  * Wall-clock times of a time zone. A wall time is written as the milliseconds that it would be in UTC, so that 09:00 in any zone is the
  * same number.
  */
+import { getOrInsert } from '../util/get-or-insert.ts';
+import { LimitedMap } from '../util/limited-map.ts';
 import { orUndefined } from '../util/or-undefined.ts';
 
 const MINUTE_MS = 60_000;
@@ -14,11 +16,8 @@ const formats = new Map<string, Intl.DateTimeFormat>();
 
 /** Throws a RangeError for a zone that does not exist. */
 function formatOf(zone: string): Intl.DateTimeFormat {
-  const cached = formats.get(zone);
-  if (cached !== undefined) return cached;
-  const format = new Intl.DateTimeFormat('en-US', { timeZone: zone, timeZoneName: 'longOffset' });
-  formats.set(zone, format);
-  return format;
+  const options = { timeZone: zone, timeZoneName: 'longOffset' } as const;
+  return getOrInsert(formats, zone, () => new Intl.DateTimeFormat('en-US', options));
 }
 
 export function isTimeZone(zone: string): boolean {
@@ -28,20 +27,12 @@ export function isTimeZone(zone: string): boolean {
 /** Zones change their clocks at full quarters of an hour. */
 const QUARTER_MS = 15 * MINUTE_MS;
 /** A cache of offsets by zone and quarter, because `Intl` takes most of the time. */
-const MAX_CACHED_OFFSETS = 10_000;
-const offsets = new Map<string, number>();
+const offsets = new LimitedMap<string, number>(10_000);
 
 /** The zone's offset from UTC at a moment, in milliseconds. */
 export function offsetAt(zone: string, atMs: number): number {
   const quarter = Math.floor(atMs / QUARTER_MS);
-  const name = `${zone} ${quarter}`;
-  let offset = offsets.get(name);
-  if (offset === undefined) {
-    offset = readOffset(zone, quarter * QUARTER_MS);
-    if (offsets.size >= MAX_CACHED_OFFSETS) offsets.clear();
-    offsets.set(name, offset);
-  }
-  return offset;
+  return getOrInsert(offsets, `${zone} ${quarter}`, () => readOffset(zone, quarter * QUARTER_MS));
 }
 
 function readOffset(zone: string, atMs: number): number {

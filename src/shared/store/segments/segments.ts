@@ -7,6 +7,8 @@
  */
 import { PawlError } from '../../errors/failure.ts';
 import { digest } from '../../schema/canonical-json.ts';
+import { getOrInsert } from '../../util/get-or-insert.ts';
+import { LimitedMap } from '../../util/limited-map.ts';
 import type { BlobStores } from '../blobs/blob-stores.ts';
 import type { Redis } from '../redis/connection.ts';
 import { PARTITION_NAMES, type PartitionKeys } from '../redis/keys.ts';
@@ -46,7 +48,7 @@ export class Segments {
   readonly #redis: Redis;
   readonly #blobs: BlobStores;
   readonly #keysOf: (callId: string) => PartitionKeys;
-  readonly #cache = new Map<string, Promise<Buffer>>();
+  readonly #cache = new LimitedMap<string, Promise<Buffer>>(CACHED);
   readonly #reported = new Set<string>();
   #onLost: (lost: LostSegment) => void = () => {};
 
@@ -126,19 +128,14 @@ export class Segments {
     if (typeof number === 'string') await this.forget(keys, number, [callId]);
   }
 
-  async #lines(keys: PartitionKeys, located: Located): Promise<Buffer> {
+  #lines(keys: PartitionKeys, located: Located): Promise<Buffer> {
     // A Redis that has lost its last second may give a number again.
     const version = `${keys.segment(located.number)} ${located.digest}`;
-    const known = this.#cache.get(version);
-    if (known !== undefined) return known;
-    const read = this.#read(keys, located);
-    this.#cache.set(version, read);
-    read.catch(() => this.#cache.delete(version));
-    for (const oldest of this.#cache.keys()) {
-      if (this.#cache.size <= CACHED) break;
-      this.#cache.delete(oldest);
-    }
-    return read;
+    return getOrInsert(this.#cache, version, () => {
+      const read = this.#read(keys, located);
+      read.catch(() => this.#cache.delete(version));
+      return read;
+    });
   }
 
   async #read(keys: PartitionKeys, located: Located): Promise<Buffer> {
