@@ -140,7 +140,7 @@ export class CallIndex {
     const counted = new Set<string>();
     for (let retained = 0; ; ) {
       const callIds = await this.#access.redis.lrange(index, -retained - FLUSH_BATCH, -retained - 1);
-      const codes = await Promise.all(callIds.map((callId) => this.#flushOne(keys, callId, { tool })));
+      const codes = await Promise.all(callIds.map((callId) => this.#flushOne(keys, callId, { tool, index })));
       for (const [position, code] of codes.entries()) {
         if (code !== 'flushed' && code !== 'gone') retained += 1;
         const callId = callIds[position] as string;
@@ -163,16 +163,19 @@ export class CallIndex {
     return code === 'gone' ? undefined : { flushed: 0, inflight: 0, unresolved: 0, [code]: 1 };
   }
 
+  /** A call without a record leaves the index. The record of a lost call is gone, so its tool is unknown. */
   async #flushOne(
     keys: PartitionKeys,
     callId: string,
-    { tool, isExplicit = false }: { readonly tool?: string | undefined; readonly isExplicit?: boolean },
+    selection: { readonly tool?: string | undefined; readonly isExplicit?: boolean; readonly index?: string },
   ): Promise<string> {
+    const { tool, isExplicit = false, index = keys.calls } = selection;
     const request = await this.#storedRequest(keys, callId).catch(asLost);
-    if (request instanceof PawlError) return this.#forgetLost(keys, callId, tool);
-    if (request === null) {
-      await this.#access.redis.lrem(keys.calls, -1, callId);
-      return 'gone';
+    if (request instanceof PawlError && tool !== undefined) return 'other';
+    if (request === null || request instanceof PawlError) {
+      if (request !== null) await this.#access.segments.forgetLost(callId);
+      for (const each of new Set([keys.calls, index])) await this.#access.redis.lrem(each, -1, callId);
+      return request === null ? 'gone' : 'flushed';
     }
     const { toolNamespace, toolName, target } = parseRequest(request).envelope;
     if (tool !== undefined && tool !== `${toolNamespace}.${toolName}`) return 'other';
@@ -188,7 +191,7 @@ export class CallIndex {
         isExplicit ? '1' : '0',
       ],
     );
-    return code as string;
+    return code === 'moved' ? this.#flushOne(keys, callId, selection) : (code as string);
   }
 
   async #storedRequest(keys: PartitionKeys, callId: string): Promise<string | null> {
@@ -196,14 +199,6 @@ export class CallIndex {
     const request = await redis.hget(keys.record(callId), 'request');
     if (request !== null || (await segments.restore(callId)) === 'gone') return request;
     return redis.hget(keys.record(callId), 'request');
-  }
-
-  /** The record of a lost call is gone, so its tool and session are unknown. The session's index drops it by age. */
-  async #forgetLost(keys: PartitionKeys, callId: string, tool: string | undefined): Promise<string> {
-    if (tool !== undefined) return 'other';
-    await this.#access.segments.forgetLost(callId);
-    await this.#access.redis.lrem(keys.calls, -1, callId);
-    return 'flushed';
   }
 
   /** The number of calls of each tool (`namespace.name`) claimed within the retention, to about a 24th of it. */

@@ -5,10 +5,12 @@
 --       5 base of the partition's keys
 -- ARGV  1 call ID  2 time to live of the fence, ms: until then, late attempts of the forgotten call are refused
 --       3 key prefix of the counts of calls by tool  4 retention, ms  5 tool  6 '1' for a call that the caller named
--- Returns {code}: flushed · inflight · unresolved · gone
+-- Returns {code}: flushed · inflight · unresolved · gone · moved (its record has just left for a segment; nothing was written)
 local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'fence', 'createdAtMs', 'outcomeAt', 'paramsAt', 'ended', 'segment')
 if not fields[1] then
+  if segment_of({KEYS[5]}, {ARGV[1]}) then return {'moved'} end
   redis.call('LREM', KEYS[2], -1, ARGV[1])
+  redis.call('LREM', KEYS[3], -1, ARGV[1])
   remove_dead_letter({KEYS[5]}, {ARGV[1]})
   return {'gone'}
 end

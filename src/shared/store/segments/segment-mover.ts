@@ -160,7 +160,9 @@ export class SegmentMover {
   async #removeEnded(keys: PartitionKeys, nowMs: number): Promise<number> {
     const numbers = await this.#options.redis.zrangebyscore(keys.segments, '-inf', nowMs);
     for (const number of numbers) {
-      const callIds = await this.#callIdsOf(keys, number);
+      // Without a worker for a while, Redis may have forgotten a segment that has ended. Such a segment is not lost.
+      const isKnown = (await this.#options.redis.hexists(keys.segment(number), 'digest')) === 1;
+      const callIds = isKnown ? await this.#callIdsOf(keys, number) : undefined;
       if (callIds === undefined) await this.#forgetUnread(keys, number);
       else
         for (let from = 0; from < callIds.length; from += STEP)
@@ -173,7 +175,7 @@ export class SegmentMover {
   /** Segments that were found lost may be there again: a file system was mounted, or files were put back. */
   async #lookForLost(keys: PartitionKeys): Promise<void> {
     const lost = `${keys.segments}:lost`;
-    for (const number of (await this.#options.redis.smembers(lost)).slice(0, MOST_LOOKED_FOR))
+    for (const number of await this.#options.redis.srandmember(lost, MOST_LOOKED_FOR))
       if ((await this.#callIdsOf(keys, number)) !== undefined) await this.#options.redis.srem(lost, number);
   }
 

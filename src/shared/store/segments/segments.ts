@@ -19,7 +19,7 @@ const LUA = [luaConstants(PARTITION_NAMES), luaFunction(new URL('./segment-of.lu
 /** For `Script`: the names of a partition's keys, `segment_of` and `forget_moved`. */
 export const SEGMENT_LUA = [...LUA, luaFunction(new URL('./forget-moved.lua', import.meta.url))];
 
-const locateScript = new Script(new URL('./locate-call.lua', import.meta.url), LUA);
+const locateScript = new Script(new URL('./locate-call.lua', import.meta.url), SEGMENT_LUA);
 const restoreScript = new Script(new URL('./restore-call.lua', import.meta.url), LUA);
 const forgetScript = new Script(new URL('./forget-moved.lua', import.meta.url), LUA);
 

@@ -36,6 +36,18 @@ describe('what is forgotten', () => {
     expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'claimed' });
   });
 
+  test('a session whose records have expired has nothing to forget, however many calls it made', async () => {
+    const books = await openBooks();
+    const { redis, ledger } = books;
+    const index = ledger.keys(PLACE).sessionCalls('session-1');
+    const kept = await ended(books, 'a');
+    await redis.lpush(index, ...Array.from({ length: 450 }, (_, number) => claimOf(`${number}`).callId));
+    const nothing = { flushed: 0, inflight: 0, unresolved: 0 };
+    expect(await ledger.index.flush(PLACE, { sessionKey: 'session-1' })).toEqual({ ...nothing, flushed: 1 });
+    expect(await ledger.read(kept.callId)).toBeUndefined();
+    expect(await redis.llen(index)).toBe(0);
+  });
+
   test('by its ID, one in flight and one of unknown outcome stay; one that is not there is none', async () => {
     const books = await openBooks();
     const running = claimOf('a');
