@@ -7,9 +7,12 @@ import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { startWire } from '../../helpers/proxy.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { scripted } from '../../helpers/tools.ts';
+import { httpError, scripted } from '../../helpers/tools.ts';
 
 const { tool: note } = scripted('note', () => ({ output: null }), { effects: 'once' });
+const { tool: refused } = scripted('refused', () => {
+  throw httpError(400);
+});
 const lift = defineTool({
   name: 'lift',
   version: '1.0.0',
@@ -21,7 +24,7 @@ const lift = defineTool({
 
 /** A fleet without workers, and a producer that hears no answer to what has `said` in it before Redis has done it. */
 async function withLoss() {
-  const fleet = await startFleet({ tools: [note, lift], workers: 0 });
+  const fleet = await startFleet({ tools: [note, lift, refused], workers: 0 });
   const wire = await startWire(fleet.world.redisUrl);
   const pawl = await fleet.openProducer({ redisUrl: wire.url });
   const unheard = async <Answer>(
@@ -109,6 +112,36 @@ test('an answer to a question', async () => {
   expect(fleet.audited).toContainEqual(
     expect.objectContaining({ type: 'question-ended', questionId: 'q', by: 'grace' }),
   );
+});
+
+/** A call that failed, and is a dead letter. */
+async function failedCall({ startWorker, session }: Fleet): Promise<string> {
+  const worker = await startWorker();
+  const { callId = '' } = await session.call(refused, {}, { idempotencyKey: 'k', retryBudget: { maxAttempts: 1 } });
+  await worker.close();
+  return callId;
+}
+
+test('a redrive that begins', async () => {
+  const { fleet, unheard } = await withLoss();
+  const callId = await failedCall(fleet);
+  const { redis, prefix } = fleet.pawl.backend;
+  const isDone = async () => (await redis.keys(`${prefix}:{redrives}:redrive:*:calls`)).length === 1;
+  const redrive = (pawl: Pawl) => pawl.deadLetters.redrive({ ids: [callId] });
+  expect(await unheard(`{"batch":[{"callId":"${callId}"`, redrive, isDone)).toMatchObject({ matched: 1, started: 1 });
+});
+
+test('a redriven call, which its budgets count', async () => {
+  const { fleet, unheard } = await withLoss();
+  const session = await fleet.pawl.openSession({ actorId: 'ada', budget: { calls: 2 } });
+  const callId = await failedCall({ ...fleet, session });
+  const isDone = async () => (await fleet.pawl.read(callId))?.state === 'inflight';
+  const redrive = (pawl: Pawl) => pawl.deadLetters.redrive({ ids: [callId] });
+  const said = `{"callId":"${callId}","generation"`;
+  expect(await unheard(said, redrive, isDone)).toMatchObject({ started: 1, skipped: [] });
+  expect(await session.call(refused, {}, { idempotencyKey: 'other' })).toMatchObject({
+    error: { code: 'BUDGET_EXHAUSTED' },
+  });
 });
 
 test('a resolution as succeeded', async () => {

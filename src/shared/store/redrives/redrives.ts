@@ -10,6 +10,7 @@ import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
 
+const callsScript = new Script(new URL('./redrive-calls.lua', import.meta.url));
 const beginScript = new Script(new URL('./redrive-begin.lua', import.meta.url));
 const takeScript = new Script(new URL('./redrive-take.lua', import.meta.url));
 const advanceScript = new Script(new URL('./redrive-advance.lua', import.meta.url));
@@ -84,8 +85,7 @@ export class Redrives extends FleetRecords {
       signedText(this.signatures, 'redrive-calls', [redriveId, `${position}`], { batch }),
     );
     for (let start = 0; start < texts.length; start += PUSH_BATCH)
-      await this.redis.rpush(calls, ...texts.slice(start, start + PUSH_BATCH));
-    await this.redis.pexpire(calls, UNBEGUN_MS);
+      await callsScript.run(this.redis, [calls], [start, UNBEGUN_MS, ...texts.slice(start, start + PUSH_BATCH)]);
     const signed = signedText(this.signatures, 'redrive', redriveId, order);
     const [code] = await beginScript.run(
       this.redis,
