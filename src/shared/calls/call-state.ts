@@ -194,6 +194,13 @@ export interface AttemptRecord {
   readonly round?: number;
 }
 
+/** The attempts that count as tries: votes do not, and each round of a call has its own. */
+export function triesOf<Attempt extends Pick<AttemptRecord, 'vote' | 'round'>>(
+  attempts: readonly Attempt[],
+): Attempt[] {
+  return attempts.filter(({ vote, round }) => vote === undefined && round === undefined);
+}
+
 /** The times for which outcomes are replayed, in milliseconds. */
 export interface LedgerTtls {
   readonly doneMs: number;

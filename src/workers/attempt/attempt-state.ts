@@ -141,8 +141,11 @@ export function timeLimitMs({ envelope, policy }: Attempt, tool: { readonly time
   return Math.min(envelope.payload.callHints?.timeoutMs ?? policy.timeoutMs ?? tool.timeoutMs, allowedMs);
 }
 
-/** The deadline of the call. A call that was in doubt and is resolved as `retry` has none. */
-export function deadlineOf({ envelope, started }: Pick<Attempt, 'envelope' | 'started'>): number | undefined {
+/** The deadline of the call. A call that was resolved as `retry`, or redriven, has none. */
+export function deadlineOf({
+  envelope,
+  started,
+}: Pick<Attempt, 'envelope'> & { readonly started: Pick<Attempt['started'], 'resolution'> }): number | undefined {
   return started.resolution === undefined ? envelope.control.deadlineAtMs : undefined;
 }
 

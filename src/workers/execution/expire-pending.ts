@@ -1,5 +1,5 @@
 /** Handles a pending call that was not completed in time: it fails, runs again, or ends with an unknown outcome. */
-import { type AttemptRecord, isHarmless } from '../../shared/calls/call-state.ts';
+import { type AttemptRecord, isHarmless, triesOf } from '../../shared/calls/call-state.ts';
 import { type Outcome, resultError, retriedBy } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy } from '../../shared/config/tool-settings.ts';
@@ -12,7 +12,7 @@ import type { PendingRecords } from '../../shared/store/ports.ts';
 import type { CallJob } from '../../shared/store/queues/jobs.ts';
 import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
-import type { RegisteredTool } from '../attempt/attempt-state.ts';
+import { deadlineOf, type RegisteredTool } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { CallSettler } from '../outcome/settle-call.ts';
 import type { AttemptAudit } from './audit.ts';
@@ -59,7 +59,7 @@ export class PendingExpiry {
   /** The reason why the call gets no other attempt; undefined when it may have one. Its pending time counts for none of its bounds. */
   #refusalReason(job: CallJob, call: PendingCall, registered: RegisteredTool | undefined): string | undefined {
     const { settings } = this.#deps;
-    const { transport, control } = call.request.envelope;
+    const { transport } = call.request.envelope;
     const policy = toolPolicy(settings, namedTool(call));
     const { maxAttempts } = retryPolicy(
       registered?.tool.retry ?? {},
@@ -67,8 +67,9 @@ export class PendingExpiry {
       transport.retryBudget,
       settings.defaults.retry,
     );
-    if (call.earlierAttempts.length >= maxAttempts) return `all ${maxAttempts} attempts are used`;
-    if (control.deadlineAtMs !== undefined && control.deadlineAtMs <= call.nowMs) return 'its deadline has passed';
+    if (triesOf(call.earlierAttempts).length >= maxAttempts) return `all ${maxAttempts} attempts are used`;
+    const deadlineAtMs = deadlineOf({ envelope: call.request.envelope, started: call });
+    if (deadlineAtMs !== undefined && deadlineAtMs <= call.nowMs) return 'its deadline has passed';
     if (call.nowMs - Number(job.generation) > REQUEST_VALID_MS) return 'its signed request is too old';
     return undefined;
   }

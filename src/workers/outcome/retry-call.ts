@@ -1,4 +1,5 @@
 /** Decides what follows a failed attempt: another attempt, or the end of the call. */
+import { triesOf } from '../../shared/calls/call-state.ts';
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import type { Failure } from '../../shared/errors/failure.ts';
 import type { FailureStatus } from '../../shared/errors/result-status.ts';
@@ -69,8 +70,7 @@ export class FailedAttempts {
 
   #decide(attempt: Attempt, failure: Failure, circuitState: CircuitState) {
     const { envelope, started, number, tool, modes } = attempt;
-    // Votes do not count as tries, and each round of the call has its own tries.
-    const tries = started.earlierAttempts.filter(({ vote, round }) => vote === undefined && round === undefined);
+    const tries = triesOf(started.earlierAttempts);
     return decideRetry(
       {
         failure,

@@ -222,6 +222,18 @@ describe('a pending call that expires', () => {
     expect(new Set(tokens).size).toBe(2);
   });
 
+  test('has all its attempts again, and no deadline, when it is redriven', async () => {
+    const { tool, tokens } = payment({ expiresInMs: 50, onExpiry: 'retry' }, 'idempotent');
+    const fleet = await startFleet({ tools: [tool], settings: { tools: { pay: { retry: { maxAttempts: 2 } } } } });
+    const deadlineAtMs = Date.now() + 2_000;
+    const { callId = '' } = await fleet.session.call(tool, { amount: 3 }, { deadlineAtMs });
+    await eventually(() => Date.now() > deadlineAtMs);
+    expect(await fleet.pawl.deadLetters.redrive({ ids: [callId] })).toMatchObject({ started: 1 });
+    expect(await fleet.pawl.result(callId)).toMatchObject({ error: { code: 'COMPLETION_EXPIRED' } });
+    expect((await fleet.pawl.read(callId))?.attempts.map(({ round }) => round)).toEqual([1, 1, undefined, undefined]);
+    expect(tokens).toHaveLength(4);
+  });
+
   test('is probed before its next attempt, where its tool can say what became of the first', async () => {
     const { tool, tokens } = payment({ expiresInMs: 50 }, 'probe');
     const fleet = await startFleet({ tools: [tool], settings: { tools: { pay: { retry: { maxAttempts: 2 } } } } });

@@ -40,7 +40,7 @@ export interface StartedAttempt {
   readonly cancelRequested: boolean;
   /** The approval that the call waited for. */
   readonly approvalId?: string;
-  /** Names this life of the call, when it is not the first one: it was resolved as `retry`. */
+  /** Names this life of the call, when it is not the first one: it was resolved as `retry`, or redriven. */
   readonly resolution?: string;
   /** The checkpoint of an earlier attempt, JSON. */
   readonly checkpoint?: string;
@@ -56,6 +56,8 @@ export interface PendingCall {
   readonly request: StoredRequest;
   readonly fence: number;
   readonly earlierAttempts: readonly AttemptRecord[];
+  /** As that of `StartedAttempt`. */
+  readonly resolution?: string;
 }
 
 export type BeginResult =
@@ -231,5 +233,6 @@ function pendingCall(
     request: parseRequest(signed.text),
     fence: Number(fence),
     earlierAttempts: parseAttempts(attempts ?? ''),
+    ...(signed.resolution === '' ? {} : { resolution: signed.resolution }),
   };
 }
