@@ -18,6 +18,7 @@ import {
 import { canonicalJson } from '../../shared/schema/canonical-json.ts';
 import type { Advance, GroupRecord, LeasedGroup } from '../../shared/store/groups/groups.ts';
 import type { CallView, GroupStore } from '../../shared/store/ports.ts';
+import { asLost } from '../../shared/store/segments/segments.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { IdentifiedSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
 
@@ -217,7 +218,9 @@ export class GroupDriver {
 
   /** Resumes a call of an earlier driver from its record. */
   async #resume(callOf: () => Promise<GroupCall | undefined>, callId: string): Promise<Submission> {
-    const record = await this.#deps.calls.read(callId);
+    const record = await this.#deps.calls.read(callId).catch(asLost);
+    if (record instanceof PawlError)
+      return { kind: 'answered', callId, result: refusal(record, { requestId: '', toolName: '', callId }) };
     if (record === undefined || (await this.#isOther(record, callOf))) return this.#submitAgain(callOf, callId);
     const { requestId, toolName } = record.request.envelope;
     if (record.outcome !== undefined && record.state !== 'inflight')

@@ -23,6 +23,7 @@ function drive(
   members = new Map<string, object>(),
   callOf: Parameters<GroupDriver['start']>[0] = async () => undefined,
   ends: unknown[] = [],
+  read: () => Promise<unknown> = async () => undefined,
 ) {
   const log: unknown[] = [];
   const stopped = Promise.withResolvers<void>();
@@ -43,7 +44,7 @@ function drive(
       log.push(options.step ?? 'no step');
       return deps.submit();
     },
-    read: async () => undefined,
+    read,
   } as unknown as Deps['calls'];
   const onError = (error: unknown) => log.push(error);
   const now = async () => 0;
@@ -100,5 +101,20 @@ test.each([
   expect(ends).toMatchObject([
     { code: 'OUTCOME_UNKNOWN', mayHaveHappened: true, message: expect.stringMatching(message) },
   ]);
+  expect(log).toEqual(['step 1', 'answer']);
+});
+
+test('a call that has begun, and whose segment is lost, ends so, and does not stop the driver', async () => {
+  const ends: unknown[] = [];
+  const lost = new PawlError('RESULT_LOST', 'The segment is gone.');
+  const { stopped, log } = drive(
+    { stepOf, advance: () => ({ nowMs: 1 }), submit: answered },
+    new Map([['0', { callId: 'call' }]]),
+    undefined,
+    ends,
+    () => Promise.reject(lost),
+  );
+  await stopped;
+  expect(ends).toMatchObject([{ status: 'error', code: 'RESULT_LOST', message: 'The segment is gone.' }]);
   expect(log).toEqual(['step 1', 'answer']);
 });
