@@ -138,7 +138,7 @@ export class ScheduleRunner {
 
   async #isBusy(callId: string | undefined): Promise<boolean> {
     if (callId === undefined) return false;
-    return (await this.#deps.backend.ledger.readBrief(callId))?.state === 'inflight';
+    return this.#deps.backend.ledger.isInflight(callId);
   }
 
   /** Handles an occurrence that another runner began, and did not finish in time. */

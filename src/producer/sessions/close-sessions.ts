@@ -32,14 +32,17 @@ export interface CloseSessionsDeps {
 }
 
 interface Cancelling extends Pick<CloseSessionsDeps, 'backend' | 'cancel'> {
-  readBrief(callId: string): Promise<CallRecord | undefined>;
+  /** Undefined for a call that has ended. Those that were moved to segments are not read. */
+  readInflight(callId: string): Promise<CallRecord | undefined>;
 }
 
 export async function closeSessions(deps: CloseSessionsDeps, sessionKey: string): Promise<void> {
   const { backend, onClosed, outcomeTtlMs } = deps;
   const cancelling: Cancelling = {
     backend,
-    readBrief: limitConcurrency(PAGE, (callId) => backend.ledger.readBrief(callId)),
+    readInflight: limitConcurrency(PAGE, async (callId) =>
+      (await backend.ledger.isInflight(callId)) ? backend.ledger.readBrief(callId) : undefined,
+    ),
     cancel: limitConcurrency(MAX_CANCELS, (callId) => deps.cancel(callId)),
   };
   const keys = new Set<string>();
@@ -133,12 +136,12 @@ async function cancelInflight(
 }
 
 async function cancelAmong(
-  { readBrief, cancel }: Cancelling,
+  { readInflight, cancel }: Cancelling,
   callIds: readonly string[],
   sessionKeys: ReadonlySet<string>,
 ): Promise<void> {
   for (let first = 0; first < callIds.length; first += PAGE) {
-    const records = await Promise.all(callIds.slice(first, first + PAGE).map(readBrief));
+    const records = await Promise.all(callIds.slice(first, first + PAGE).map(readInflight));
     const inflight = records
       .filter((record) => record !== undefined)
       .filter(

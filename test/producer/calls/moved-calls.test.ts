@@ -5,9 +5,11 @@ import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../../src/index.ts';
 import { callFor } from '../../../src/producer/http/routes/calls.ts';
+import { RedisBlobs } from '../../../src/shared/store/blobs/redis-blobs.ts';
 import { SegmentMover } from '../../../src/shared/store/segments/segment-mover.ts';
 import { TIERS } from '../../../src/shared/tools/tool.ts';
-import { startFleet } from '../../helpers/fleet.ts';
+import { pending, startFleet } from '../../helpers/fleet.ts';
+import { gated } from '../../helpers/tools.ts';
 
 let runs = 0;
 const note = defineTool({
@@ -21,13 +23,14 @@ const note = defineTool({
     return { output: { text: text.repeat(times), runs }, display: `noted ${text}` };
   },
 });
+const gate = gated('wait');
 const SIGNING_KEYS = [{ kid: 'k1', key: 'a-key-of-these-tests' }];
 
 async function startWithFiles() {
   const folder = mkdtempSync(join(tmpdir(), 'pawl-segments-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const settings = { blobStore: `file:${folder}`, signingKeys: SIGNING_KEYS };
-  const fleet = await startFleet({ tools: [note], settings });
+  const fleet = await startFleet({ tools: [note, gate.tool], settings });
   const { redis, ledger } = fleet.pawl.backend;
   const { blobs, segments } = ledger.access;
   const mover = new SegmentMover({ redis, blobs, segments, afterMs: 0 });
@@ -90,4 +93,16 @@ test('calls of a lost segment answer RESULT_LOST over every way, are left out of
   const kept = await session.call(note, { text: 'b' }, { idempotencyKey: 'b' });
   expect((await other.calls.list()).map((record) => record.callId)).toEqual([kept.callId]);
   expect(runs).toBe(ran + 1);
+});
+
+test('a session is closed, and its running call cancelled, while the store with its other calls cannot be read', async () => {
+  const { session, pawl, move } = await startWithFiles();
+  await session.call(note, { text: 'a' });
+  expect(await move()).toBe(1);
+  const { result } = pending(await session.submit(gate.tool, {}));
+  await gate.arrived();
+  const { blobs } = pawl.backend.ledger.access;
+  blobs.keepIn(new RedisBlobs(pawl.backend.redis));
+  await session.close();
+  expect(await result).toMatchObject({ error: { code: 'CANCELLED' } });
 });

@@ -1,8 +1,13 @@
-import { expect, test } from 'vitest';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import type { Pawl } from '../../../src/producer/client.ts';
 import type { ScheduleProgress } from '../../../src/shared/schedules/progress.ts';
 import { occurrenceKey } from '../../../src/shared/schedules/schedule.ts';
+import { FileBlobs } from '../../../src/shared/store/blobs/file-blobs.ts';
+import { SegmentMover } from '../../../src/shared/store/segments/segment-mover.ts';
 import { METRICS } from '../../../src/shared/telemetry/metrics.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { type Fleet, startFleet } from '../../helpers/fleet.ts';
@@ -264,4 +269,25 @@ test('a runner that is stopped leaves what is due to others', async () => {
   await backTo(pawl, 'hourly', lastMs - 1);
   await runningProducer(fleet);
   await eventually(() => noted.length === 1);
+});
+
+test('a schedule goes on while the store with its last call cannot be read', async () => {
+  const { tool, noted } = noting();
+  const fleet = await startFleet({ tools: [tool] });
+  const { pawl, session } = fleet;
+  const folder = mkdtempSync(join(tmpdir(), 'pawl-schedules-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const { redis, ledger } = pawl.backend;
+  const { blobs, segments } = ledger.access;
+  blobs.keepIn(new FileBlobs(folder));
+  const { callId: lastCallId = '' } = await session.call(tool, {});
+  const mover = new SegmentMover({ redis, blobs, segments, afterMs: 0 });
+  expect(await mover.run(ledger.keys({ tier: 'workspace', shard: 0 }), Date.now())).toMatchObject({ calls: 1 });
+  const { cron, lastMs } = hourly();
+  await pawl.schedules.put({ id: 'hourly', tool, session, cron });
+  await backTo(pawl, 'hourly', lastMs - 1, { lastCallId });
+  // It knows nothing of the folder.
+  await runningProducer(fleet);
+  await eventually(async () => (await pawl.schedules.get('hourly')).counts.started === 1);
+  await eventually(() => noted.length === 2);
 });

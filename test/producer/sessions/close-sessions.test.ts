@@ -34,6 +34,7 @@ function placeWith(
       const envelope = { target: { sessionKey: sessions.get(callId) } };
       return looks.during({ callId, state, cancelRequested: false, request: { envelope } } as CallRecord);
     },
+    isInflight: async (callId: string) => inflight.has(callId),
     now: async () => 1_000,
     index: {
       // None of them is delayed.

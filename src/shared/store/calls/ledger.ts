@@ -172,6 +172,11 @@ export class Ledger {
     return readCall(this.access, callId, { brief: true }).catch((error: unknown) => void asLost(error));
   }
 
+  /** Reads the state alone. A call that was moved to a segment has ended, and its segment is not read. */
+  async isInflight(callId: string): Promise<boolean> {
+    return (await this.access.redis.hget(this.access.callKeys(callId).record(callId), 'state')) === 'inflight';
+  }
+
   progress(callId: string, position?: string): Promise<readonly StoredProgress[]> {
     return readProgress(this.access, callId, position);
   }
