@@ -149,7 +149,11 @@ export class ToolWorker implements AsyncDisposable {
     const mover = new SegmentSweep(this.#backend, settings, log);
     const sweepMs = Math.max(1_000, settings.stalledIntervalMs);
     every(sweepMs, () => sweep.run(this.#backend.shards.partitions(tiers)));
-    every(sweepMs, () => mover.run(this.#backend.shards.partitions(tiers)));
+    every(sweepMs, () =>
+      mover.run(this.#backend.shards.partitions(tiers)).catch((error: Error) => {
+        if (this.#closing === undefined) mover.warn(error);
+      }),
+    );
   }
 
   #onError(error: Error): void {
