@@ -7,40 +7,56 @@ import { isObject } from '../../shared/util/json/json-types.ts';
 import { type RequestId, requestIdOf } from './client-message.ts';
 
 export class OpenRequests {
-  readonly #ids = new Set<RequestId>();
+  readonly #transport: WebStandardStreamableHTTPServerTransport;
+  /** The open requests that are answered on one stream, by the ID of each: those of one message or batch. */
+  readonly #streams = new Map<RequestId, Set<RequestId>>();
 
   constructor(transport: WebStandardStreamableHTTPServerTransport) {
+    this.#transport = transport;
     const send = transport.send.bind(transport);
     transport.send = (message, options) => {
-      if (!('method' in message)) this.#ids.delete(message.id as RequestId);
-      return send(message, options);
+      if ('method' in message) return send(message, options);
+      const endStream = this.#remove(message.id as RequestId);
+      return send(message, options).finally(endStream);
     };
   }
 
   /** The first ID of a message or a batch that an open request has; undefined when there is none. */
   findOpen(body: unknown): RequestId | undefined {
-    return idsIn(body).find((id) => this.#ids.has(id));
+    return idsIn(body).find((id) => this.#streams.has(id));
   }
 
   /** Handles a message or a batch. Its requests stay open until they are answered or cancelled. */
   async handle(body: unknown, handle: () => Promise<Response>): Promise<Response> {
     const ids = idsIn(body);
-    for (const id of ids) this.#ids.add(id);
-    for (const message of [body].flat()) this.#removeCancelled(message);
+    const stream = new Set(ids);
+    for (const id of ids) this.#streams.set(id, stream);
     let isTaken = false;
     try {
       const response = await handle();
       isTaken = response.ok;
       return response;
     } finally {
-      if (!isTaken) for (const id of ids) this.#ids.delete(id);
+      if (isTaken) for (const message of [body].flat()) this.#endCancelled(message);
+      else for (const id of ids) this.#streams.delete(id);
     }
   }
 
   /** A cancelled request gets no answer. */
-  #removeCancelled(message: unknown): void {
+  #endCancelled(message: unknown): void {
     const { method, params } = isObject(message) ? message : {};
-    if (method === 'notifications/cancelled' && isObject(params)) this.#ids.delete(params['requestId'] as RequestId);
+    if (method === 'notifications/cancelled' && isObject(params)) this.#remove(params['requestId'] as RequestId)();
+  }
+
+  /**
+   * The returned function ends the stream if it was the request's last one. The SDK ends a stream only when all of its requests are
+   * answered: one of a cancelled request would stay open, and count as a request of its token, for as long as the client keeps it.
+   */
+  #remove(id: RequestId): () => void {
+    const stream = this.#streams.get(id);
+    this.#streams.delete(id);
+    stream?.delete(id);
+    return () => stream?.size === 0 && this.#transport.closeSSEStream(id);
   }
 }
 

@@ -34,7 +34,7 @@ function holdingTool() {
     tier: 'read-only',
     input: z.object({ text: z.string() }),
     async run({ text }) {
-      if (text !== 'slow') return { output: text };
+      if (!text.startsWith('slow')) return { output: text };
       started.fire();
       await release.promise;
       return { output: text };
@@ -92,4 +92,27 @@ test('the ID of a request that was cancelled, or refused by the protocol, is fre
   expect((await post({ ...callOf(2, 'quick'), jsonrpc: '1.0' })).status).toBe(400);
   expect((await post(callOf(2, 'quick'))).text).toContain('"text":"quick"');
   release.fire();
+});
+
+test('a stream ends when all of its requests are answered or cancelled', async () => {
+  const post = async (tool: ReturnType<typeof holdingTool>['tool']) =>
+    openLegacySession(await startRig({ tools: [tool] }));
+  const cancel = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } };
+  const one = holdingTool();
+  const postOne = await post(one.tool);
+  const alone = postOne(callOf(1, 'slow'));
+  await one.started.promise;
+  await postOne(cancel);
+  expect((await alone).text).not.toContain('"id":1');
+  one.release.fire();
+
+  const two = holdingTool();
+  const postTwo = await post(two.tool);
+  const batch = postTwo([callOf(1, 'slow'), callOf(2, 'slow, too')]);
+  await two.started.promise;
+  await postTwo(cancel);
+  two.release.fire();
+  const { text } = await batch;
+  expect(text).toContain('"text":"slow, too"');
+  expect(text).not.toContain('"id":1');
 });
