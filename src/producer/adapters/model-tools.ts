@@ -215,8 +215,11 @@ export class ModelTools {
   ): AsyncGenerator<CallNotice, ToolResultEnvelope> {
     const { events } = this.#session;
     const notices: CallNotice[] = [];
+    let callId: string | undefined;
     let resume = () => {};
     const onNotice = (notice: CallNotice) => {
+      // Notices may come before the call has its ID. Later ones of other calls must not wake this one.
+      if (callId !== undefined && notice.callId !== callId) return;
       notices.push(notice);
       resume();
     };
@@ -228,20 +231,22 @@ export class ModelTools {
     try {
       const submission = await this.#session.submit(name, params, options);
       if (submission.kind === 'answered') return submission.result;
-      let result: ToolResultEnvelope | undefined;
-      const ended = submission.result.then((envelope) => {
-        result = envelope;
+      callId = submission.callId;
+      let hasEnded = false;
+      const ended = submission.result.finally(() => {
+        hasEnded = true;
         resume();
       });
-      ended.catch(() => resume());
+      ended.catch(() => {});
       for (;;) {
         for (const notice of notices.splice(0)) {
-          if (notice.callId !== submission.callId) continue;
+          if (notice.callId !== callId) continue;
           this.#session.inform('onEvent', this.#options.onEvent, notice);
           yield notice;
         }
-        if (result !== undefined) return result;
-        if (notices.length === 0) await Promise.race([ended, new Promise<void>((resolve) => (resume = resolve))]);
+        if (hasEnded) return await ended;
+        // A race with the end would leave something with it for each notice.
+        if (notices.length === 0) await new Promise<void>((resolve) => (resume = resolve));
       }
     } finally {
       for (const { type, listener } of listeners) events.off(type, listener);
