@@ -47,6 +47,7 @@ export interface ResponseItem {
   readonly arguments?: unknown;
   readonly input?: unknown;
   readonly action?: unknown;
+  readonly status?: string | null;
 }
 
 export type ToolOutputContent =
@@ -69,11 +70,18 @@ export interface ResponsesTools {
   run(output: readonly ResponseItem[], options?: ModelCallOptions): Promise<ToolOutput[]>;
 }
 
+/** The answer to a call of a response that was cut off: what came of its text or arguments may look complete. */
+const UNFINISHED =
+  'INVALID_PARAMS: The response was cut off before this call was complete, and nothing was run. Call again, with less in one call.';
+
 export async function responsesTools(session: Session, options?: AdapterOptions): Promise<ResponsesTools> {
   const tools = await ModelTools.create(session, 'openai', options);
   const runOne = async (item: ResponseItem, call: ProviderCall, source: CallSource): Promise<ToolOutput> => {
     const id = callIdOf(item.call_id);
-    const { content, text } = await tools.answer(call, { ...source, toolCallId: id, callObject: item });
+    const { content, text } =
+      item.status === 'incomplete'
+        ? { content: [], text: UNFINISHED }
+        : await tools.answer(call, { ...source, toolCallId: id, callObject: item });
     if (call.kind === 'local-shell') return { type: 'local_shell_call_output', id, call_id: id, output: text };
     const type = call.kind === 'custom' ? 'custom_tool_call_output' : 'function_call_output';
     return { type, call_id: id, output: hasImages(content) ? content.map(outputContent) : text };

@@ -16,6 +16,7 @@ import {
 } from '../../../src/producer/adapters/openai.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
+import { defineFreeformTool } from '../../../src/shared/tools/tool-forms.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { countingTool } from '../../helpers/tools.ts';
@@ -57,6 +58,28 @@ describe('pawl/openai', () => {
     expect(wrong[1]).toContain('- city');
     expect(wrong[2]).toContain('Do not call weather again');
     expect(given).toEqual(['weather']);
+  });
+
+  test('runs no call of a response that was cut off before the call was complete', async () => {
+    const { tool, runs } = weather();
+    const pages: string[] = [];
+    const base = { version: '1.0.0', description: 'Writes a page.', tier: 'read-only' } as const;
+    const run = (text: string) => ({ output: pages.push(text) });
+    const page = defineFreeformTool({ ...base, name: 'page', format: { type: 'text' }, run });
+    const { session } = await startFleet({ tools: [tool, page] });
+    const tools = await responsesTools(session);
+    const calls: ResponseItem[] = [
+      { type: 'function_call', call_id: '1', name: 'weather', arguments: '{"city":"Par"}', status: 'incomplete' },
+      { type: 'custom_tool_call', call_id: '2', name: 'page', input: 'The first ha', status: 'incomplete' },
+    ];
+    const cutOff = expect.stringContaining('cut off before this call was complete');
+    expect(await tools.run(calls)).toEqual([
+      { type: 'function_call_output', call_id: '1', output: cutOff },
+      { type: 'custom_tool_call_output', call_id: '2', output: cutOff },
+    ]);
+    expect([runs(), pages]).toEqual([0, []]);
+    await tools.run(calls.map((call) => ({ ...call, status: 'completed' })));
+    expect([runs(), pages]).toEqual([1, ['The first ha']]);
   });
 
   test('wrong parameters are explained with the tool’s current schema, even after a rollout of the fleet', async () => {
