@@ -1,7 +1,7 @@
 /** The content that a model reads of a success: the output as text, and the tool's content blocks, as far as models accept them. */
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { ContentBlock } from '../../shared/tools/tool-result.ts';
-import { imageTypeOf } from '../../shared/util/image-type.ts';
+import { imageTypeOf, longestSideOf } from '../../shared/util/image-type.ts';
 import { wellFormed, withEllipsis } from '../../shared/util/text/text-cut.ts';
 import { capOutput } from '../../shared/util/text/truncate-output.ts';
 
@@ -13,6 +13,8 @@ export type ModelContent =
 type Success = Extract<ToolResultEnvelope, { readonly status: 'success' }>;
 
 const MAX_IMAGE_CHARACTERS = 5_000_000;
+/** In pixels. A screenshot of a whole page is often longer, and Anthropic refuses a request with it. */
+const MAX_IMAGE_SIDE = 8_000;
 const MAX_ADDRESS_CHARACTERS = 2_048;
 /** The instruction for a model, which cannot read the whole output as a program can. */
 const TRUNCATION_NOTE = '[This is not all of it: call again for a smaller part to see more.]';
@@ -110,6 +112,9 @@ function mediaContent(data: string, mimeType: string, name = ''): ModelContent {
   const bytes = isImage ? Buffer.from(data, 'base64') : Buffer.alloc(0);
   const imageType = imageTypeOf(bytes);
   if (imageType === undefined) return described('cannot be shown to you');
+  const side = longestSideOf(bytes, imageType);
+  if (side > MAX_IMAGE_SIDE)
+    return described(`cannot be shown to you with ${side} pixels on a side; at most ${MAX_IMAGE_SIDE}`);
   return { type: 'image', data: bytes.toString('base64'), mimeType: imageType };
 }
 

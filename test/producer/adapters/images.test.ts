@@ -16,6 +16,15 @@ import type { ContentBlock } from '../../../src/shared/tools/tool-result.ts';
 import { startFleet } from '../../helpers/fleet.ts';
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+/** The headers of images, by their width and height. */
+const PNG_8000_1 = 'iVBORw0KGgoAAAANSUhEUgAAH0AAAAABAQAAAAB7GKW3';
+const PNG_1_8001 = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAB9BAQAAAACpoB9v';
+const GIF_8001_1 = 'R0lGODdhQR8BAIcAAA==';
+const JPEG_1_8001 =
+  '/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAP//////////////////////////////////////////////////////////////////////////////////////wAALCB9BAAEBAREA/8QAFQAB';
+const WEBP_1_8001 = 'UklGRhoBAABXRUJQVlA4IA4BAAAwHgCdASoBAEEf';
+const LOSSLESS_WEBP_8001_1 = 'UklGRiAAAABXRUJQVlA4TBQAAAAvQB8AAAcQEf0P';
+const EXTENDED_WEBP_1_8001 = 'UklGRlIBAABXRUJQVlA4WAoAAAAYAAAAAAAAQB8A';
 const IMAGE = { type: 'image', data: PIXEL, mimeType: 'image/png' } as const;
 
 const screenshot = (content: readonly ContentBlock[], output: unknown = { width: 1 }) =>
@@ -197,6 +206,23 @@ describe('what stands beside an output', () => {
       type: 'image',
       source: { type: 'base64', media_type: 'image/png', data: PIXEL },
     });
+  });
+
+  test.each([
+    ['PNG', PNG_1_8001],
+    ['GIF', GIF_8001_1],
+    ['JPEG', JPEG_1_8001],
+    ['lossy WebP', WEBP_1_8001],
+    ['lossless WebP', LOSSLESS_WEBP_8001_1],
+    ['WebP with transparency', EXTENDED_WEBP_1_8001],
+  ])('that is a %s with more pixels on a side than a provider accepts is described', async (_type, data) => {
+    expect(await shown([{ type: 'image', data, mimeType: 'image/png' }], 'the page')).toMatch(
+      /^the page\n\[image\/png, \d+ bytes: cannot be shown to you with 8001 pixels on a side; at most 8000\]$/,
+    );
+    expect(await shown([{ type: 'image', data: PNG_8000_1, mimeType: 'image/png' }])).toMatchObject([
+      { type: 'text' },
+      { type: 'image' },
+    ]);
   });
 
   test.each([
