@@ -85,6 +85,8 @@ export class FleetUpdates {
     sessions.clear();
     await Promise.all([reliability.catchUp(), circuits.catchUp(), catalogue.specs.catchUp(), shards.reload()]);
     agents.catchUp();
+    // Tools may have come or gone meanwhile.
+    this.#emitCatalogueChange();
   }
 
   #emitCatalogueChange(): void {

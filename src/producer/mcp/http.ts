@@ -47,7 +47,8 @@ export function mcpEndpoint(options: McpServerDeps & { readonly log: Logger }): 
   const onerror = (error: Error) => log.debug({ event: 'mcp', error: error.message }, 'an MCP request failed');
   const createServer = (caller: Caller) => createMcpServer(serverDeps, caller, sessionOf(caller));
   const createForRequest = ({ authInfo }: McpRequestContext) => createServer(authInfo?.extra?.['caller'] as Caller);
-  const modern = createMcpHandler(createForRequest, { onerror });
+  // The requests of each token are limited already. One limit for all would let a token's subscriptions keep out the others.
+  const modern = createMcpHandler(createForRequest, { onerror, maxSubscriptions: Number.POSITIVE_INFINITY });
   const sessions = new LegacySessions((caller) => Object.assign(createServer(caller), { onerror }));
   const deps = { pawl, modern, sessions };
   const stopWatching = pawl.onCatalogueChange(() => {
