@@ -78,7 +78,8 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     await backlog.check();
   };
   const { version = '0.0.0', extendMcp: extend } = options;
-  const mcp = mcpEndpoint({ pawl, log, checkAccepting, version, ...(extend !== undefined && { extend }) });
+  const follow: McpServerDeps['follow'] = (submission) => longPolls.follow(submission);
+  const mcp = mcpEndpoint({ pawl, log, checkAccepting, version, follow, ...(extend !== undefined && { extend }) });
   const openResponses = new Set<Response>();
   const app = createApp(options, {
     longPolls,

@@ -14,7 +14,7 @@ import { isDelayed } from '../../shared/calls/start-time.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { onAbort } from '../../shared/util/wait.ts';
 import type { ProgressEvent } from '../calls/result-waiters.ts';
-import type { Submission } from '../calls/submission.ts';
+import type { PendingSubmission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
 import { applyDecision, approvalReply, awaitingApprovalReply, onApprovalRequested } from './approvals.ts';
 import { invalidParams } from './errors.ts';
@@ -36,6 +36,8 @@ export interface CallToolParams {
 interface CallRequest {
   readonly ctx: ServerContext;
   isClosing(): boolean;
+  /** Takes over the call of a request that was answered before the call's end. */
+  follow?(submission: PendingSubmission): void;
 }
 
 export async function callTool(
@@ -49,33 +51,44 @@ export async function callTool(
   const tool = await publishedToolFor(pawl, session.key, params.name);
   if (tool.annotations.taskSupport === 'required' && !client.supportsTasks && ctx.mcpReq.envelope !== undefined)
     throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } });
+  const { args, idempotencyKey } = extractKeyArgument(client, tool, params.arguments ?? {});
+  const named = { tool, name: params.name, params: args };
   const decision = await applyDecision(pawl, client, ctx);
   if (decision?.isOpen) return awaitingApprovalReply(decision.callId, tool);
-  if (decision !== undefined)
-    return (
-      (await delayedReply(pawl, client, decision.callId, { tool, params })) ??
-      decidedReply(pawl, tool, decision.callId, request)
-    );
   const approvalRequested = Promise.withResolvers<void>();
   const becamePending = Promise.withResolvers<number>();
-  const { args, idempotencyKey } = extractKeyArgument(client, tool, params.arguments ?? {});
+  if (decision !== undefined) {
+    const { callId } = decision;
+    const delayed = await delayedReply(pawl, client, callId, named);
+    const decided = { ...named, callId, origin: 'decided', approvalRequested, becamePending } as const;
+    return delayed ?? firstReply(pawl, client, { ...decided, result: decidedResult(pawl, callId) }, request);
+  }
+  let isAnswered = false;
   const submission = await submitCall(pawl, { ...client, idempotencyKey }, tool, {
     params: args,
     responses: ctx.mcpReq.inputResponses ?? {},
     state: await toolState(pawl, client, params, ctx),
     onProgress: (event) => {
       if (event.type === 'pending') becamePending.resolve(event.expiresAtMs);
-      sendProgress(event, tool, ctx);
+      // A request that was answered gets no further notifications.
+      if (!isAnswered) sendProgress(event, tool, ctx);
     },
     onApproval: approvalRequested.resolve,
   });
   if (submission.kind === 'answered') return toReply(pawl, tool, submission.result);
-  const delayed = isDelayed(client.start)
-    ? await delayedReply(pawl, client, submission.callId, { tool, params })
-    : undefined;
-  if (delayed !== undefined) return delayed;
-  const openCall = { submission, tool, params: args, name: params.name, approvalRequested, becamePending };
-  return firstReply(pawl, client, openCall, request);
+  const { callId, result, merged } = submission;
+  let hasEnded = false;
+  const ended = result.finally(() => (hasEnded = true));
+  ended.catch(() => {});
+  const origin = merged === true ? 'joined' : 'submitted';
+  const openCall = { ...named, callId, result: ended, origin, approvalRequested, becamePending } as const;
+  try {
+    const delayed = isDelayed(client.start) ? await delayedReply(pawl, client, callId, named) : undefined;
+    return delayed ?? (await firstReply(pawl, client, openCall, request));
+  } finally {
+    isAnswered = true;
+    if (!hasEnded) request.follow?.(submission);
+  }
 }
 
 /** The reply to a call that starts later; undefined for one that was joined, and runs or waits for a person. */
@@ -83,13 +96,13 @@ async function delayedReply(
   pawl: Pawl,
   client: McpClient,
   callId: string,
-  { tool, params }: { readonly tool: McpTool; readonly params: CallToolParams },
+  { tool, name, params }: Pick<OpenCall, 'tool' | 'name' | 'params'>,
 ): Promise<Result | undefined> {
   const record = await pawl.backend.ledger.readBrief(callId);
   const startAtMs = record?.request.startAtMs;
   if (record?.phase !== 'delayed' || startAtMs === undefined) return undefined;
   if (client.supportsTasks && tool.annotations.taskSupport !== 'forbidden')
-    return createTask(pawl, client, { tool: params.name, params: params.arguments ?? {}, callId });
+    return createTask(pawl, client, { tool: name, params, callId });
   const text =
     `${tool.mcpName} starts at ${new Date(startAtMs).toISOString()} (call ${callId}) and has not run yet. ` +
     'Ask again with the same arguments and idempotency key to learn what became of it.';
@@ -97,7 +110,10 @@ async function delayedReply(
 }
 
 interface OpenCall {
-  readonly submission: Extract<Submission, { readonly kind: 'pending' }>;
+  readonly callId: string;
+  readonly result: Promise<ToolResultEnvelope>;
+  /** A request that joined another one's call does not cancel it. A request with a person's decision goes on with the call. */
+  readonly origin: 'submitted' | 'joined' | 'decided';
   readonly tool: McpTool;
   readonly params: Readonly<Record<string, unknown>>;
   /** The tool's name in the request. */
@@ -112,11 +128,9 @@ interface OpenCall {
  * whichever comes first.
  */
 async function firstReply(pawl: Pawl, client: McpClient, openCall: OpenCall, request: CallRequest): Promise<Result> {
-  const { submission, tool, params, name, approvalRequested, becamePending } = openCall;
-  const { callId } = submission;
+  const { callId, origin, tool, params, name, approvalRequested, becamePending } = openCall;
   const { taskSupport = 'optional' } = tool.annotations;
-  // A request that joined another one's call does not cancel it.
-  const isJoined = submission.merged === true;
+  const isJoined = origin === 'joined';
   const stopListening = isJoined ? () => {} : cancelOnDisconnect(pawl, callId, request);
   const canBeTask = client.supportsTasks && taskSupport !== 'forbidden';
   const task = Promise.withResolvers<Result>();
@@ -129,9 +143,11 @@ async function firstReply(pawl: Pawl, client: McpClient, openCall: OpenCall, req
   const cleanups = [
     stopListening,
     ...(canBeTask ? [startTimer(taskSupport === 'required' ? 0 : TASK_AFTER_MS, startTask)] : []),
-    // Policy may ask for approval in every tier, and a request that joined a call is not notified of it.
-    ...(tool.tier === 'elevated' || isJoined ? [onApprovalRequested(pawl, callId, approvalRequested.resolve)] : []),
-    ...(isJoined ? [onPending(pawl, callId, becamePending.resolve)] : []),
+    // Policy may ask for approval in every tier, and only the request that submitted a call is notified of what becomes of it.
+    ...(isJoined || (origin === 'submitted' && tool.tier === 'elevated')
+      ? [onApprovalRequested(pawl, callId, approvalRequested.resolve)]
+      : []),
+    ...(origin === 'submitted' ? [] : [onPending(pawl, callId, becamePending.resolve)]),
   ];
   const approval = approvalRequested.promise.then(() => {
     stopListening();
@@ -143,7 +159,7 @@ async function firstReply(pawl: Pawl, client: McpClient, openCall: OpenCall, req
     startTask();
     return task.promise;
   });
-  const result = submission.result.then((envelope) => toReply(pawl, tool, envelope));
+  const result = openCall.result.then((envelope) => toReply(pawl, tool, envelope));
   try {
     return await Promise.race([result, task.promise, approval, pendingOutcome]);
   } finally {
@@ -203,25 +219,11 @@ async function toolState(
   return content.requestState;
 }
 
-/** The reply to a call that a person has decided on. */
-async function decidedReply(pawl: Pawl, tool: McpTool, callId: string, request: CallRequest): Promise<Result> {
-  const stopListening = cancelOnDisconnect(pawl, callId, request);
-  const becamePending = Promise.withResolvers<Result>();
-  const stopFollowing = onPending(pawl, callId, (expiresAtMs) => {
-    stopListening();
-    becamePending.resolve(pendingReply(callId, tool, expiresAtMs));
-  });
-  const waitForReply = async () => {
-    const result = await pawl.result(callId);
-    if (result === undefined) throw invalidParams('The call has expired.');
-    return toReply(pawl, tool, await pawl.calls.withHooks(result));
-  };
-  try {
-    return await Promise.race([waitForReply(), becamePending.promise]);
-  } finally {
-    stopListening();
-    stopFollowing();
-  }
+/** The result of a call that a person has decided on. */
+async function decidedResult(pawl: Pawl, callId: string): Promise<ToolResultEnvelope> {
+  const result = await pawl.result(callId);
+  if (result === undefined) throw invalidParams('The call has expired.');
+  return pawl.calls.withHooks(result);
 }
 
 async function toReply(pawl: Pawl, tool: McpTool, result: ToolResultEnvelope): Promise<Result> {

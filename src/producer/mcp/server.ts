@@ -10,6 +10,8 @@ import {
   type Tool,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+import type { PendingSubmission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
 import { callTool } from './calls.ts';
@@ -27,6 +29,8 @@ export interface McpServerDeps {
   readonly checkAccepting?: () => Promise<void>;
   /** True while this server closes: requests that end then do not cancel their calls. */
   readonly isClosing?: () => boolean;
+  /** Takes over the calls of requests that were answered before their calls' ends. */
+  readonly follow?: (submission: PendingSubmission) => void;
 }
 
 const taskSchema = z.looseObject({ taskId: z.string() });
@@ -71,7 +75,7 @@ type HandlerFactory = <Params, Reply>(
 
 function serveTools(
   server: Server,
-  { pawl, checkAccepting, isClosing = () => false }: McpServerDeps,
+  { pawl, checkAccepting, isClosing = () => false, follow }: McpServerDeps,
   handler: HandlerFactory,
 ): void {
   server.setRequestHandler(
@@ -89,7 +93,7 @@ function serveTools(
     handler(async (client, { params }, ctx) => {
       await checkAccepting?.();
       // A task or a question may replace the result, which the SDK's type does not know.
-      return (await callTool(pawl, client, params, { ctx, isClosing })) as CallToolResult;
+      return (await callTool(pawl, client, params, { ctx, isClosing, ...defined({ follow }) })) as CallToolResult;
     }),
   );
 }

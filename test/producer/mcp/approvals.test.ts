@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Hook } from '../../../src/shared/calls/define-hook.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import { within } from '../../helpers/signal.ts';
+import { eventually, signal, within } from '../../helpers/signal.ts';
 import { startRig, testTools } from '../http/rig.ts';
 import { connectClient, modern } from './mcp-client.ts';
 
@@ -50,6 +50,34 @@ describe('an elevated call', () => {
     client.setRequestHandler('elicitation/create', () => ({ action: 'accept', content: { decision: 'approve' } }));
     const { content } = await client.callTool({ name: 'danger', arguments: { what: 'x' } });
     expect(content).toEqual([{ type: 'text', text: 'hidden' }]);
+  });
+
+  test('that a person at the client approved becomes a task when it takes long, as any other', async () => {
+    const release = signal();
+    const slow = defineTool({
+      name: 'slow',
+      version: '1.0.0',
+      description: 'Needs a person, and its time.',
+      tier: 'elevated',
+      input: z.object({}),
+      async run() {
+        await release.promise;
+        return { output: 'did it' };
+      },
+    });
+    const ask = modern(await startRig({ tools: [slow], tiers: ['elevated'] }));
+    const call = { name: 'slow', arguments: {} };
+    const { requestState } = (await ask('tools/call', call)).result;
+    const inputResponses = { approval: { action: 'accept', content: { decision: 'approve' } } };
+    const approved = ask('tools/call', { ...call, requestState, inputResponses });
+    const { result: task } = await within(approved, 20_000, 'the task');
+    expect(task).toMatchObject({ resultType: 'task', status: 'working' });
+    release.fire();
+    const done = await eventually(async () => {
+      const { result } = await ask('tasks/get', { taskId: task.taskId });
+      return result.status === 'completed' && result;
+    });
+    expect(done.result.content).toEqual([{ type: 'text', text: 'did it' }]);
   });
 
   test('of a token is pending: the client learns it at once and when it repeats the request, and others decide', async () => {

@@ -2,9 +2,7 @@
  * Long polling: requests that wait for a call's end. The wait ends with the call, at the request's time limit, when the client
  * disconnects, or when the server closes. Only the wait ends, not the call.
  */
-import type { Submission } from '../../calls/submission.ts';
-
-type PendingSubmission = Extract<Submission, { readonly kind: 'pending' }>;
+import type { PendingSubmission } from '../../calls/submission.ts';
 
 /** The most calls that are followed for the metrics after their requests have ended. */
 const MAX_FOLLOWED = 2_000;
@@ -21,7 +19,7 @@ export class LongPolls {
     onWaiting: (end: () => void) => void,
   ): Promise<Awaited<PendingSubmission['result']> | undefined> {
     const result = await this.waitFor(submission.result, waitMs, onWaiting);
-    if (result === undefined) this.#follow(submission);
+    if (result === undefined) this.follow(submission);
     return result;
   }
 
@@ -45,7 +43,7 @@ export class LongPolls {
   }
 
   /** Follows the call for the metrics; at the limit, the oldest followed call is dropped. */
-  #follow(submission: PendingSubmission): void {
+  follow(submission: PendingSubmission): void {
     if (this.#closed) {
       submission.stop();
       return;
