@@ -1,4 +1,4 @@
-/** What the first bytes of an image say, for the types of images that models can see. */
+/** The type and the size of an image, read from its first bytes: of the types that models can see. */
 
 export type ImageType = 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp';
 
