@@ -1,7 +1,7 @@
 /** Answers refused calls, and emits an event for each. */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { isRefusalError, PawlError } from '../../shared/errors/failure.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { CircuitRefusal } from '../circuits/circuit-cache.ts';
 import { circuitRefusalText } from '../circuits/circuit-check.ts';
@@ -50,8 +50,7 @@ export class CallRefusals {
 }
 
 function asRefusal(error: unknown): PawlError {
-  if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE' || error.code === 'CONFIGURATION')
-    throw error;
+  if (!isRefusalError(error) || error.code === 'CONFIGURATION') throw error;
   return error;
 }
 

@@ -14,7 +14,7 @@ import {
 import { type Outcome, resultError, retriedBy } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
-import { clip, failureOf, PawlError } from '../../shared/errors/failure.ts';
+import { clip, failureOf, isRefusalError, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsOfCall } from '../../shared/errors/redaction.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { CompletionEnd, CompletionEntry, CompletionRefusal } from '../../shared/store/completions/completions.ts';
@@ -75,7 +75,7 @@ export class CompletionService {
       this.#deps.onCompletion(resultOf(parsed));
       return answer;
     } catch (error) {
-      if (error instanceof PawlError && error.code !== 'BACKEND_UNAVAILABLE') this.#deps.onCompletion('refused');
+      if (isRefusalError(error)) this.#deps.onCompletion('refused');
       throw error;
     }
   }
@@ -130,7 +130,7 @@ export class CompletionService {
     try {
       await this.#deps.taint(envelope.target.sessionKey, `${envelope.toolNamespace}.${envelope.toolName}`);
     } catch (error) {
-      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      if (!isRefusalError(error)) throw error;
     }
   }
 

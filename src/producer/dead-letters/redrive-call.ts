@@ -5,7 +5,7 @@
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { isUnresolved } from '../../shared/calls/outcome.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { isRefusalError, PawlError } from '../../shared/errors/failure.ts';
 import type { FailureCode } from '../../shared/errors/failure-codes.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -123,7 +123,7 @@ export class CallRedriver {
     try {
       return await step();
     } catch (error) {
-      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      if (!isRefusalError(error)) throw error;
       return error.code;
     }
   }

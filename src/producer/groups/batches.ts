@@ -8,7 +8,7 @@ import {
   type ToolResultEnvelope,
 } from '../../shared/calls/envelope.ts';
 import { envelopeOf, refusal } from '../../shared/calls/outcome.ts';
-import { type Issue, invalidInput, PawlError } from '../../shared/errors/failure.ts';
+import { type Issue, invalidInput, isRefusalError, PawlError } from '../../shared/errors/failure.ts';
 import { FAILURES, type FailureCode } from '../../shared/errors/failure-codes.ts';
 import {
   type BatchDefinition,
@@ -127,7 +127,7 @@ export class BatchService {
       const { identity, envelope } = await this.#deps.calls.check(withKey(entry.envelope, batchKey(batchId, index)));
       return { ...entry, envelope, callId: identity.callId };
     } catch (error) {
-      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      if (!isRefusalError(error)) throw error;
       return { error: entryError(error, index) };
     }
   }

@@ -7,7 +7,7 @@ import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { envelopeOf, isRefusedForOther, refusal } from '../../shared/calls/outcome.ts';
 import type { StartTime } from '../../shared/calls/start-time.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { isRefusalError, PawlError } from '../../shared/errors/failure.ts';
 import {
   type DriverStep,
   type GroupFields,
@@ -185,7 +185,7 @@ export class GroupDriver {
       this.#progress.began(call.key, identified.identity.callId);
       return { ...call, identified };
     } catch (error) {
-      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      if (!isRefusalError(error)) throw error;
       this.#end(call.key, undefined, refusal(error, call.envelope));
       return undefined;
     }
@@ -251,7 +251,7 @@ export class GroupDriver {
       const call = await callOf();
       if (call !== undefined) return await this.#submit(call);
     } catch (error) {
-      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      if (!isRefusalError(error)) throw error;
       reason = error.message;
     }
     const result = refusal(new PawlError('OUTCOME_UNKNOWN', reason), { requestId: '', toolName: '' });

@@ -1,6 +1,6 @@
 /** Resolves many calls in doubt at once, with one reason. */
 import { isUnresolved } from '../../shared/calls/outcome.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { isRefusalError } from '../../shared/errors/failure.ts';
 import { checkReason } from '../../shared/schema/known-members.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
@@ -102,6 +102,6 @@ function belongsTo({ request }: CallRecord, tenantId: string | undefined): boole
 }
 
 function codeOf(error: unknown): string {
-  if (error instanceof PawlError && error.code !== 'BACKEND_UNAVAILABLE') return error.code;
+  if (isRefusalError(error)) return error.code;
   throw error;
 }

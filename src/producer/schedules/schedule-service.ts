@@ -1,6 +1,6 @@
 /** `pawl.schedules`: manages schedules. `schedule-runner.ts` starts their occurrences. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { isRefusalError, PawlError } from '../../shared/errors/failure.ts';
 import {
   dueAt,
   newProgress,
@@ -295,7 +295,7 @@ function refuseOtherTenant(
 }
 
 function withPath(error: unknown, path: string): unknown {
-  if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE' || error.issues !== undefined) return error;
+  if (!isRefusalError(error) || error.issues !== undefined) return error;
   const { code, message, details } = error;
   return new PawlError(code, message, { cause: error, issues: [{ path, message }], ...defined({ details }) });
 }

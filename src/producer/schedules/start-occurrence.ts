@@ -1,6 +1,6 @@
 /** Submits the call of an occurrence: an ordinary call of the schedule's session, whose idempotency key is the schedule and the time. */
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { isRefusalError, PawlError } from '../../shared/errors/failure.ts';
 import type { ScheduleRecord } from '../../shared/schedules/schedule.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -44,7 +44,7 @@ export async function startOccurrence(
     const options = defined({ session: session.record, submittedBy: record.submittedBy });
     return startedBy(await deps.submitter.submit(scheduledEnvelope(session.record, record, key, atMs), options));
   } catch (error) {
-    if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+    if (!isRefusalError(error)) throw error;
     return { kind: 'refused', error };
   }
 }

@@ -32,6 +32,11 @@ export class PawlError extends Error {
   }
 }
 
+/** Whether Pawl refused something. When Redis cannot be reached, nothing is refused: the same may succeed later. */
+export function isRefusalError(error: unknown): error is PawlError {
+  return error instanceof PawlError && error.code !== 'BACKEND_UNAVAILABLE';
+}
+
 /** A handler for `catch` that ignores the errors with this code, and throws any other one again. */
 export function ignoreCode(code: FailureCode): (error: unknown) => undefined {
   return (error) => {

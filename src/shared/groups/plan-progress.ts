@@ -8,7 +8,7 @@
  * A node waits, runs, and ends as success, error or skipped. The record has each call, and each decision that the calls do not show.
  */
 import type { ToolResultEnvelope } from '../calls/envelope.ts';
-import { PawlError } from '../errors/failure.ts';
+import { isRefusalError } from '../errors/failure.ts';
 import { dependenciesOf } from './check-plan.ts';
 import { decodeMembers, type GroupProgress, type MemberEnd, type NextCall } from './group.ts';
 import {
@@ -233,7 +233,7 @@ export class PlanProgress extends RunningMembers implements GroupProgress {
     try {
       return { value: await read() };
     } catch (error) {
-      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      if (!isRefusalError(error)) throw error;
       this.#fail(name, error.message);
       return undefined;
     }
@@ -310,7 +310,7 @@ export class PlanProgress extends RunningMembers implements GroupProgress {
         this.#submitted.add(call.key);
         return [call];
       } catch (error) {
-        if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+        if (!isRefusalError(error)) throw error;
         this.ended(undoKey(key), { status: 'error', code: error.code, message: error.message }, undefined);
       }
     }

@@ -4,7 +4,7 @@ import type { CircuitPolicy } from '../../shared/circuits/circuit-policy.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { circuitPolicyOf, toolPolicy } from '../../shared/config/tool-settings.ts';
-import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
+import { type Failure, failureOf, isRefusalError } from '../../shared/errors/failure.ts';
 import { retryPolicy } from '../../shared/retries/retry.ts';
 import { retryAllowance } from '../../shared/retries/retry-budget.ts';
 import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
@@ -119,7 +119,7 @@ export class AttemptFactory {
       try {
         return await ledger.requestWithParams(callId, request);
       } catch (error) {
-        if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+        if (!isRefusalError(error)) throw error;
         return failureOf(error.code, error.message);
       }
     });

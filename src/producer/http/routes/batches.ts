@@ -1,7 +1,7 @@
 /** `/v1/batches`: many calls in one request, each with an outcome of its own. */
 import { z } from 'zod';
 import { idempotencyKeySchema, jsonObjectSchema } from '../../../shared/calls/envelope.ts';
-import { PawlError } from '../../../shared/errors/failure.ts';
+import { isRefusalError } from '../../../shared/errors/failure.ts';
 import { MAX_MEMBERS } from '../../../shared/groups/group.ts';
 import type { Pawl } from '../../client.ts';
 import type { BatchEntry } from '../../groups/batches.ts';
@@ -86,7 +86,7 @@ async function entriesOf(
     try {
       entries.push(await batchEntry(pawl, caller, call as Readonly<Record<string, unknown>>));
     } catch (error) {
-      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      if (!isRefusalError(error)) throw error;
       entries.push(error);
     }
   }
