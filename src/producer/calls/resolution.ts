@@ -7,7 +7,7 @@ import { resultFromOutside, textFromOutside } from '../../shared/calls/completio
 import { isUnresolved, type Outcome, resultError } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { toolPolicy, ttlsOf } from '../../shared/config/tool-settings.ts';
-import { failureOf, invalidInput, PawlError } from '../../shared/errors/failure.ts';
+import { failureOf, ignoreCode, invalidInput } from '../../shared/errors/failure.ts';
 import { WITH_RECEIVED, zodIssues } from '../../shared/schema/zod-issues.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
@@ -48,10 +48,7 @@ export async function resolvedOutput(
 ): Promise<unknown> {
   if (resolution.as !== 'succeeded' || resolution.output === undefined) return null;
   const { toolNamespace, toolName } = envelope;
-  const tool = await catalogue.find(toolNamespace, toolName).catch((error: unknown) => {
-    if (error instanceof PawlError && error.code === 'UNKNOWN_TOOL') return undefined;
-    throw error;
-  });
+  const tool = await catalogue.find(toolNamespace, toolName).catch(ignoreCode('UNKNOWN_TOOL'));
   // A call that undoes another one has an output of another form.
   const terms = tool === undefined || compensatedCallId(envelope) !== undefined ? {} : tool;
   return (await resultFromOutside(toolName, terms, { output: resolution.output })).output;

@@ -7,7 +7,7 @@ import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { envelopeOf, isRefusedForOther, refusal } from '../../shared/calls/outcome.ts';
 import type { StartTime } from '../../shared/calls/start-time.ts';
-import { isRefusalError, PawlError } from '../../shared/errors/failure.ts';
+import { ignoreCode, isRefusalError, PawlError } from '../../shared/errors/failure.ts';
 import {
   type DriverStep,
   type GroupFields,
@@ -283,9 +283,8 @@ export class GroupDriver {
       this.#cancelled.add(key);
       submitting
         .then(({ callId }) => callId && this.#deps.calls.cancel(callId, this.#cancelledBy))
-        .catch((error: unknown) => {
-          if (!(error instanceof PawlError && error.code === 'UNKNOWN_CALL')) this.#fail(error);
-        });
+        .catch(ignoreCode('UNKNOWN_CALL'))
+        .catch((error: unknown) => this.#fail(error));
     }
   }
 

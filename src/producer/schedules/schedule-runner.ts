@@ -8,7 +8,7 @@
  */
 import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { ignoreCode, PawlError } from '../../shared/errors/failure.ts';
 import { FAILURES } from '../../shared/errors/failure-codes.ts';
 import {
   dueAt,
@@ -200,10 +200,8 @@ export class ScheduleRunner {
 
   async #cancel(record: ScheduleRecord, callId: string | undefined): Promise<void> {
     if (callId === undefined) return;
-    await this.#deps.calls.requestCancel(callId, byScheduleOf(record)).catch((error: unknown) => {
-      // The record has expired, so the call has ended.
-      if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_CALL') throw error;
-    });
+    // Without a record the call has ended.
+    await this.#deps.calls.requestCancel(callId, byScheduleOf(record)).catch(ignoreCode('UNKNOWN_CALL'));
   }
 
   /** Pauses a schedule without an open session, which cannot make calls. Reading the session's record also renews its expiry. */

@@ -8,7 +8,7 @@ import {
   parseToolName,
 } from '../../shared/connectors/declared-tool.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { ignoreCode, PawlError } from '../../shared/errors/failure.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { checkedProgress } from '../../shared/tools/tool-answers.ts';
 import type { Progress } from '../../shared/tools/tool-context.ts';
@@ -220,9 +220,7 @@ export class ServedTools implements AsyncDisposable {
     await withinMs(Promise.all(this.#work), graceMs);
     clearInterval(this.#heartbeat);
     for (const controller of this.#running.values()) controller.abort(new PawlError('DRAINED'));
-    await this.#clients.leave(this.#client.clientId, this.#options.by).catch((error: unknown) => {
-      if (!(error instanceof PawlError && error.code === 'NOT_FOUND')) throw error;
-    });
+    await this.#clients.leave(this.#client.clientId, this.#options.by).catch(ignoreCode('NOT_FOUND'));
   }
 }
 
