@@ -13,27 +13,6 @@ type Shapes<Service> = {
     ? Name
     : never]?: z.ZodRawShape;
 };
-/** The services whose methods the gate wraps. */
-type Services = Pick<
-  ProducerParts,
-  | 'calls'
-  | 'deadLetters'
-  | 'batches'
-  | 'plans'
-  | 'circuits'
-  | 'reliability'
-  | 'shards'
-  | 'callbacks'
-  | 'workers'
-  | 'sessions'
-  | 'approvals'
-  | 'questions'
-  | 'agents'
-  | 'registry'
-  | 'skills'
-  | 'schedules'
-  | 'toolClients'
->;
 
 const text = z.string();
 const by = text.optional();
@@ -170,7 +149,10 @@ const SERVICES = {
     answer: { clientId: text, callId: text, posted: z.looseObject({ fence: count }) },
     leave: { clientId: text, by },
   },
-} satisfies { readonly [Name in keyof Services]: Shapes<Services[Name]> };
+} satisfies { readonly [Name in keyof ProducerParts]?: Shapes<ProducerParts[Name]> };
+
+/** The services whose methods the gate wraps. */
+type Services = Pick<ProducerParts, keyof typeof SERVICES>;
 
 const PAWL = {
   follow: { ...call, subscriber: z.looseObject({ onEvents: listener, onEnd: listener }) },
