@@ -4,13 +4,10 @@ import { closeAgent, resumeAgent, sendInput, spawnAgent, wait } from './agents.t
 import { applyPatch } from './apply-patch.ts';
 import { edit } from './edit.ts';
 import { execCommand } from './exec-command.ts';
-import { getMemory } from './get-memory.ts';
 import { glob } from './glob.ts';
 import { grepFiles } from './grep-files.ts';
 import { listDir } from './list-dir.ts';
-import { memoryForget } from './memory-forget.ts';
-import { memorySearch } from './memory-search.ts';
-import { memoryStore } from './memory-store.ts';
+import { getMemory, memoryForget, memorySearch, memoryStore } from './memory.ts';
 import { message } from './message.ts';
 import { read } from './read.ts';
 import { requestUserInput } from './request-user-input.ts';

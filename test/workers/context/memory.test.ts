@@ -8,10 +8,7 @@ import type { SettingsInput } from '../../../src/shared/config/config.ts';
 import { resolveSettings } from '../../../src/shared/config/resolve-settings.ts';
 import type { CapabilityOwner } from '../../../src/shared/tools/capabilities.ts';
 import { type MemoryDeps, openMemory } from '../../../src/workers/context/memory.ts';
-import { getMemory } from '../../../src/workers/tools/get-memory.ts';
-import { memoryForget } from '../../../src/workers/tools/memory-forget.ts';
-import { memorySearch } from '../../../src/workers/tools/memory-search.ts';
-import { memoryStore } from '../../../src/workers/tools/memory-store.ts';
+import { getMemory, memoryForget, memorySearch, memoryStore } from '../../../src/workers/tools/memory.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 
 function storeOf(memory: SettingsInput['memory'] = {}, parts: MemoryDeps = {}, dataDir = temporaryFolder()) {
