@@ -1,7 +1,7 @@
 /** Follows calls that run in other processes: until a call has ended, or until its lease ends and it is recovered here. */
 import type { AttemptRecord } from '../shared/calls/call-state.ts';
 import type { DedupeRecord, DedupeStore } from '../shared/calls/dedupe-store.ts';
-import { type Outcome, resultError } from '../shared/calls/outcome.ts';
+import { outcomeWithoutRun } from '../shared/calls/outcome.ts';
 import { failureOf } from '../shared/errors/failure.ts';
 import type { Claim } from '../shared/store/calls/claim.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
@@ -71,8 +71,7 @@ export class SubscribedCalls {
     const record = await store.get(callId);
     if (record === undefined) {
       const { toolName } = claim.request.envelope;
-      const error = resultError(failureOf('OUTCOME_UNKNOWN', 'The record of the call is gone.'), 'error');
-      const outcome: Outcome = { status: 'error', toolName, durationMs: 0, attempts: 0, error };
+      const outcome = outcomeWithoutRun(toolName, failureOf('OUTCOME_UNKNOWN', 'The record of the call is gone.'));
       onEvent({ type: 'settled', callId, state: 'failed', outcome });
       return false;
     }

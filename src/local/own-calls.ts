@@ -1,7 +1,7 @@
 /** The calls that this process runs: their state in memory, and all writes to their records. */
 import { type AttemptRecord, endsInDoubt, type Phase } from '../shared/calls/call-state.ts';
 import { DEDUPE_DEFAULTS, type DedupeRecord } from '../shared/calls/dedupe-store.ts';
-import { markInDoubt, type Outcome, resultError } from '../shared/calls/outcome.ts';
+import { markInDoubt, type Outcome, outcomeWithoutRun, resultError } from '../shared/calls/outcome.ts';
 import { failureOf, PawlError } from '../shared/errors/failure.ts';
 import type { Claim } from '../shared/store/calls/claim.ts';
 import type { Settle } from '../shared/store/calls/settle.ts';
@@ -162,10 +162,9 @@ export class OwnCalls {
     // Without the store, the leases end by themselves.
     await this.prolong(-1).catch(this.#deps.onError);
     const failure = failureOf('DRAINED', 'The runner was closed before the call had ended.');
-    const error = resultError(failure, 'retriable_error');
     for (const callId of new Set([...this.#calls.keys(), ...this.#subscribed.callIds])) {
       const toolName = this.#calls.get(callId)?.request.envelope.toolName ?? '';
-      const outcome: Outcome = { status: 'retriable_error', toolName, durationMs: 0, attempts: 0, error };
+      const outcome = outcomeWithoutRun(toolName, failure, { status: 'retriable_error' });
       this.#deps.onEvent({ type: 'settled', callId, state: 'failed', outcome });
     }
     this.#calls.clear();

@@ -1,11 +1,10 @@
 /** Enforces a call's time limit for its caller: the caller gets an answer in time, in any case. */
 import { failedLifetime } from '../../shared/calls/call-state.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { envelopeOf, markInDoubt, type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import { envelopeOf, markInDoubt, type Outcome, outcomeWithoutRun } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { ttlsOf } from '../../shared/config/tool-settings.ts';
-import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
-import type { FailureStatus } from '../../shared/errors/result-status.ts';
+import { failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { CancelAnswer } from '../../shared/store/calls/cancel-call.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
@@ -126,7 +125,7 @@ export async function withinTimeLimit(
 }
 
 export function deadlineOutcome(toolName: string): Outcome {
-  return lateOutcome(toolName, 'timeout', failureOf('DEADLINE_EXCEEDED'));
+  return outcomeWithoutRun(toolName, failureOf('DEADLINE_EXCEEDED'), { status: 'timeout' });
 }
 
 /** The outcome for a caller that stopped waiting: the call may still run. */
@@ -140,10 +139,6 @@ function withDoubt(timeoutOutcome: Outcome, tool: ResolvedTool): Outcome {
 /** If an attempt of a `once` or `probe` call may have had its effect, the outcome is unknown. */
 function inDoubt(settings: Settings, tool: ResolvedTool): Pick<Parameters<CallLedger['cancel']>[1], 'inDoubt'> {
   if (tool.effects !== 'once' && tool.effects !== 'probe') return {};
-  const outcome = lateOutcome(tool.name, 'error', failureOf('OUTCOME_UNKNOWN'));
+  const outcome = outcomeWithoutRun(tool.name, failureOf('OUTCOME_UNKNOWN'));
   return { inDoubt: { outcome, ttlMs: ttlsOf(settings, tool).doneMs } };
-}
-
-function lateOutcome(toolName: string, status: FailureStatus, failure: Failure): Outcome {
-  return { status, toolName, durationMs: 0, attempts: 0, error: resultError(failure, status) };
 }

@@ -225,6 +225,11 @@ export function turnOf({ control }: Pick<ToolCallEnvelope, 'control'>): string |
   return control.requestTags?.find((tag) => tag.startsWith(TURN_TAG))?.slice(TURN_TAG.length);
 }
 
+/** Whether the caller vouches that a second run of the call does no harm. */
+export function isExpectedRetrySafe({ payload }: Pick<ToolCallEnvelope, 'payload'>): boolean {
+  return payload.callHints?.expectedRetrySafe ?? false;
+}
+
 /** The caller of a call, as hooks see it. */
 export function hookCallerOf(envelope: Pick<ToolCallEnvelope, 'requestId' | 'target' | 'control'>) {
   const { sessionKey, actorId, agentId, tenantId } = envelope.target;

@@ -196,6 +196,24 @@ export function refusal(
   };
 }
 
+/** The outcome of a call that ends without another attempt. `earlier`: its attempts. */
+export function outcomeWithoutRun(
+  toolName: string,
+  failure: Failure,
+  {
+    status = 'error',
+    earlier = [],
+    breakerState,
+  }: {
+    readonly status?: FailureStatus;
+    readonly earlier?: readonly AttemptRecord[];
+    readonly breakerState?: CircuitState;
+  } = {},
+): Outcome {
+  const error = resultError(failure, status, breakerState);
+  return { status, toolName, durationMs: 0, attempts: earlier.length, error, ...retriedBy(earlier) };
+}
+
 /** Whether a call was refused because another one has its key: the call ID of the refusal names that other call. */
 export function isRefusedForOther(error: Pick<ResultError, 'code'> | undefined): boolean {
   return error?.code === 'IDEMPOTENCY_CONFLICT' || error?.code === 'IN_FLIGHT';

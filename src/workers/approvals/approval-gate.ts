@@ -18,7 +18,7 @@ import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
 import { planPreview } from '../../shared/approvals/plan-approval.ts';
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
 import { failedLifetime } from '../../shared/calls/call-state.ts';
-import { resultError } from '../../shared/calls/outcome.ts';
+import { outcomeWithoutRun } from '../../shared/calls/outcome.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { denied } from '../../shared/policy/policy.ts';
@@ -148,8 +148,7 @@ export class ApprovalGate {
   /** Refuses a call that waits for an approval without a valid signature. */
   async #refuseForged(approvalId: string): Promise<JobOutcome> {
     const callId = callOf(approvalId);
-    const error = resultError(failureOf('APPROVAL_INVALID'), 'error');
-    const outcome = { status: 'error', toolName: '', durationMs: 0, attempts: 0, error } as const;
+    const outcome = outcomeWithoutRun('', failureOf('APPROVAL_INVALID'));
     const life = failedLifetime(this.#deps.settings.ttl);
     const ending = { state: 'failed', beforeStart: outcome, betweenAttempts: outcome, ...life } as const;
     if (callId !== '') await this.#deps.ledger.cancel(callId, ending);

@@ -1,7 +1,7 @@
 /** Decides whether an attempt may begin while its circuit is not closed: as the circuit's probe, or at all. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
 import { hasAttemptInDoubt } from '../../shared/calls/call-state.ts';
-import { type Outcome, resultError, retriedBy } from '../../shared/calls/outcome.ts';
+import { outcomeWithoutRun } from '../../shared/calls/outcome.ts';
 import { type Circuit, forcedOpenText } from '../../shared/circuits/circuit-breaker.ts';
 import { targetOfCircuit } from '../../shared/circuits/circuit-key.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -93,18 +93,10 @@ export class CircuitAdmitter {
     const message = openText(envelope.toolName, circuit, answer.circuit);
     const failure = inDoubt ? failureOf('OUTCOME_UNKNOWN') : failureOf('CIRCUIT_OPEN', message, { retryAfterMs });
     const status = inDoubt ? 'error' : 'circuit_open';
-    const outcome: Outcome = {
-      status,
-      toolName: envelope.toolName,
-      durationMs: 0,
-      attempts: earlierAttempts.length,
-      error: resultError(failure, status, breakerState),
-      ...retriedBy(earlierAttempts),
-    };
+    const outcome = outcomeWithoutRun(envelope.toolName, failure, { status, earlier: earlierAttempts, breakerState });
     const event = { callId, envelope, attempt: earlierAttempts.length, errorCode: failure.code, breakerState };
     onEvent({ type: 'tool_call_blocked', ...event });
-    const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
-    return settler.refuse({ callId, fence, outcome, attempts: earlierAttempts, tool, expectedRetrySafe });
+    return settler.refuse({ callId, fence, outcome, attempts: earlierAttempts, call: { tool, envelope } });
   }
 }
 

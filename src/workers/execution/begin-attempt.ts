@@ -1,6 +1,6 @@
 /** Begins the attempt of a job, or ends the job: it depends on Redis' answer to the start, on the call's tool and on its circuit. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
-import { resultError } from '../../shared/calls/outcome.ts';
+import { outcomeWithoutRun } from '../../shared/calls/outcome.ts';
 import { DIRECT_MODES, type ReliabilityModes, type SwitchCache } from '../../shared/config/switches.ts';
 import { failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { BeginResult, StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
@@ -149,8 +149,7 @@ export class AttemptStarter {
 
   #refuseForged({ callId }: CallJob, fence: number): Promise<JobOutcome> {
     this.#deps.log.error({ event: 'signature_invalid', callId }, 'a call without a valid signature was refused');
-    const error = resultError(failureOf('SIGNATURE_INVALID'), 'error');
-    const outcome = { status: 'error', toolName: '', durationMs: 0, attempts: 0, error } as const;
+    const outcome = outcomeWithoutRun('', failureOf('SIGNATURE_INVALID'));
     return this.#deps.settler.refuse({ callId, fence, outcome, attempts: [] });
   }
 

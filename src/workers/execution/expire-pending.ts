@@ -89,10 +89,9 @@ export class PendingExpiry {
       attempts: attempts.length,
       error: resultError(failure, status),
     };
-    const toolInfo = { ...namedTool(call), effects: tool.effects ?? 'once' };
-    const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
     const { callId } = job;
-    const settle = settler.refusal({ callId, fence: call.fence, outcome, attempts, tool: toolInfo, expectedRetrySafe });
+    const known = { tool: { ...namedTool(call), effects: tool.effects ?? 'once' }, envelope };
+    const settle = settler.refusal({ callId, fence: call.fence, outcome, attempts, call: known });
     const answer = await records.expire(settle);
     if (answer === 'early') return { kind: 'postponed', delayMs: RECHECK_MS };
     if (answer !== 'settled') return { kind: 'dropped' };

@@ -1,8 +1,8 @@
 /** Leaves calls that this worker cannot run to other workers, and ends them when no worker of the fleet could run them for too long. */
 import { partitionFor } from '../../shared/calls/call-id.ts';
-import { type AttemptRecord, hasAttemptInDoubt, isHarmless } from '../../shared/calls/call-state.ts';
-import { type Outcome, resultError, retriedBy } from '../../shared/calls/outcome.ts';
-import { type Failure, failureOf } from '../../shared/errors/failure.ts';
+import { hasAttemptInDoubt, isHarmless } from '../../shared/calls/call-state.ts';
+import { outcomeWithoutRun } from '../../shared/calls/outcome.ts';
+import { failureOf } from '../../shared/errors/failure.ts';
 import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
 import { needOf, type StoredRequest } from '../../shared/store/calls/call-record.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
@@ -51,8 +51,8 @@ export class IncompatibleCalls {
     const message = `No worker could run the call for ${Math.round(waitedMs / 1_000)} s: ${reason}.`;
     const inDoubt = recovered && !isHarmless(request.tool.effects);
     const failure = inDoubt ? failureOf('OUTCOME_UNKNOWN') : failureOf('TOOL_UNAVAILABLE', message);
-    const outcome = unstartedOutcome(request, earlier, failure);
-    return settler.refuse({ callId, fence, outcome, attempts: earlier, ...recordTerms(request) });
+    const outcome = outcomeWithoutRun(request.envelope.toolName, failure, { earlier });
+    return settler.refuse({ callId, fence, outcome, attempts: earlier, call: knownCall(request) });
   }
 
   /** The call was cancelled while this worker, which does not know its tool, held it. */
@@ -60,24 +60,14 @@ export class IncompatibleCalls {
     const harmless =
       partitionFor(callId).tier === 'read-only' || request.tool.effects === 'none' || !hasAttemptInDoubt(earlier);
     const settlement = earlier.length === 0 ? 'cancelled-before-start' : harmless ? 'cancelled' : 'unsettled';
-    const outcome = { ...unstartedOutcome(request, earlier, failureOf('CANCELLED')), settlement } as const;
-    return this.#deps.settler.refuse({ callId, fence, outcome, attempts: earlier, ...recordTerms(request) });
+    const ended = outcomeWithoutRun(request.envelope.toolName, failureOf('CANCELLED'), { earlier });
+    const outcome = { ...ended, settlement } as const;
+    return this.#deps.settler.refuse({ callId, fence, outcome, attempts: earlier, call: knownCall(request) });
   }
 }
 
-/** The settle terms of a call whose tool this worker does not know, from its request. */
-function recordTerms({ tool, envelope }: StoredRequest): Pick<RefusedCall, 'tool' | 'expectedRetrySafe'> {
-  const { toolNamespace: namespace, toolName: name, payload } = envelope;
-  const expectedRetrySafe = payload.callHints?.expectedRetrySafe ?? false;
-  return { tool: { namespace, name, effects: tool.effects ?? 'once' }, expectedRetrySafe };
-}
-
-/** The outcome of a call that ends without an attempt of this worker. */
-function unstartedOutcome(
-  { envelope: { toolName } }: StoredRequest,
-  earlier: readonly AttemptRecord[],
-  failure: Failure,
-): Outcome {
-  const error = resultError(failure, 'error');
-  return { status: 'error', toolName, durationMs: 0, attempts: earlier.length, error, ...retriedBy(earlier) };
+/** The call whose tool this worker does not know, as its request describes it. */
+function knownCall({ tool, envelope }: StoredRequest): NonNullable<RefusedCall['call']> {
+  const { toolNamespace: namespace, toolName: name } = envelope;
+  return { tool: { namespace, name, effects: tool.effects ?? 'once' }, envelope };
 }

@@ -1,5 +1,6 @@
 /** Decides what follows the result of an attempt: end the call, try again later, release the job, or leave it to other workers. */
 import { abortedSettlement, hasAttemptInDoubt } from '../../shared/calls/call-state.ts';
+import { isExpectedRetrySafe } from '../../shared/calls/envelope.ts';
 import { type Failure, failureOf, type PawlError } from '../../shared/errors/failure.ts';
 import { mayRunAgain } from '../../shared/retries/retry.ts';
 import type { Evidence } from '../attempt/attempt-result.ts';
@@ -90,7 +91,7 @@ export class OutcomeResolver {
   async #drained(attempt: Attempt, failure: Failure, ran: boolean): Promise<JobOutcome> {
     const { registered, tool, envelope } = attempt;
     if (supportsProbe(registered) && ran && !failure.nothingHappened) return { kind: 'abandoned' };
-    const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
+    const expectedRetrySafe = isExpectedRetrySafe(envelope);
     const isRepeatable = !ran || mayRunAgain({ failure, effects: tool.effects, expectedRetrySafe });
     if (!isRepeatable) {
       const unknown = failureOf('OUTCOME_UNKNOWN', failure.message);

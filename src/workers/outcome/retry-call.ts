@@ -1,5 +1,6 @@
 /** Decides what follows a failed attempt: another attempt, or the end of the call. */
 import { triesOf } from '../../shared/calls/call-state.ts';
+import { isExpectedRetrySafe } from '../../shared/calls/envelope.ts';
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import type { Failure } from '../../shared/errors/failure.ts';
 import type { FailureStatus } from '../../shared/errors/result-status.ts';
@@ -79,7 +80,7 @@ export class FailedAttempts {
         // The time starts with the first try: waiting for a slot or for `ready()` does not count.
         elapsedMs: nowMs(attempt) - (tries[0]?.startedAtMs ?? started.nowMs),
         remainingMs: remainingMs(attempt),
-        expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,
+        expectedRetrySafe: isExpectedRetrySafe(envelope),
         // A circuit that only observes refuses no retry either.
         circuitState: modes.circuits === 'on' ? circuitState : 'CLOSED',
       },

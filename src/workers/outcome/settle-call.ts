@@ -16,6 +16,7 @@ import {
   unstartedLifetime,
 } from '../../shared/calls/call-state.ts';
 import { compensatedCallId } from '../../shared/calls/compensation.ts';
+import { isExpectedRetrySafe, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { isUnresolved, markInDoubt, type Outcome, outcomeState, resultError } from '../../shared/calls/outcome.ts';
 import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
 import type { Settings } from '../../shared/config/config.ts';
@@ -46,10 +47,11 @@ export interface RefusedCall {
   readonly fence: number;
   readonly outcome: Outcome;
   readonly attempts: readonly AttemptRecord[];
-  /** The tool decides how long the record is kept, and how an effect in doubt is reported. */
-  readonly tool?: Pick<AnyTool, 'namespace' | 'name' | 'effects'>;
-  /** The caller vouches that a second run does no harm. */
-  readonly expectedRetrySafe?: boolean;
+  /** Decides how long the record is kept, and how an effect in doubt is reported. Absent when the stored call cannot be trusted. */
+  readonly call?: {
+    readonly tool: Pick<AnyTool, 'namespace' | 'name' | 'effects'>;
+    readonly envelope: Pick<ToolCallEnvelope, 'payload'>;
+  };
 }
 
 export interface Postponed {
@@ -122,9 +124,8 @@ export class CallSettler {
     const { callId, started, tool, envelope } = attempt;
     const ttls = ttlsOf(this.#deps.settings, tool);
     const unstarted = settlement === 'cancelled' && unstartedLifetime(ttls, compensatedCallId(envelope) !== undefined);
-    const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
     const { fence } = started;
-    return { ...this.refusal({ callId, fence, outcome, attempts, tool, expectedRetrySafe }), ...unstarted };
+    return { ...this.refusal({ callId, fence, outcome, attempts, call: { tool, envelope } }), ...unstarted };
   }
 
   fail(attempt: Attempt, settle: Settle): Promise<JobOutcome> {
@@ -137,11 +138,12 @@ export class CallSettler {
   }
 
   /** Builds the end of a call for which no attempt of this worker ran. */
-  refusal({ callId, fence, outcome, attempts, tool, expectedRetrySafe = false }: RefusedCall): Settle {
+  refusal({ callId, fence, outcome, attempts, call }: RefusedCall): Settle {
     const { settings } = this.#deps;
-    const ttls = tool === undefined ? settings.ttl : ttlsOf(settings, tool);
-    const keptLong = endsInDoubt(tool?.effects ?? 'none', attempts, outcome.settlement);
-    const inDoubt = keptLong && (!expectedRetrySafe || outcome.settlement === 'unsettled');
+    const ttls = call === undefined ? settings.ttl : ttlsOf(settings, call.tool);
+    const keptLong = endsInDoubt(call?.tool.effects ?? 'none', attempts, outcome.settlement);
+    const isRetrySafe = call !== undefined && isExpectedRetrySafe(call.envelope);
+    const inDoubt = keptLong && (!isRetrySafe || outcome.settlement === 'unsettled');
     const reported =
       inDoubt && outcome.error !== undefined ? { ...outcome, error: markInDoubt(outcome.error) } : outcome;
     const { ttlMs, freeAfterMs, ...ending } = this.#baseSettle(callId, fence, reported, ttls);

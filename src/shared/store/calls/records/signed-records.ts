@@ -1,6 +1,6 @@
 /** The signed records of a call: its request, its outcome and its approvals. */
 import { type ApprovalRequest, digestOf } from '../../../approvals/approval.ts';
-import { decodeOutcome, type Outcome, resultError } from '../../../calls/outcome.ts';
+import { decodeOutcome, type Outcome, outcomeWithoutRun } from '../../../calls/outcome.ts';
 import { failureOf } from '../../../errors/failure.ts';
 import type { Signatures } from '../../../signing/signatures.ts';
 import { isObject, parseJson } from '../../../util/json/json-types.ts';
@@ -113,13 +113,7 @@ export function refuseChangedPart(signatures: Signatures, callId: string, kind: 
 }
 
 /** The outcome that callers see in place of one that no key of this fleet signed. */
-export const FORGED_OUTCOME: Outcome = {
-  status: 'error',
-  toolName: '',
-  durationMs: 0,
-  attempts: 0,
-  error: resultError(
-    failureOf('SIGNATURE_INVALID', 'The stored result is not signed by a worker of this fleet, so it is not shown.'),
-    'error',
-  ),
-};
+export const FORGED_OUTCOME = outcomeWithoutRun(
+  '',
+  failureOf('SIGNATURE_INVALID', 'The stored result is not signed by a worker of this fleet, so it is not shown.'),
+);
