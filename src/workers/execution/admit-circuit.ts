@@ -15,7 +15,6 @@ import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import type { AnyTool } from '../../shared/tools/tool.ts';
 import type { CircuitHold } from '../attempt/circuit-hold.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import { reportShadow } from '../attempt/shadow-mode.ts';
 import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import type { CallSettler } from '../outcome/settle-call.ts';
 
@@ -67,7 +66,8 @@ export class CircuitAdmitter {
       case 'refuse': {
         if (modes.circuits !== 'on') {
           const event = { callId, envelope: answer.request.envelope, attempt: answer.earlierAttempts.length + 1 };
-          reportShadow(onEvent, modes.circuits, { ...event, kind: 'refused', detail: hold.snapshot.state });
+          if (modes.circuits === 'shadow')
+            onEvent({ type: 'tool_call_shadow', ...event, kind: 'refused', detail: hold.snapshot.state });
           return { kind: 'begin', hold };
         }
         const { retryAfterMs } = entry;

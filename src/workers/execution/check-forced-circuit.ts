@@ -5,7 +5,6 @@ import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { LeaseWrites } from '../attempt/retry-write.ts';
-import { reportShadow } from '../attempt/shadow-mode.ts';
 import type { ForcedCircuits } from '../circuits/forced-circuits.ts';
 import type { CallEnder } from '../outcome/end-call.ts';
 import type { Parking } from '../outcome/park-call.ts';
@@ -35,7 +34,8 @@ export class ForcedCircuitCheck {
     const breakerState = 'FORCED_OPEN';
     const event = { callId, envelope, attempt: number };
     if (modes.circuits !== 'on') {
-      reportShadow(onEvent, modes.circuits, { ...event, kind: 'refused', detail: breakerState });
+      if (modes.circuits === 'shadow')
+        onEvent({ type: 'tool_call_shadow', ...event, kind: 'refused', detail: breakerState });
       return undefined;
     }
     const retryAfterMs = circuit.policy.cooldownMs;

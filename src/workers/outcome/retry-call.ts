@@ -12,7 +12,6 @@ import type { Random } from '../../shared/util/time.ts';
 import { type Attempt, attemptsWith, nowMs, remainingMs } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { LeaseWrites } from '../attempt/retry-write.ts';
-import { reportShadow } from '../attempt/shadow-mode.ts';
 import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import type { NodeCircuits } from '../circuits/node-circuit.ts';
 import type { ConsensusDeps } from './consensus.ts';
@@ -47,8 +46,8 @@ export class FailedAttempts {
       this.#deps.ender.failCounted(attempt, failure, { status, ran: true, breakerState });
     if (decision.kind === 'stop') return end(decision.status);
     if (modes.retry !== 'on') {
-      const event = { callId, envelope, attempt: number };
-      reportShadow(this.#deps.onEvent, modes.retry, { ...event, kind: 'retried', detail: failure.code });
+      const event = { callId, envelope, attempt: number, kind: 'retried', detail: failure.code } as const;
+      if (modes.retry === 'shadow') this.#deps.onEvent({ type: 'tool_call_shadow', ...event });
       return end(failure.class === 'timeout' ? 'timeout' : 'retriable_error');
     }
     const { delayMs } = decision;
