@@ -24,6 +24,9 @@ export interface CompensatedCall {
   readonly isForged?: boolean;
 }
 
+/** Reads the record of a call, for another one that undoes it. */
+export type CallOf = (callId: string) => Promise<CompensatedCall | undefined>;
+
 /** The call that a call undoes; undefined for an ordinary one. */
 export function compensatedCallId({ control }: Pick<ToolCallEnvelope, 'control'>): string | undefined {
   return control.requestTags?.find((tag) => tag.startsWith(TAG))?.slice(TAG.length);

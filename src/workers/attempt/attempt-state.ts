@@ -1,5 +1,6 @@
 /** One attempt of a call: the data that its steps share, and values derived from it. */
 import { type AttemptRecord, isInDoubt } from '../../shared/calls/call-state.ts';
+import type { CompletionTerms } from '../../shared/calls/completion.ts';
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { type Outcome, retriedBy } from '../../shared/calls/outcome.ts';
 import type { ReliabilityModes } from '../../shared/config/switches.ts';
@@ -139,6 +140,16 @@ export function waitedMs({ running, started }: Attempt): number {
 export function timeLimitMs({ envelope, policy }: Attempt, tool: { readonly timeoutMs: number }): number {
   const allowedMs = policy.timeoutMs ?? Number.POSITIVE_INFINITY;
   return Math.min(envelope.payload.callHints?.timeoutMs ?? policy.timeoutMs ?? tool.timeoutMs, allowedMs);
+}
+
+/** The limits and the schema that a completion of the attempt's call must meet. */
+export function termsOf({ tool, policy }: Pick<Attempt, 'tool' | 'policy'>): CompletionTerms {
+  const shownBytes = policy.maxOutputBytes ?? tool.maxOutputBytes;
+  return {
+    ...(tool.outputSchema !== undefined && { outputSchema: tool.outputSchema }),
+    maxResultBytes: policy.maxResultBytes ?? tool.maxResultBytes,
+    ...(shownBytes !== undefined && { shownBytes }),
+  };
 }
 
 /** The deadline of the call. A call that was resolved as `retry`, or redriven, has none. */

@@ -5,8 +5,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { PendingRecords } from '../../shared/store/ports.ts';
 import { pendingResult } from '../../shared/tools/pending.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
-import { type Attempt, timeLimitMs } from '../attempt/attempt-state.ts';
-import { termsOf } from '../attempt/completion-terms.ts';
+import { type Attempt, termsOf, timeLimitMs } from '../attempt/attempt-state.ts';
 import type { LeaseWrites } from '../attempt/retry-write.ts';
 
 export interface CompletionTokenDeps {

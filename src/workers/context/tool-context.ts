@@ -1,6 +1,7 @@
 /** The context (`ctx`) of a running tool, built from the session's kind, the tool's tier and its needs. */
 import { turnOf } from '../../shared/calls/envelope.ts';
 import type { Settings } from '../../shared/config/config.ts';
+import { stackOf } from '../../shared/errors/classify-error.ts';
 import { clip } from '../../shared/errors/failure.ts';
 import { redact, redactFields, secretsIn } from '../../shared/errors/redaction.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
@@ -19,7 +20,6 @@ import { type CheckpointDeps, checkpointsOf } from './checkpoints.ts';
 import { type CompletionTokenDeps, completionOf } from './completion-token.ts';
 import type { WorkerAgents } from './sub-agents.ts';
 import type { TerminalHost } from './terminal-host.ts';
-import { toolLogLine } from './tool-log.ts';
 
 export interface ToolContextDeps extends CheckpointDeps, CompletionTokenDeps {
   readonly memory?: MemoryStore;
@@ -182,4 +182,24 @@ function throttled(emit: (value: object) => void): { add(value: object): void; f
     },
     flush,
   };
+}
+
+/**
+ * Turns a tool's log call into a log line. Not every tool is type-checked, so it accepts an error in place of the text or the fields, and
+ * the fields before the text, as pino does.
+ */
+function toolLogLine(message: unknown, fields: unknown): { readonly text: string; readonly fields: object } {
+  if (typeof message !== 'object' || message === null) return { text: String(message), fields: withStacks(fields) };
+  const text = typeof fields === 'string' ? fields : message instanceof Error ? message.message : '';
+  return { text, fields: withStacks(message) };
+}
+
+/** JSON writes an error as {}, so its stack is logged instead. */
+function withStacks(fields: unknown): object {
+  if (fields === undefined || fields === null) return {};
+  if (fields instanceof Error) return { error: stackOf(fields) };
+  if (typeof fields !== 'object') return { fields };
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [name, value instanceof Error ? stackOf(value) : value]),
+  );
 }

@@ -1,5 +1,6 @@
 /** The parts that an executor is composed of, in groups. A step never takes all of them: `compose-steps.ts` gives each one its own. */
 import type { RecordAudit } from '../../shared/audit/audit-event.ts';
+import type { CallOf } from '../../shared/calls/compensation.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { SwitchCache } from '../../shared/config/switches.ts';
@@ -23,7 +24,6 @@ import type { CallEnderDeps } from '../outcome/end-call.ts';
 import type { SettlePort } from '../outcome/settle-port.ts';
 import type { LimitAcquirer } from './acquire-limits.ts';
 import type { AttemptLocks } from './acquire-resource.ts';
-import type { CallOf } from './compensation.ts';
 import type { Solitude } from './run-alone.ts';
 import type { LastPublished } from './version-check.ts';
 
