@@ -97,15 +97,8 @@ export class Pawl implements AsyncDisposable {
 
   /** Opens the connections and waits until results can arrive. Throws `BACKEND_UNAVAILABLE` when Redis cannot be used. */
   static async open(options: PawlOptions): Promise<Pawl> {
-    const { settings, log } = options;
-    const backend = await openBackend({
-      settings,
-      name: 'producer',
-      mode: 'fail-fast',
-      environment: options.environment,
-      ...(options.audit !== undefined && { audit: options.audit }),
-      log: (level, message, fields) => log[level](fields ?? {}, message),
-    });
+    const { settings, log, environment, audit } = options;
+    const backend = await openBackend({ settings, name: 'producer', mode: 'fail-fast', environment, audit, log });
     await reSignRecords(backend, log);
     const parts = composeProducer(options, backend);
     // From the first call on, an open circuit refuses without a round trip.

@@ -51,20 +51,12 @@ export class ToolWorker implements AsyncDisposable {
 
   /** Connects, publishes the tools and starts to fetch jobs. Throws `CONFIGURATION` for tools that cannot be published together. */
   static async start(options: WorkerOptions): Promise<ToolWorker> {
-    const { settings, log } = options;
+    const { settings, log, tiers, environment, audit } = options;
     // The check starts a program, so it runs while the worker connects. It is skipped if no tool runs programs.
     const runsPrograms = servedTools(options).some(({ needs }) => needs.includes('processes'));
     const sandboxMissing = runsPrograms ? isSandboxMissing(settings.sandbox) : Promise.resolve(false);
     sandboxMissing.catch(() => {});
-    const backend = await openBackend({
-      settings,
-      name: 'worker',
-      mode: 'patient',
-      tiers: options.tiers,
-      environment: options.environment,
-      ...(options.audit !== undefined && { audit: options.audit }),
-      log: (level, message, fields) => log[level](fields ?? {}, message),
-    });
+    const backend = await openBackend({ settings, name: 'worker', mode: 'patient', tiers, environment, audit, log });
     let worker: ToolWorker | undefined;
     try {
       const faults = serverFaults(backend.server, servedTools(options), settings);

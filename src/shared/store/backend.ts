@@ -14,7 +14,7 @@ import { PawlError, reasonOf } from '../errors/failure.ts';
 import { secretsOf } from '../errors/redaction.ts';
 import { Signer, UNSIGNED } from '../signing/signature.ts';
 import { Signatures } from '../signing/signatures.ts';
-import { EMBEDDED_REDIS_STEP, REDIS_PROMISE } from '../telemetry/log.ts';
+import { EMBEDDED_REDIS_STEP, type Logger, REDIS_PROMISE } from '../telemetry/log.ts';
 import { TIERS, type Tier } from '../tools/tool.ts';
 import type { SyncedClock } from '../util/time.ts';
 import { Approvals } from './approvals/approvals.ts';
@@ -85,9 +85,9 @@ export interface BackendOptions {
   /** Shown by CLIENT LIST. */
   readonly name: string;
   readonly mode: 'fail-fast' | 'patient';
-  readonly log: (level: 'info' | 'warn', message: string, fields?: Record<string, unknown>) => void;
+  readonly log: Logger;
   /** Called with every audit event, beside the log and the trail. */
-  readonly audit?: RecordAudit;
+  readonly audit?: RecordAudit | undefined;
   /** The tiers whose published tools a worker reads. Default: all. */
   readonly tiers?: readonly Tier[];
   readonly environment?: HelperEnvironment;
@@ -121,9 +121,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     );
     const shards = await answeredInTime(loadShards(redis, settings), url);
     const stores = openStores({ url, redis, settings, tiers, signatures, writer, shards });
-    stores.ledger.access.segments.onLost((lost) =>
-      options.log('warn', LOST_SEGMENT, { event: 'segment_lost', ...lost }),
-    );
+    stores.ledger.access.segments.onLost((lost) => options.log.warn({ event: 'segment_lost', ...lost }, LOST_SEGMENT));
     return {
       ...stores,
       url,
@@ -177,7 +175,7 @@ function openAuditWriter({ settings, log }: BackendOptions, redis: Redis, clock:
     clock,
     reads: settings.audit.reads,
     secrets: secretsOf(settings, {}),
-    onLost: (records) => log('warn', 'audit records were lost while Redis was unavailable', { records }),
+    onLost: (records) => log.warn({ records }, 'audit records were lost while Redis was unavailable'),
   });
 }
 
@@ -246,7 +244,7 @@ async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
     return await startEmbeddedRedis({
       dataDir: options.settings.dataDir,
       environment: options.environment,
-      log: (line) => options.log('info', line, { event: EMBEDDED_REDIS_STEP }),
+      log: (line) => options.log.info({ event: EMBEDDED_REDIS_STEP }, line),
     });
   } catch (error) {
     throw new PawlError('BACKEND_UNAVAILABLE', reasonOf(error), { cause: error });
@@ -259,7 +257,7 @@ function auditOf({ log, audit }: BackendOptions, writer: AuditWriter): RecordAud
     const sentence = AUDIT_SENTENCES[event.type];
     if (sentence !== undefined) {
       const { type, ...fields } = event;
-      log(type === 'refused' ? 'warn' : 'info', sentence, { event: `audit_${type}`, ...fields });
+      log[type === 'refused' ? 'warn' : 'info']({ event: `audit_${type}`, ...fields }, sentence);
     }
     const recorded = audit?.(event);
     const written = writer.record(event);
@@ -288,7 +286,7 @@ const AUDIT_SENTENCES: Partial<Readonly<Record<AuditType, string>>> = {
 function signerOf({ settings, log }: BackendOptions, embedded: boolean): Signer | undefined {
   if (settings.signingKeys.length > 0) return new Signer(settings.signingKeys);
   if (embedded) return new Signer([ownKey(settings.dataDir)]);
-  log('warn', `Without PAWL_SIGNING_KEYS nothing is signed: ${UNSIGNED}.`);
+  log.warn({}, `Without PAWL_SIGNING_KEYS nothing is signed: ${UNSIGNED}.`);
   return undefined;
 }
 
@@ -304,11 +302,10 @@ function logServer(server: ServerFacts, { log, settings }: BackendOptions): void
     durability: settings.durability,
   };
   if (evicts(server))
-    log(
-      'warn',
-      `Redis may evict records (maxmemory-policy is ${server.evictionPolicy}): calls could be forgotten and run twice.`,
+    log.warn(
       fields,
+      `Redis may evict records (maxmemory-policy is ${server.evictionPolicy}): calls could be forgotten and run twice.`,
     );
-  if (settings.durability === 'waitaof') log('info', WAITAOF_PROMISE, fields);
-  log(server.persistence in PERSISTENCE_FIXES ? 'warn' : 'info', PROMISES[server.persistence], fields);
+  if (settings.durability === 'waitaof') log.info(fields, WAITAOF_PROMISE);
+  log[server.persistence in PERSISTENCE_FIXES ? 'warn' : 'info'](fields, PROMISES[server.persistence]);
 }

@@ -40,7 +40,7 @@ async function startOn(
   options: Partial<SettingsInput> = {},
 ): Promise<void> {
   const settings = resolveSettings({ options: { redisUrl, prefix, ...options } });
-  const backend = await openBackend({ settings, name: 'test', mode, log: () => {} });
+  const backend = await openBackend({ settings, name: 'test', mode, log: silentLogger });
   await backend.close();
 }
 

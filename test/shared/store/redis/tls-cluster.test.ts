@@ -10,6 +10,7 @@ import {
 } from '../../../../src/shared/store/redis/connection.ts';
 import { nodeOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { Subscription } from '../../../../src/shared/store/redis/subscription.ts';
+import { silentLogger } from '../../../../src/shared/telemetry/log.ts';
 import { freePort } from '../../../chaos/server.ts';
 import { makeCertificates } from '../../../helpers/certificates.ts';
 import { startCluster, whyNoCluster } from '../../../helpers/cluster.ts';
@@ -80,7 +81,7 @@ test.each(['name', 'address'] as const)(
     expect(await heard.promise).toBe('hello');
 
     const settings = resolveSettings({ options: { redisUrl: `rediss://localhost:${port}` } });
-    const backend = await openBackend({ settings, name: 'test', mode: 'patient', log: () => {} });
+    const backend = await openBackend({ settings, name: 'test', mode: 'patient', log: silentLogger });
     expect(backend.clustered).toBe(true);
     await backend.close();
 
