@@ -4,7 +4,7 @@ import { type TenantSettings, tenantLimits } from '../../shared/limits/tenant.ts
 import type { Limits, Starter } from '../../shared/store/limits/concurrency-limits.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
-import { retryUntilLeaseLost } from '../attempt/retry-write.ts';
+import { LeaseWrites } from '../attempt/retry-write.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 
 /** A slot that a waiting call holds outlives that wait by this time. */
@@ -37,10 +37,13 @@ interface HeldSlot {
 
 export class LimitAcquirer {
   readonly #deps: LimitAcquirerDeps;
+  /** A slot that is not released stays unusable until its lease ends. */
+  readonly #writes: LeaseWrites;
   readonly #held = new WeakMap<RunningAttempt, readonly HeldSlot[]>();
 
   constructor(deps: LimitAcquirerDeps) {
     this.#deps = deps;
+    this.#writes = new LeaseWrites(deps.log);
   }
 
   /** Acquires all limits of the call, one after the other. Undefined when it may start now. */
@@ -62,10 +65,10 @@ export class LimitAcquirer {
       const waitMs = keepsSlots ? Math.min(answer.waitMs, RECHECK_MS) : answer.waitMs;
       const holdMs = keepsSlots ? waitMs + SLACK_MS : 0;
       for (const slot of held)
-        await this.#retryUntilLeaseLost(attempt, () => limits.releaseUnused(slot.limit, starter, holdMs));
+        await this.#writes.retry(attempt.running, () => limits.releaseUnused(slot.limit, starter, holdMs));
       // One of these may have resumed the call.
       for (const limit of required.slice(held.length + 1))
-        await this.#retryUntilLeaseLost(attempt, () => limits.releaseUnused(limit, starter));
+        await this.#writes.retry(attempt.running, () => limits.releaseUnused(limit, starter));
       const isReady = () =>
         answer.kind === 'waiting' ? limits.hasSlot(limit, starter) : limits.hasStart(limit, starter);
       return { waitMs, isReady };
@@ -91,21 +94,16 @@ export class LimitAcquirer {
   }
 
   /** Releases the slots, so that waiting calls can start. */
-  async release(attempt: Attempt): Promise<void> {
+  async release({ running }: Attempt): Promise<void> {
     const { limits, onError } = this.#deps;
-    const held = this.#held.get(attempt.running) ?? [];
-    this.#held.delete(attempt.running);
+    const held = this.#held.get(running) ?? [];
+    this.#held.delete(running);
     const releaseSlot = async (slot: HeldSlot) => {
       // A slot whose renewal is under way is released with the expiry that the renewal gives it.
       await slot.renewing;
       await limits.release(slot.limit, slot.starter, slot.untilMs);
     };
-    await Promise.all(held.map((slot) => this.#retryUntilLeaseLost(attempt, () => releaseSlot(slot)).catch(onError)));
-  }
-
-  /** A slot that is not released stays unusable until its lease ends. */
-  #retryUntilLeaseLost(attempt: Attempt, write: () => Promise<void>): Promise<void> {
-    return retryUntilLeaseLost(write, attempt.running, this.#deps.log);
+    await Promise.all(held.map((slot) => this.#writes.retry(running, () => releaseSlot(slot)).catch(onError)));
   }
 
   /** All calls acquire limits in this order, so that no two calls wait for each other. */

@@ -30,7 +30,7 @@ import type { Logger } from '../../shared/telemetry/log.ts';
 import { parseJson } from '../../shared/util/json/json-types.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import { retryUntilLeaseLost } from '../attempt/retry-write.ts';
+import { LeaseWrites } from '../attempt/retry-write.ts';
 import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempts.ts';
 import type { Executor } from '../execution/execute-job.ts';
 import type { WorkerMetrics } from '../execution/metrics.ts';
@@ -71,10 +71,12 @@ export class JobQueue {
   readonly #dispatches: DispatchReader | undefined;
   readonly #bull: BullWorker<CallJob>;
   readonly #locks: LockRenewal;
+  readonly #writes: LeaseWrites;
 
   constructor(deps: JobQueueDeps) {
     this.#deps = deps;
     const { settings, clock, running, onError } = deps;
+    this.#writes = new LeaseWrites(deps.log);
     this.#fetcher = this.#openFetcher();
     if (deps.isOnlyQueue()) this.#dispatches = this.#openDispatches();
     this.#bull = this.#openBull();
@@ -254,9 +256,9 @@ export class JobQueue {
     running: RunningAttempt,
     release: () => void,
   ): JobEnd {
-    const { metrics, log, partition } = this.#deps;
+    const { metrics, partition } = this.#deps;
     const write = async (finish: () => Promise<FinishResult>) => {
-      const written = await retryUntilLeaseLost(finish, running, log).finally(release);
+      const written = await this.#writes.retry(running, finish).finally(release);
       if (written?.code === 'fenced') metrics.writeFenced(partition.tier);
       return written;
     };
