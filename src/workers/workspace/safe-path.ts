@@ -213,13 +213,21 @@ export async function confirmUnmoved(folder: Folder): Promise<void> {
   if (path !== folder.path) throw new PathChangedError();
 }
 
-/** Opens the folder that a location names. The caller closes it unless it is `location.folder`. */
-export async function enterFolder(location: Location, path: string): Promise<Folder> {
-  const { folder, name, stats } = location;
-  if (name === undefined) return folder;
+/** Passes the folder that a location names to `use`, and closes it if it had to be opened. */
+export async function inFolder<Value>(
+  { folder, name, stats }: Location,
+  path: string,
+  use: (folder: Folder) => Promise<Value>,
+): Promise<Value> {
+  if (name === undefined) return use(folder);
   if (stats === undefined) throw absentError(path);
   if (!stats.isDirectory()) throw notFolderError(path);
-  return openFolder(entryPath(folder, name), join(folder.path, name));
+  const entered = await openFolder(entryPath(folder, name), join(folder.path, name));
+  try {
+    return await use(entered);
+  } finally {
+    await entered.handle.close();
+  }
 }
 
 /** A path that leads to the folder whatever is renamed, for child processes as well. Requires `hasDescriptorPaths`. */

@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, lstat, open } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { type IgnoreRule, ignoreRules, pathBytes } from './ignore-rules.ts';
-import { enterFolder, entryPath, type Folder, statEntry, withLocation } from './safe-path.ts';
+import { entryPath, type Folder, inFolder, statEntry, withLocation } from './safe-path.ts';
 
 /** The largest ignore file. Every path is compared with every line of it. */
 export const MAX_IGNORE_BYTES = 128 * 1024;
@@ -92,14 +92,9 @@ export async function readParentLevels(
   let levels = aboveRoot;
   for (const index of names.keys()) {
     const above = names.slice(0, index).join(sep);
-    await withLocation(root, above || '.', 'keep', async (location) => {
-      const folder = await enterFolder(location, above);
-      try {
-        levels = await withIgnoreFile(folder, above, IGNORE_ENTRIES, levels);
-      } finally {
-        if (folder !== location.folder) await folder.handle.close();
-      }
-    });
+    levels = await withLocation(root, above || '.', 'keep', (location) =>
+      inFolder(location, above, (folder) => withIgnoreFile(folder, above, IGNORE_ENTRIES, levels)),
+    );
   }
   return levels;
 }

@@ -8,7 +8,7 @@ import { open, readdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join, relative, sep } from 'node:path';
 import type { RE2JS } from 're2js';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../../shared/tools/capabilities.ts';
 import { utf16Of } from '../../shared/util/text/charset.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -19,10 +19,10 @@ import { type CandidateFinder, ripgrep } from './ripgrep.ts';
 import {
   absentError,
   descriptorPath,
-  enterFolder,
   entryPath,
   type Folder,
   hasDescriptorPaths,
+  inFolder,
   MAX_DEPTH,
   statEntry,
   withLocation,
@@ -79,8 +79,7 @@ export async function searchWithin(
     if (name !== undefined && stats === undefined) throw absentError(path);
     const prefix = relative(realRoot, folder.path);
     if (name !== undefined && stats?.isFile()) return task.namedFile(folder, name, join(prefix, name), stats);
-    const start = await enterFolder(location, path);
-    try {
+    await inFolder(location, path, async (start) => {
       const inRoot = relative(realRoot, start.path);
       const rules = search.includeIgnored
         ? []
@@ -94,9 +93,7 @@ export async function searchWithin(
         : undefined;
       if (candidates !== undefined) await task.restrictTo(candidates);
       await task.folder(start, inRoot, '', above);
-    } finally {
-      if (start !== folder) await start.handle.close();
-    }
+    });
   });
   return task.result();
 }
@@ -350,10 +347,8 @@ function compile(pattern: string, { ignoreCase, literal }: WorkspaceSearch): RE2
     const RE2JS = re2();
     return RE2JS.compile(literal ? RE2JS.quote(pattern) : pattern, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    throw invalidPattern(pattern, 'is not a pattern of RE2 (no look-around, no back-references)', message, {
-      cause: error,
-    });
+    const fault = 'is not a pattern of RE2 (no look-around, no back-references)';
+    throw invalidPattern(pattern, fault, reasonOf(error), { cause: error });
   }
 }
 

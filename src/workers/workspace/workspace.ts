@@ -8,10 +8,10 @@ import { isMarked } from '../sandbox/placeholders.ts';
 import { commitWithin } from './atomic-commit.ts';
 import {
   absentError,
-  enterFolder,
   entryPath,
   type Folder,
   hasDescriptorPaths,
+  inFolder,
   isFolderError,
   notFolderError,
   PathChangedError,
@@ -61,14 +61,9 @@ export function openWorkspace(
 
 /** Returns the real, absolute path of a folder of the workspace. Errors are those of `Workspace.read`. */
 export function resolveFolder(root: string, path: string): Promise<string> {
-  return withLocation(resolve(root), path, 'keep', async (location) => {
-    const folder = await enterFolder(location, path);
-    try {
-      return folder.path;
-    } finally {
-      if (folder !== location.folder) await folder.handle.close();
-    }
-  });
+  return withLocation(resolve(root), path, 'keep', (location) =>
+    inFolder(location, path, async (folder) => folder.path),
+  );
 }
 
 function readWithin(root: string, path: string, maxBytes: number): Promise<Uint8Array> {
@@ -109,17 +104,14 @@ async function readUpTo(handle: FileHandle, path: string, sizeHint: number, maxB
 }
 
 function listWithin(root: string, path: string): Promise<readonly WorkspaceEntry[]> {
-  return withLocation(root, path, 'keep', async (location) => {
-    const folder = await enterFolder(location, path);
-    try {
+  return withLocation(root, path, 'keep', (location) =>
+    inFolder(location, path, async (folder) => {
       const names = (await readdir(hasDescriptorPaths ? `/proc/self/fd/${folder.handle.fd}` : folder.path)).sort();
       const prefix = relative(location.realRoot, folder.path);
       const entries = await Promise.all(names.map((name) => describe(folder, name, prefix)));
       return entries.filter((each) => each !== undefined);
-    } finally {
-      if (folder !== location.folder) await folder.handle.close();
-    }
-  });
+    }),
+  );
 }
 
 async function describe(folder: Folder, name: string, prefix: string): Promise<WorkspaceEntry | undefined> {
