@@ -1,4 +1,5 @@
 /** Builds approval requests: what a person is shown, and the route to a person. */
+
 import {
   type ApprovalRequest,
   type ApprovalRoute,
@@ -22,8 +23,7 @@ import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { ApprovalRecords } from '../../shared/store/ports.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
 import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
-import { type PlanToRequest, planRequestFor, tierOfApproval } from './plan-requests.ts';
-import { originOf } from './request-origin.ts';
+import { originOf, type PlanToRequest, planRequestFor, tierOfApproval } from './plan-requests.ts';
 
 /** A call that a person has to approve, and policy's reason. */
 export interface CallToApprove {

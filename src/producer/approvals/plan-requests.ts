@@ -8,7 +8,7 @@ import { EFFECTS } from '../../shared/retries/effects.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
-import { originOf } from './request-origin.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
 
 /** A plan that a person has to decide on. */
 export interface PlanToRequest {
@@ -74,5 +74,14 @@ export function planRequestFor(planToRequest: PlanToRequest): ApprovalRequest {
     route,
     createdAtMs,
     expiresAtMs: createdAtMs + limitMs,
+  };
+}
+
+export function originOf(session: SessionRecord, { target }: ToolCallEnvelope, submittedBy: string | undefined) {
+  const { sessionKey: key, kind, workspaceRoot, actorId, tenantId, agentId } = session;
+  return {
+    session: { key, kind, workspaceRoot, actorId },
+    actorId: target.actorId,
+    ...defined({ tenantId, agentId, submittedBy }),
   };
 }

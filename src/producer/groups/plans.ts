@@ -1,7 +1,9 @@
 /** `pawl.plans`: graphs of calls that use each other's results. They are checked before anything runs, and survive any process. */
 import type { z } from 'zod';
 import type { ApprovalRequest } from '../../shared/approvals/approval.ts';
+import type { Outcome } from '../../shared/calls/outcome.ts';
 import { type Issue, PawlError } from '../../shared/errors/failure.ts';
+import { redact } from '../../shared/errors/redaction.ts';
 import { checkPlan } from '../../shared/groups/check-plan.ts';
 import { type GroupHead, type Member, memberField } from '../../shared/groups/group.ts';
 import { identifyGroup } from '../../shared/groups/group-key.ts';
@@ -23,12 +25,13 @@ import type { GroupRecord } from '../../shared/store/groups/groups.ts';
 import { qualifiedName, splitName } from '../../shared/tools/tool.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { startOf, withEllipsis } from '../../shared/util/text/text-cut.ts';
+import { truncateJson } from '../../shared/util/text/truncate-json.ts';
 import { uuidv7 } from '../../shared/util/time.ts';
 import { callTargetOf } from '../calls/call-envelope.ts';
 import { type ResolvedTool, resolveName, type ToolCatalogue } from '../tools/tool-catalogue.ts';
 import type { BatchServiceDeps } from './batches.ts';
 import { aboutGroup, cancelGroup, createdElsewhere, type GroupAccess, groupOf, groupWithKey } from './group-access.ts';
-import { outputSummary } from './output-summary.ts';
 import { APPROVAL_FIELD, approvalOf, type PlanApprovals, storedApproval } from './plan-approvals.ts';
 import { type PlanCall, type PlanNodeView, planFrom } from './plan-state.ts';
 import { type PlanOrder, type PlanSummary, type PlanView, planOrder, planSummary, planView } from './plan-view.ts';
@@ -312,4 +315,19 @@ function invalidPlan(issues: readonly Issue[]): PawlError {
     .map(({ path, message }) => `${path === '' ? 'the plan' : path}: ${message.replace(/\.$/, '')}`);
   const rest = issues.length > 10 ? `; and ${issues.length - 10} more` : '';
   return new PawlError('PLAN_INVALID', `The plan cannot run: ${listed.join('; ')}${rest}.`, { issues });
+}
+
+/** Characters of a summary. */
+const SUMMARY_LENGTH = 200;
+/** So much of an output is looked at: secrets are removed before it is cut. */
+const READ_LENGTH = 2_000;
+
+/** The tool's own text, or else the output as JSON; without secrets, and cut. Undefined for a call without an output. */
+function outputSummary({ output }: Pick<Outcome, 'output'>): string | undefined {
+  if (output === undefined) return undefined;
+  const { content, metadata } = output;
+  const display = metadata?.['display'];
+  const text = display ?? content;
+  const fullText = typeof text === 'string' ? text : (JSON.stringify(truncateJson(text, READ_LENGTH)) ?? '');
+  return withEllipsis(redact(startOf(fullText, READ_LENGTH)), SUMMARY_LENGTH);
 }

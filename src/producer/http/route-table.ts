@@ -12,15 +12,13 @@ import { completionRoutes } from './routes/completions.ts';
 import { createCall } from './routes/create-call.ts';
 import { deadLetterRoutes } from './routes/dead-letters.ts';
 import { eventRoutes } from './routes/events.ts';
-import { fleetRoutes } from './routes/fleet.ts';
-import { metricsRoute } from './routes/metrics.ts';
+import { fleetRoutes, metricsRoute } from './routes/fleet.ts';
 import { planRoutes } from './routes/plans.ts';
 import { questionRoutes } from './routes/questions.ts';
 import { registryRoutes } from './routes/registry.ts';
 import { scheduleRoutes } from './routes/schedules.ts';
-import { sessionRoutes } from './routes/sessions.ts';
+import { sessionRoutes, standingApprovalRoutes } from './routes/sessions.ts';
 import { skillRoutes } from './routes/skills.ts';
-import { standingApprovalRoutes } from './routes/standing-approvals.ts';
 import { toolClientRoutes } from './routes/tool-clients.ts';
 import { toolRoutes } from './routes/tools.ts';
 

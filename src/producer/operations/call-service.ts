@@ -1,5 +1,5 @@
 /** `pawl.calls`: finds, follows and ends calls, and resolves those whose outcome is unknown. */
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { SEARCHABLE_STATES } from '../../shared/calls/call-state.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import type { Hooks } from '../../shared/calls/hooks.ts';
@@ -18,7 +18,6 @@ import type { OperatorAction, RecordOverride } from '../calls/audit.ts';
 import { afterCall, hookedTool } from '../calls/call-hooks.ts';
 import { type Cancellation, cancelCall, requestCancellation } from '../calls/cancel.ts';
 import { type CallFilter, findCalls } from '../calls/find-calls.ts';
-import { readOutput, streamOutput } from '../calls/outputs.ts';
 import { parseResolution, type Resolution, resolveAs, resolvedOutput } from '../calls/resolution.ts';
 import type { Results } from '../calls/result-waiters.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
@@ -82,16 +81,22 @@ export class CallService {
   }
 
   /** The whole output of a call that succeeded. Throws `UNKNOWN_CALL` when there is none. */
-  output(callId: string): Promise<unknown> {
-    return readOutput(this.#deps.backend.ledger, callId);
+  async output(callId: string): Promise<unknown> {
+    const output = (await this.#deps.backend.ledger.outcome(callId))?.output;
+    if (output === undefined) throw withoutOutput(callId);
+    return output.content;
   }
 
   /**
    * The output as JSON text, streamed from Redis in parts. Throws `UNKNOWN_CALL` when there is none, and `SIGNATURE_INVALID` for an output
    * with a wrong signature; the stream may also fail with either of them.
    */
-  outputStream(callId: string): Promise<Readable> {
-    return streamOutput(this.#deps.backend.ledger, callId);
+  async outputStream(callId: string): Promise<Readable> {
+    const parts = await this.#deps.backend.ledger.output(callId);
+    if (parts === undefined) throw withoutOutput(callId);
+    // The first part is read before anything is sent, so that its error can still be a response.
+    const first = await parts.next();
+    return Readable.from(startingWith(first.value ?? Buffer.alloc(0), parts), { objectMode: false });
   }
 
   /**
@@ -245,4 +250,13 @@ function aboutCall(callId: string, record: CallRecord | undefined): Omit<Operato
   const { toolNamespace, toolName, target } = record.request.envelope;
   const { sessionKey, tenantId } = target;
   return { callId, tool: `${toolNamespace}.${toolName}`, sessionKey, tenantId };
+}
+
+function withoutOutput(callId: string): PawlError {
+  return new PawlError('UNKNOWN_CALL', `Call ${callId} has no output: it failed, still runs, or has expired.`);
+}
+
+async function* startingWith(first: Buffer, rest: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
+  yield first;
+  yield* rest;
 }

@@ -10,11 +10,24 @@ import { WITH_RECEIVED, zodIssues } from '../../../shared/schema/zod-issues.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
 import { readExactJson } from '../../../shared/util/json/exact-json.ts';
 import { isLong } from '../../../shared/util/json/json-stream.ts';
+import type { Pawl } from '../../client.ts';
+import type { FleetView } from '../../operations/fleet-metrics.ts';
 import { type Caller, checkPermission, type Permission } from './access.ts';
-import type { ApiDeps } from './api-deps.ts';
 import { HttpError, invalidBody, toHttpRefusal } from './errors.ts';
+import type { LongPolls } from './long-poll.ts';
 import type { ResponseName } from './response-schemas.ts';
-import { longJsonPieces, sendPieces } from './stream-response.ts';
+import { longJsonPieces, type OpenStreams, sendPieces } from './stream-response.ts';
+
+export interface ApiDeps {
+  readonly pawl: Pawl;
+  readonly longPolls: LongPolls;
+  readonly fleet: FleetView;
+  /** The version in the OpenAPI document. */
+  readonly version: string;
+  readonly streams: OpenStreams;
+  /** Throws `BACKEND_UNAVAILABLE` or `RATE_LIMITED` while the server accepts no calls. */
+  checkAccepting(): Promise<void>;
+}
 
 /** Parameters may have 4 MiB; the other 64 KiB are for the envelope around them. */
 export const MAX_BODY_BYTES = 4 * 1_024 * 1_024 + 64 * 1_024;

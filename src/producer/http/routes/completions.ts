@@ -2,8 +2,7 @@
 import type { Express, RequestHandler } from 'express';
 import { type Completion, completionJsonSchema } from '../../../shared/calls/completion.ts';
 import { jsonObjectSchema } from '../../../shared/calls/envelope.ts';
-import type { ApiDeps } from '../core/api-deps.ts';
-import { mountRoutes, type Route, route } from '../core/route.ts';
+import { type ApiDeps, mountRoutes, type Route, route } from '../core/route.ts';
 
 const PATH = '/v1/completions';
 

@@ -10,8 +10,7 @@ import {
   type Position,
   parsePosition,
 } from '../../calls/timeline.ts';
-import type { ApiDeps } from '../core/api-deps.ts';
-import { type Route, route } from '../core/route.ts';
+import { type ApiDeps, type Route, route } from '../core/route.ts';
 import { longJsonPieces } from '../core/stream-response.ts';
 import { callFor } from './calls.ts';
 
