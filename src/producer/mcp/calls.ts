@@ -2,12 +2,7 @@
  * `tools/call`: an MCP request becomes one call of a session. The reply is the call's result, a question of the tool, or, for clients
  * that support tasks, a task for the call that goes on.
  */
-import {
-  type InputRequiredResult,
-  MissingRequiredClientCapabilityError,
-  type Result,
-  type ServerContext,
-} from '@modelcontextprotocol/server';
+import type { InputRequiredResult, Result, ServerContext } from '@modelcontextprotocol/server';
 import { type InputRequired, isInputRequired } from '../../shared/calls/elicitation.ts';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { isDelayed } from '../../shared/calls/start-time.ts';
@@ -18,7 +13,7 @@ import type { PendingSubmission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
 import { applyDecision, approvalReply, awaitingApprovalReply, onApprovalRequested } from './approvals.ts';
 import { invalidParams } from './errors.ts';
-import { clientSession, extractKeyArgument, type McpClient, TASKS_EXTENSION } from './request.ts';
+import { clientSession, extractKeyArgument, type McpClient, tasksUnsupported } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
 import { createTask } from './tasks.ts';
@@ -50,7 +45,7 @@ export async function callTool(
   const session = await clientSession(pawl, client);
   const tool = await publishedToolFor(pawl, session.key, params.name);
   if (tool.annotations.taskSupport === 'required' && !client.supportsTasks && ctx.mcpReq.envelope !== undefined)
-    throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } });
+    throw tasksUnsupported();
   const { args, idempotencyKey } = extractKeyArgument(client, tool, params.arguments ?? {});
   const named = { tool, name: params.name, params: args };
   const decision = await applyDecision(pawl, client, ctx);

@@ -2,6 +2,7 @@
 import {
   CLIENT_CAPABILITIES_META_KEY,
   type ClientCapabilities,
+  MissingRequiredClientCapabilityError,
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { callbackUrlSchema } from '../../shared/callbacks/callback.ts';
@@ -146,4 +147,9 @@ export function clientSession(
   { caller, sessionKey }: Pick<McpClient, 'caller' | 'sessionKey'>,
 ): Promise<Session> {
   return findOrOpenSession(pawl, caller, { sessionKey, channel: { kind: 'operator' } });
+}
+
+/** The error for a client that would need to support tasks. */
+export function tasksUnsupported(): MissingRequiredClientCapabilityError {
+  return new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } });
 }

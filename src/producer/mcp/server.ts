@@ -2,13 +2,7 @@
  * One MCP server for one request (2026-07-28) or one connection (2025-11-25), with the same handlers for both versions. Servers keep no
  * state of their own: calls and tasks are in the ledger.
  */
-import {
-  type CallToolResult,
-  MissingRequiredClientCapabilityError,
-  Server,
-  type ServerContext,
-  type Tool,
-} from '@modelcontextprotocol/server';
+import { type CallToolResult, Server, type ServerContext, type Tool } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { PendingSubmission } from '../calls/submission.ts';
@@ -16,7 +10,7 @@ import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/core/access.ts';
 import { callTool } from './calls.ts';
 import { toProtocolError } from './errors.ts';
-import { clientOf, clientSession, type McpClient, TASKS_EXTENSION } from './request.ts';
+import { clientOf, clientSession, type McpClient, TASKS_EXTENSION, tasksUnsupported } from './request.ts';
 import { cancelTask, getTask, updateTask } from './tasks.ts';
 import { publishedToolsFor, toMcpTool } from './tools.ts';
 
@@ -103,10 +97,7 @@ function serveTasks(server: Server, pawl: Pawl, handler: HandlerFactory): void {
     handle: (client: McpClient, params: Params) => Promise<object>,
   ) =>
     handler(async (client, params: Params) => {
-      if (!client.supportsTasks)
-        throw new MissingRequiredClientCapabilityError({
-          requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } },
-        });
+      if (!client.supportsTasks) throw tasksUnsupported();
       return (await handle(client, params)) as Record<string, unknown>;
     });
   server.setRequestHandler(
