@@ -2,6 +2,7 @@
 import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
 import { refusal } from '../../shared/calls/outcome.ts';
 import { isRefusalError, PawlError } from '../../shared/errors/failure.ts';
+import { membersIn } from '../../shared/util/json/json-types.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { CircuitRefusal } from '../circuits/circuit-cache.ts';
 import { circuitRefusalText } from '../circuits/circuit-check.ts';
@@ -55,7 +56,7 @@ function asRefusal(error: unknown): PawlError {
 }
 
 function namesIn(value: unknown): { requestId: string; toolName: string } {
-  const fields = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
+  const { requestId, toolName } = membersIn(value);
   const text = (field: unknown) => (typeof field === 'string' ? startOf(field, 256) : '');
-  return { requestId: text(fields['requestId']), toolName: text(fields['toolName']) };
+  return { requestId: text(requestId), toolName: text(toolName) };
 }

@@ -5,7 +5,7 @@
 import { PawlError } from '../errors/failure.ts';
 import { describeUnknown } from '../schema/known-members.ts';
 import { findUnserializable } from '../util/json/json-support.ts';
-import { isObject } from '../util/json/json-types.ts';
+import { isObject, membersIn } from '../util/json/json-types.ts';
 import { orUndefined } from '../util/or-undefined.ts';
 import type { Progress } from './tool-context.ts';
 
@@ -22,20 +22,20 @@ type CheckedFunction = keyof typeof EXPECTED;
 
 const IS_ANSWER: Readonly<Record<CheckedFunction, (value: unknown) => boolean>> = {
   preview: (value) => {
-    const { summary, details } = asRecord(value);
+    const { summary, details } = membersIn(value);
     return typeof summary === 'string' && (details === undefined || typeof details === 'string');
   },
   probe: (value) => {
-    const { state, result } = asRecord(value);
+    const { state, result } = membersIn(value);
     return state === 'not-done' || state === 'unknown' || (state === 'done' && result !== undefined);
   },
   // Without a time, the worker would poll without a pause.
   ready: (value) => {
-    const { ready, againInMs } = asRecord(value);
+    const { ready, againInMs } = membersIn(value);
     return ready === true || (ready === false && Number.isFinite(againInMs));
   },
   // An arrow function may return any last expression, so only an explicit "no" counts as a failure.
-  compensate: (value) => value !== false && asRecord(value)['success'] !== false,
+  compensate: (value) => value !== false && membersIn(value)['success'] !== false,
   isMutating: (value) => value === undefined || typeof value === 'boolean',
 };
 
@@ -48,7 +48,7 @@ export function answerFault(functionName: CheckedFunction, tool: string, value: 
 
 /** A sentence about a misspelt member, which would silently be missing. */
 function unknownMember(subject: string, tool: string, value: unknown, known: readonly string[]): string | undefined {
-  const unknown = Object.keys(asRecord(value)).filter((name) => !known.includes(name));
+  const unknown = Object.keys(membersIn(value)).filter((name) => !known.includes(name));
   return unknown.length === 0 ? undefined : `${subject} of ${tool} ${describeUnknown(unknown, known)}.`;
 }
 
@@ -59,7 +59,7 @@ function isAnswer(functionName: CheckedFunction, value: unknown): boolean {
 
 /** Checks a tool's report of progress. Throws `RESULT_INVALID` for any other value. */
 export function checkedProgress(tool: string, value: unknown): Progress {
-  const { progress, total, message } = asRecord(value);
+  const { progress, total, message } = membersIn(value);
   const isReport =
     Number.isFinite(progress) &&
     (total === undefined || Number.isFinite(total)) &&
@@ -95,10 +95,6 @@ function described(value: unknown): string {
     typeof member === 'object' && member !== null ? name : `${name}: ${describeValue(member)}`,
   );
   return shown.length === 0 ? 'an object without members' : `{ ${shown.join(', ')} }`;
-}
-
-function asRecord(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
 }
 
 /** A sentence about a wrong member of a hook's answer; undefined where all have their types. */

@@ -27,7 +27,7 @@ import { answeredInTime, slotOf } from '../../shared/store/redis/connection.ts';
 import { nodeOptions } from '../../shared/store/redis/connection-options.ts';
 import { PartitionKeys } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import { parseJson } from '../../shared/util/json/json-types.ts';
+import { membersIn, parseJson } from '../../shared/util/json/json-types.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
 import { LeaseWrites } from '../attempt/retry-write.ts';
@@ -268,7 +268,7 @@ export class JobQueue {
   /** The job ID identifies the call. The job's data is not trusted: anyone who can write to Redis may have changed it. */
   #callOf(jobId: string, data: string): CallJob | undefined {
     const { callId, generation } = callOfJob(jobId);
-    const fields = parseJobData(data);
+    const fields = membersIn(parseJson(data)) as Partial<CallJob>;
     const { partition, backend } = this.#deps;
     const callPartition = partitionOf(callId);
     const isOurs =
@@ -367,9 +367,4 @@ function rejectJob(): never {
 /** The return value of a successful call, which Bull Board shows. */
 function boardValue({ status, attempts, durationMs }: Outcome): object {
   return { status, attempts, durationMs };
-}
-
-function parseJobData(data: string): Partial<CallJob> {
-  const fields = parseJson(data);
-  return typeof fields === 'object' && fields !== null ? fields : {};
 }

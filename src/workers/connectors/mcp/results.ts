@@ -5,6 +5,7 @@ import { ToolError } from '../../../shared/errors/failure.ts';
 import { canonicalJson } from '../../../shared/schema/canonical-json.ts';
 import type { ContentBlock, ToolResult } from '../../../shared/tools/tool-result.ts';
 import { parseWithLongNumbersAsText } from '../../../shared/util/json/exact-json.ts';
+import { membersIn } from '../../../shared/util/json/json-types.ts';
 import { defined } from '../../../shared/util/json/omit-undefined.ts';
 import { orUndefined } from '../../../shared/util/or-undefined.ts';
 import { asText } from '../../../shared/util/text/quote-value.ts';
@@ -201,10 +202,6 @@ function contentsOf(contents: unknown): Contents | undefined {
   const base = { uri, ...stringMembers({ mimeType }) };
   if (typeof text === 'string') return { ...base, text };
   return isBase64(blob) ? { ...base, blob } : undefined;
-}
-
-function membersIn(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
 }
 
 function stringMembers(members: Readonly<Record<string, unknown>>): Readonly<Record<string, string>> {
