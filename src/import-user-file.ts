@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { relative } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
-import { PawlError } from './shared/errors/failure.ts';
+import { PawlError, reasonOf } from './shared/errors/failure.ts';
 
 const run = promisify(execFile);
 
@@ -50,9 +50,8 @@ export async function moduleFault(
   what: string,
   { path, file, cwd, loaded }: LoadedModule,
 ): Promise<string> {
-  const message = (error instanceof Error ? error.message : String(error))
-    // `require` reports a missing module over several lines.
-    .replace(/\nRequire stack:\n- (?<file>.+)[\s\S]*$/, ' imported from $<file>');
+  // `require` reports a missing module over several lines.
+  const message = reasonOf(error).replace(/\nRequire stack:\n- (?<file>.+)[\s\S]*$/, ' imported from $<file>');
   const kind = error instanceof Error && error.name !== 'Error' && error.name !== 'PawlError' ? `${error.name}: ` : '';
   const where =
     (error instanceof Error ? placeIn(error.stack ?? '', cwd) : undefined) ?? (await syntaxErrorIn(error, loaded, cwd));

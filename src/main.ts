@@ -15,7 +15,7 @@ import { type Settings, type SettingsInput, settingsSchema } from './shared/conf
 import { CONFIG_JSON, CONFIG_MODULES } from './shared/config/config-files.ts';
 import { resolveSettings } from './shared/config/resolve-settings.ts';
 import { SECRET_VARIABLES, variableText } from './shared/config/variables.ts';
-import { PawlError } from './shared/errors/failure.ts';
+import { PawlError, reasonOf } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';
 import { ownVersion } from './shared/store/redis/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
@@ -71,11 +71,8 @@ function withSecretFiles(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
     try {
       read[name] = readFileSync(file, 'utf8').trim();
     } catch (error) {
-      throw new PawlError(
-        'CONFIGURATION',
-        `${name}_FILE: ${JSON.stringify(file)} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
-        { cause: error },
-      );
+      const message = `${name}_FILE: ${JSON.stringify(file)} cannot be read: ${reasonOf(error)}`;
+      throw new PawlError('CONFIGURATION', message, { cause: error });
     }
     // An empty value would mean no key, no token, or another Redis: less than what was asked for.
     if (read[name] === '')
@@ -94,10 +91,7 @@ async function configFile(folder: string): Promise<unknown> {
       // Some editors put a byte order mark in front.
       return JSON.parse(readFileSync(json, 'utf8').replace(/^\uFEFF/, ''));
     } catch (error) {
-      throw new PawlError(
-        'CONFIGURATION',
-        `${json} is not JSON: ${error instanceof Error ? error.message : String(error)}`,
-      );
+      throw new PawlError('CONFIGURATION', `${json} is not JSON: ${reasonOf(error)}`);
     }
   }
   for (const name of CONFIG_MODULES) {
@@ -335,10 +329,7 @@ function checkOptions(
   }
   const { log, hooks = [] } = given;
   checkHooks(hooks);
-  if (
-    log !== undefined &&
-    (['debug', 'info', 'warn', 'error'] as const).some((level) => typeof log?.[level] !== 'function')
-  )
+  if (log !== undefined && LEVELS.some((level) => typeof log?.[level] !== 'function'))
     throw new PawlError(
       'CONFIGURATION',
       '`log` must have the methods debug, info, warn and error, as a logger of pino has.',
