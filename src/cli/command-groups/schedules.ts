@@ -3,14 +3,13 @@ import { type Command, Option } from 'commander';
 import { MISSED_RULES, OVERLAPS } from '../../shared/schedules/schedule-rules.ts';
 import { type Action, command, commandGroup, jsonOption, positiveInteger } from '../command-options.ts';
 
-const schedulesModule = () => import('../commands/schedules.ts');
+const load = () => import('../commands/schedules.ts');
 
 export function scheduleCommands(program: Command, runs: Action): void {
   const schedules = commandGroup(program, 'schedules', 'repeat calls at an interval or at times', [
     'pawl schedules',
     'pawl schedules put nightly --tool report --session ops --cron "0 2 * * *" --timezone Europe/Berlin',
   ]);
-  const load = () => import('../commands/schedules.ts');
   jsonOption(command(schedules, 'ls', 'list schedules', ['pawl schedules ls --json'])).action(
     runs(load, 'listSchedules'),
   );
@@ -53,5 +52,5 @@ function putCommand(schedules: Command, runs: Action): void {
     .addOption(
       new Option('--missed <rule>', 'rule for missed occurrences (default: run-latest)').choices(MISSED_RULES),
     );
-  jsonOption(put).action(runs(schedulesModule, 'putSchedule'));
+  jsonOption(put).action(runs(load, 'putSchedule'));
 }
