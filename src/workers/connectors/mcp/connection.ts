@@ -11,12 +11,12 @@ import type { Settings } from '../../../shared/config/config.ts';
 import type { Environment } from '../../../shared/config/variables.ts';
 import type { McpDefinition } from '../../../shared/connectors/mcp.ts';
 import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
-import { PawlError, reasonOf, ToolError } from '../../../shared/errors/failure.ts';
+import { PawlError, reasonOf } from '../../../shared/errors/failure.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
 import { endOf } from '../../../shared/util/text/text-cut.ts';
 import { unlessAborted } from '../../../shared/util/wait.ts';
 import { DefinitionCache, readDefinitions } from './definitions.ts';
-import { connectFailure, requestFailure } from './failures.ts';
+import { connectFailure, connectionReset, requestFailure, serverUnavailable } from './failures.ts';
 import { openHttpTransport } from './http.ts';
 import { AnswerReader } from './incoming.ts';
 import { StdioTransport } from './stdio.ts';
@@ -157,12 +157,8 @@ export class McpConnection {
     const restMs = (this.#resting?.untilMs ?? 0) - performance.now();
     if (this.#resting !== undefined && restMs > 0) {
       const { message } = this.#resting.cause;
-      throw new ToolError(`The MCP server ${this.server} is resting after a failure. ${message}`, {
-        code: 'MCP_UNAVAILABLE',
-        retriable: true,
-        nothingHappened: true,
-        retryAfterMs: Math.ceil(restMs),
-      });
+      const retryAfterMs = Math.ceil(restMs);
+      throw serverUnavailable(`The MCP server ${this.server} is resting after a failure. ${message}`, { retryAfterMs });
     }
     this.#opening ??= this.#connect().finally(() => {
       this.#opening = undefined;
@@ -287,8 +283,7 @@ export class McpConnection {
 
   /** Returns the error for a call whose stream broke and cannot be resumed. */
   #brokenStreamError(open: OpenConnection | undefined): Error {
-    const message = `The connection to the MCP server ${this.server} broke before it answered.`;
-    const failure = new ToolError(message, { code: 'CONNECTION_RESET', retriable: true });
+    const failure = connectionReset(`The connection to the MCP server ${this.server} broke before it answered.`);
     if (open !== undefined && this.#open === open) {
       this.#retire(open);
       this.#recordFailure(failure);

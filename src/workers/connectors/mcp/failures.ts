@@ -7,7 +7,7 @@ import {
   SdkHttpError,
   type Transport,
 } from '@modelcontextprotocol/client';
-import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
+import { PawlError, reasonOf, ToolError } from '../../../shared/errors/failure.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
 /**
@@ -24,16 +24,9 @@ export function connectFailure(error: unknown, server: string): Error {
     if (status >= 400 && status < 500 && status !== 429)
       return withStatus(status, `The MCP server ${server} refuses the connection: ${message}`);
   }
-  const [first] = causesOf(error);
-  return new ToolError(
-    `The MCP server ${server} cannot be reached: ${withoutJson(first instanceof Error ? first.message : String(error))}`,
-    {
-      code: 'MCP_UNAVAILABLE',
-      retriable: true,
-      nothingHappened: true,
-      cause: error,
-    },
-  );
+  return serverUnavailable(`The MCP server ${server} cannot be reached: ${withoutJson(reasonOf(error))}`, {
+    cause: error,
+  });
 }
 
 const QUOTED_LENGTH = 500;
@@ -80,14 +73,11 @@ export function requestFailure(error: unknown, open: Broken, server: string): Re
   if (!SdkError.isInstance(error)) return keepOpen(error instanceof Error ? error : new Error(String(error)));
   switch (error.code) {
     case SdkErrorCode.NotConnected:
-      return { failure: unavailable(`The MCP server ${server} is not connected.`), isClosed: true };
+      return { failure: serverUnavailable(`The MCP server ${server} is not connected.`), isClosed: true };
     case SdkErrorCode.ConnectionClosed:
     case SdkErrorCode.SendFailed:
       return {
-        failure: new ToolError(`The MCP server ${server} closed the connection before it answered.`, {
-          code: 'CONNECTION_RESET',
-          retriable: true,
-        }),
+        failure: connectionReset(`The MCP server ${server} closed the connection before it answered.`),
         isClosed: true,
       };
     case SdkErrorCode.InvalidResult:
@@ -183,7 +173,7 @@ function givesReason(body: string): boolean {
 
 function sessionLost(server: string): RequestFailure {
   return {
-    failure: unavailable(`The MCP server ${server} no longer knows the session.`),
+    failure: serverUnavailable(`The MCP server ${server} no longer knows the session.`),
     isClosed: true,
     isUnknownSession: true,
   };
@@ -195,8 +185,17 @@ function withData(message: string, data: unknown): string {
   return `${message}: ${typeof data === 'string' ? data : JSON.stringify(data)}`;
 }
 
-function unavailable(message: string): ToolError {
-  return new ToolError(message, { code: 'MCP_UNAVAILABLE', retriable: true, nothingHappened: true });
+/** The error for a request that did not reach its server. */
+export function serverUnavailable(
+  message: string,
+  options: ErrorOptions & { readonly retryAfterMs?: number } = {},
+): ToolError {
+  return new ToolError(message, { code: 'MCP_UNAVAILABLE', retriable: true, nothingHappened: true, ...options });
+}
+
+/** The error for a request whose connection ended before its answer. */
+export function connectionReset(message: string): ToolError {
+  return new ToolError(message, { code: 'CONNECTION_RESET', retriable: true });
 }
 
 function withStatus(status: number, message: string): Error {

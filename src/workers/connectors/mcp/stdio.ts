@@ -11,13 +11,14 @@ import type { JSONRPCMessage, Transport } from '@modelcontextprotocol/client';
 import type { Settings } from '../../../shared/config/config.ts';
 import type { Environment } from '../../../shared/config/variables.ts';
 import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
-import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
+import { PawlError } from '../../../shared/errors/failure.ts';
 import { endOf } from '../../../shared/util/text/text-cut.ts';
 import { prepareProgram } from '../../context/processes.ts';
 import type { ProgramEnvironment } from '../../sandbox/environment.ts';
 import { startTree, type Tree } from '../../sandbox/process-tree.ts';
 import { codeNames } from '../../workspace/code-files.ts';
 import { protectCode, shareCode, statsOf } from '../../workspace/protected-paths.ts';
+import { connectionReset, serverUnavailable } from './failures.ts';
 import {
   type AnswerReader,
   isBrokenAnswer,
@@ -139,12 +140,8 @@ export class StdioTransport implements Transport {
     this.#tree.ended.then(
       ({ exitCode, signal }) =>
         this.#onEnd(
-          new ToolError(
+          connectionReset(
             `The MCP server ${server} ended (${signal ?? `exit code ${exitCode}`})${this.#stderrSuffix()}.`,
-            {
-              code: 'CONNECTION_RESET',
-              retriable: true,
-            },
           ),
         ),
       (error: Error) => this.#onEnd(error),
@@ -268,11 +265,11 @@ export class StdioTransport implements Transport {
 
   async send(message: JSONRPCMessage): Promise<void> {
     const stdin = this.#tree?.stdin;
-    if (stdin === undefined || stdin === null || this.fault !== undefined || !stdin.writable)
-      throw this.fault ?? notRunning();
+    const notRunning = () => this.fault ?? serverUnavailable('The MCP server is not running.');
+    if (stdin === undefined || stdin === null || this.fault !== undefined || !stdin.writable) throw notRunning();
     this.#options.answers.recordRequest(message);
     await new Promise<void>((resolve, reject) => {
-      stdin.write(`${JSON.stringify(message)}\n`, (error) => (error ? reject(this.fault ?? notRunning()) : resolve()));
+      stdin.write(`${JSON.stringify(message)}\n`, (error) => (error ? reject(notRunning()) : resolve()));
     });
   }
 
@@ -294,11 +291,6 @@ function isJsonLine(line: string): boolean {
 function unquoted(line: string): string {
   // A string without an end reaches to the end of the line, so that the search never begins again within it.
   return line.replace(/"(?:[^"\\]|\\.)*\\?(?:"|$)/g, '');
-}
-
-function notRunning(): ToolError {
-  const options = { code: 'MCP_UNAVAILABLE', retriable: true, nothingHappened: true } as const;
-  return new ToolError('The MCP server is not running.', options);
 }
 
 /** The beginnings of messages within a text. */
