@@ -93,19 +93,13 @@ async function changesOf(
       changes.push({ kind: 'remove', path: patch.path, ...(await expectedOf(patch.path, ctx)) });
       continue;
     }
+    const { path, moveTo } = patch;
     const { content, hash } = await updatedContent(patch, ctx, secondPlace);
-    if (patch.moveTo === undefined) {
-      changes.push({ kind: 'write', path: patch.path, content, expected: hash, ...modeOf(patch) });
-    } else {
-      changes.push({
-        kind: 'write',
-        path: patch.moveTo,
-        content,
-        expected: 'absent',
-        like: patch.path,
-        ...modeOf(patch),
-      });
-      changes.push({ kind: 'remove', path: patch.path, expected: hash });
+    const update = { kind: 'write', content, ...modeOf(patch) } as const;
+    if (moveTo === undefined) changes.push({ ...update, path, expected: hash });
+    else {
+      changes.push({ ...update, path: moveTo, expected: 'absent', like: path });
+      changes.push({ kind: 'remove', path, expected: hash });
     }
   }
   // A patch that removes a file and adds it again, or the like, is ambiguous.
@@ -149,6 +143,8 @@ async function expectedOf(path: string, ctx: ToolContext): Promise<{ readonly ex
   }
 }
 
+const REVERSED = { add: 'remove', remove: 'add', keep: 'keep' } as const;
+
 /** Whether every file looks as if the patch had been applied: its new lines are there, and its removed lines are not. */
 async function looksApplied(patches: readonly FilePatch[], ctx: ToolContext): Promise<boolean> {
   for (const patch of patches) {
@@ -160,13 +156,10 @@ async function looksApplied(patches: readonly FilePatch[], ctx: ToolContext): Pr
     if (patch.kind === 'delete' ? text !== undefined : text === undefined) return false;
     if (patch.kind === 'add' && text !== patch.content) return false;
     if (patch.kind !== 'update' || text === undefined) continue;
-    const reversed = patch.hunks.map(({ lines, noLineEnd: _noLineEnd, ...hunk }) => ({
+    const reversed = patch.hunks.map(({ lines, ...hunk }) => ({
       ...hunk,
       noLineEnd: false,
-      lines: lines.map((line) => ({
-        ...line,
-        kind: line.kind === 'add' ? ('remove' as const) : line.kind === 'remove' ? ('add' as const) : line.kind,
-      })),
+      lines: lines.map((line) => ({ ...line, kind: REVERSED[line.kind] })),
     }));
     try {
       applyHunks(path, text, reversed, 'take-first');
