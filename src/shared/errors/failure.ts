@@ -97,6 +97,11 @@ export class ToolError extends Error {
   }
 }
 
+/** An error that is classified by its HTTP status and `Retry-After`, as those of HTTP clients are. */
+export function statusError(message: string, { status, headers }: Pick<Response, 'status' | 'headers'>): Error {
+  return Object.assign(new Error(message), { status, headers });
+}
+
 /** A failure after classification. Later decisions look at nothing else. */
 export interface Failure {
   readonly code: string;

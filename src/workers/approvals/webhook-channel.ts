@@ -1,6 +1,7 @@
 /** The webhook channel: posts messages, and approvals in the format of Slack's messages, to a chat service. */
 import { digestOf } from '../../shared/approvals/approval.ts';
 import { approvalButtons } from '../../shared/approvals/webhook-button.ts';
+import { statusError } from '../../shared/errors/failure.ts';
 import type { Signatures } from '../../shared/signing/signatures.ts';
 import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
 import { startOf, withEllipsis } from '../../shared/util/text/text-cut.ts';
@@ -72,7 +73,5 @@ async function post(url: string, body: object): Promise<void> {
     throw new Error('The channel did not take the message', { cause });
   });
   await response.body?.cancel().catch(() => {});
-  if (response.ok) return;
-  const { status, headers } = response;
-  throw Object.assign(new Error(`The channel did not take the message: it answered ${status}`), { status, headers });
+  if (!response.ok) throw statusError(`The channel did not take the message: it answered ${response.status}`, response);
 }

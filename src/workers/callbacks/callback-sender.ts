@@ -5,7 +5,7 @@
 import { callbackBody, retryDelayMs, signedHeaders } from '../../shared/callbacks/callback.ts';
 import { decodeOutcome, envelopeOf } from '../../shared/calls/outcome.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
-import { clip } from '../../shared/errors/failure.ts';
+import { clip, statusError } from '../../shared/errors/failure.ts';
 import type { Signatures } from '../../shared/signing/signatures.ts';
 import type { CallbackEnd, CallbackRecords, LeasedCallback } from '../../shared/store/callbacks/callbacks.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
@@ -182,10 +182,11 @@ export class CallbackSender {
  * A redirect counts as a failure, because the caller has not named its target. A host that answers is up, whatever it answers: other
  * receivers may live on it.
  */
-function resultOf({ ok, status, headers }: Response): SendResult {
+function resultOf(response: Response): SendResult {
+  const { ok, status } = response;
   const last = { status };
   if (ok) return { state: 'delivered', last, answered: true };
   if (status === GONE) return { state: 'failed', last, answered: true };
-  const { retryAfterMs } = classify(Object.assign(new Error(`HTTP ${status}`), { status, headers }));
+  const { retryAfterMs } = classify(statusError(`HTTP ${status}`, response));
   return { state: 'failing', last, answered: true, ...(retryAfterMs !== undefined && { retryAfterMs }) };
 }

@@ -4,12 +4,13 @@ import type { Connector } from '../../shared/connectors/connector.ts';
 import { type ConnectorRequest, connectorRequest, requireAllowed } from '../../shared/connectors/connector-request.ts';
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluateExpression } from '../../shared/connectors/jmespath.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { PawlError, statusError } from '../../shared/errors/failure.ts';
 import type { NamedLimit } from '../../shared/limits/concurrency-limit.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import type { ToolResult } from '../../shared/tools/tool-result.ts';
 import { parseWithLongNumbersAsText } from '../../shared/util/json/exact-json.ts';
+import { readUpTo } from '../../shared/util/read-body.ts';
 import { decodeDocument, lastContentType } from '../../shared/util/text/charset.ts';
 import { asText } from '../../shared/util/text/quote-value.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -299,16 +300,13 @@ class Exchange {
     );
   }
 
-  /** Creates an error that is classified by its status and `Retry-After`, as any tool's error is. */
-  #failure(method: string, url: URL, { status, headers }: Response, content: unknown): Error {
+  #failure(method: string, url: URL, response: Response, content: unknown): Error {
+    const { status, headers } = response;
     const body = typeof content === 'string' ? content : (JSON.stringify(content) ?? '');
     const quoted = body === '' ? '' : `: ${startOf(body, QUOTED_LENGTH)}`;
     const location = headers.get('location');
     const redirectNote = status < 400 && location !== null ? `, a redirect to ${this.#redactText(location)}` : '';
-    return Object.assign(new Error(`${method} ${url.host}${url.pathname} answers ${status}${redirectNote}${quoted}`), {
-      status,
-      headers,
-    });
+    return statusError(`${method} ${url.host}${url.pathname} answers ${status}${redirectNote}${quoted}`, response);
   }
 }
 
@@ -336,17 +334,7 @@ function isBinary(bytes: Uint8Array): boolean {
 }
 
 async function readBytes(response: Response, maxBytes: number): Promise<Uint8Array> {
-  if (response.body === null) return new Uint8Array();
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of response.body) {
-    size += chunk.length;
-    if (size > maxBytes)
-      throw new PawlError(
-        'RESULT_TOO_LARGE',
-        `The answer is larger than the ${maxBytes} bytes that the connector takes.`,
-      );
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
+  const { bytes, truncated } = await readUpTo(response, maxBytes);
+  if (!truncated) return bytes;
+  throw new PawlError('RESULT_TOO_LARGE', `The answer is larger than the ${maxBytes} bytes that the connector takes.`);
 }

@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { noteRedirected } from '../../shared/circuits/circuit-key.ts';
-import { invalidPart, PawlError } from '../../shared/errors/failure.ts';
+import { invalidPart, PawlError, statusError } from '../../shared/errors/failure.ts';
 import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-packages.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
+import { readUpTo } from '../../shared/util/read-body.ts';
 import { attributesOf, decodeDocument, lastContentType } from '../../shared/util/text/charset.ts';
 import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
 import { baseUrl, type ReadablePage, readable, stripTags } from './lib/web-page.ts';
@@ -158,34 +159,13 @@ async function readText(
   if (response.ok) return { source, contentType, truncated };
   const text = (HTML.test(contentType) ? stripTags(source) : source).replaceAll(/\s+/g, ' ').trim();
   const quoted = isText && text !== '' ? `: ${startOf(text, MAX_ERROR_LENGTH)}` : '';
-  throw Object.assign(new Error(`${response.url} answered ${response.status}${quoted}`), {
-    status: response.status,
-    headers: response.headers,
-  });
+  throw statusError(`${response.url} answered ${response.status}${quoted}`, response);
 }
 
 /** Whether bytes are text of UTF-8. A cut may have gone through their last character. */
 function isTextual(bytes: Uint8Array, truncated: boolean): boolean {
   const text = orUndefined(() => new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: truncated }));
   return text !== undefined && !text.includes('\0');
-}
-
-/** The limit counts decompressed bytes; the rest is neither read nor decompressed. */
-async function readUpTo(response: Response, maxBytes: number): Promise<{ bytes: Uint8Array; truncated: boolean }> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  if (response.body === null) return { bytes: new Uint8Array(), truncated: false };
-  const reader = response.body.getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return { bytes: Buffer.concat(chunks), truncated: false };
-    chunks.push(value.subarray(0, maxBytes - length));
-    length += value.length;
-    if (length > maxBytes) {
-      await reader.cancel();
-      return { bytes: Buffer.concat(chunks), truncated: true };
-    }
-  }
 }
 
 /** The address to which a page sends its readers on, as browsers find it; undefined where it is the page's own. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { PawlError, statusError } from '../../shared/errors/failure.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { plural } from '../../shared/util/text/plural.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -72,10 +72,7 @@ export const webSearch = defineBaseTool({
     const response = await ctx.fetch(url, { ...init, signal: ctx.signal });
     if (!response.ok) {
       const body = startOf(await response.text().catch(() => ''), 200);
-      throw Object.assign(new Error(`${provider} answered ${response.status}: ${body}`), {
-        status: response.status,
-        headers: response.headers,
-      });
+      throw statusError(`${provider} answered ${response.status}: ${body}`, response);
     }
     const answer: unknown = await response.json().catch((error: Error) => {
       throw new PawlError('RESULT_INVALID', `${provider} did not answer with JSON: ${error.message}`);
