@@ -36,6 +36,8 @@ const POLL_MS = 1_000;
 const MAX_CONCURRENT = 16;
 /** How long `stop` waits for schedules that are being advanced. */
 const STOP_LIMIT_MS = 2_000;
+/** An occurrence that was written before its call is submitted. */
+type Starting = NonNullable<StoredSchedule['progress']['starting']>;
 /** The author of pauses and cancellations that a schedule makes itself. */
 const byScheduleOf = ({ id }: ScheduleRecord) => `schedule:${id}`;
 
@@ -124,7 +126,8 @@ export class ScheduleRunner {
   async #advance({ record, progress, seen }: StoredSchedule, takenAtMs: number): Promise<void> {
     const { backend, clock } = this.#deps;
     if (progress.starting !== undefined) return this.#startAgain(record, progress.starting);
-    const isBusy = await this.#isBusy(progress.lastCallId);
+    const { lastCallId } = progress;
+    const isBusy = lastCallId !== undefined && (await backend.ledger.isInflight(lastCallId));
     const nowMs = Math.max(clock.now(), takenAtMs);
     const step = nextStep(record, progress, nowMs, isBusy);
     this.#logMissed(record, progress.recent[0], step.progress.recent[0]);
@@ -132,20 +135,12 @@ export class ScheduleRunner {
     if (!(await backend.schedules.write(record.id, seen, { progress: step.progress, dueAtMs }))) return;
     this.#count(progress.counts, step.progress.counts);
     if (step.kind === 'none') return this.#checkSession(record);
-    if (step.cancelsPrevious) await this.#cancel(record, progress.lastCallId);
+    if (step.cancelsPrevious) await this.#cancel(record, lastCallId);
     await this.#start(record, step.starting);
   }
 
-  async #isBusy(callId: string | undefined): Promise<boolean> {
-    if (callId === undefined) return false;
-    return this.#deps.backend.ledger.isInflight(callId);
-  }
-
   /** Handles an occurrence that another runner began, and did not finish in time. */
-  async #startAgain(
-    record: ScheduleRecord,
-    starting: NonNullable<StoredSchedule['progress']['starting']>,
-  ): Promise<void> {
+  async #startAgain(record: ScheduleRecord, starting: Starting): Promise<void> {
     const { atMs, sinceMs, callRevision } = starting;
     const ttls = ttlsOf(this.#deps.settings, record.tool);
     const isKeyStored = this.#deps.clock.now() - sinceMs < Math.min(ttls.doneMs, ttls.failedMs, ttls.cancelledMs) / 2;
@@ -154,7 +149,7 @@ export class ScheduleRunner {
     await this.#finish(record, { atMs, result: 'unknown', reason });
   }
 
-  async #start(record: ScheduleRecord, starting: NonNullable<StoredSchedule['progress']['starting']>): Promise<void> {
+  async #start(record: ScheduleRecord, starting: Starting): Promise<void> {
     const { atMs } = starting;
     const started = await startOccurrence(this.#deps, record, occurrenceKey(record.id, atMs), atMs);
     const isRetried = started.kind === 'refused' && isTransient(started.error);
