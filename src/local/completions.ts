@@ -161,7 +161,7 @@ export class LocalCompletions implements PendingRecords {
       if (token === undefined) return 'unknown';
       if (token.used) return 'used';
       const call = ownCalls.get(callId);
-      if (call === undefined || call.fence !== token.fence) return 'over';
+      if (call?.fence !== token.fence) return 'over';
       if (call.phase !== 'pending' && call.phase !== 'running') return 'over';
       if (call.pending !== undefined && call.pending.untilMs <= (await now())) return 'expired';
       return apply(call, token);

@@ -128,7 +128,7 @@ export class LocalLedger implements CallLedger {
   async begin(job: CallJob, { probeEpoch }: BeginAttempt): Promise<BeginResult> {
     return this.#locks.run(job.callId, async () => {
       const call = this.own.get(job.callId);
-      if (call === undefined || call.generation !== job.generation) return { kind: 'stale' };
+      if (call?.generation !== job.generation) return { kind: 'stale' };
       // The job is a retry from before this process lost the call and recovered it again.
       if (call.phase === 'running') return { kind: 'stale' };
       const nowMs = await this.now();
@@ -202,7 +202,7 @@ export class LocalLedger implements CallLedger {
 
   async renewLease(callId: string, fence: number, _leaseMs?: number, event?: object) {
     const call = this.own.get(callId);
-    if (call === undefined || call.fence !== fence) return { renewed: false, cancelRequested: false };
+    if (call?.fence !== fence) return { renewed: false, cancelRequested: false };
     if (event !== undefined) this.#deps.onEvent(event as InboxEvent);
     return { renewed: true, cancelRequested: call.cancelRequested };
   }

@@ -19,7 +19,7 @@ export function paramsDigest(
   inputSchema: Readonly<Record<string, unknown>>,
 ): string {
   if (!VOLATILE.some((ownerId) => Object.hasOwn(params, ownerId))) return shortDigest(canonicalJson(params));
-  const declared = (inputSchema['properties'] ?? {}) as object;
+  const declared = inputSchema['properties'] ?? {};
   const stableParams = Object.fromEntries(
     Object.entries(params).filter(
       ([ownerId]) => !(VOLATILE as readonly string[]).includes(ownerId) || Object.hasOwn(declared, ownerId),

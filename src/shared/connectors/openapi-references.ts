@@ -79,7 +79,7 @@ export function lastStep(path: string): string {
 }
 
 export function objectOf(value: unknown): Json | undefined {
-  return isObject(value) ? (value as Json) : undefined;
+  return isObject(value) ? value : undefined;
 }
 
 /** Version 3.0 ignores what stands beside a reference. */

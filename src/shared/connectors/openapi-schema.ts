@@ -260,8 +260,7 @@ function dropRequired(schema: Record<string, unknown>, names: readonly string[])
   if (names.length === 0) return;
   const { required, allOf } = schema;
   if (Array.isArray(required)) schema['required'] = required.filter((name) => !names.includes(name));
-  for (const part of Array.isArray(allOf) ? allOf : [])
-    if (isObject(part)) dropRequired(part as Record<string, unknown>, names);
+  for (const part of Array.isArray(allOf) ? allOf : []) if (isObject(part)) dropRequired(part, names);
 }
 
 function nullable(schema: Record<string, unknown>): JsonSchema {

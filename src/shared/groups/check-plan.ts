@@ -167,7 +167,7 @@ function outputAt(nodes: PlanNodes, tools: ReadonlyMap<string, PlanTool>, node: 
 }
 
 function knownMembers(schemas: PossibleSchemas): string {
-  const names = schemas === 'any' ? [] : schemas.flatMap(({ properties }) => Object.keys((properties ?? {}) as object));
+  const names = schemas === 'any' ? [] : schemas.flatMap(({ properties }) => Object.keys(properties ?? {}));
   return names.length === 0 ? ': see the output schema of the tool' : `. Allowed: ${names.join(', ')}`;
 }
 

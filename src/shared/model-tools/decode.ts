@@ -67,7 +67,7 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
   }
   const input = parseArguments(tool.name, call.arguments);
   if (!isObject(input)) throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${quoteValue(input)}`);
-  const params = toOwnNames(tool.inputSchema, input as Readonly<Record<string, unknown>>);
+  const params = toOwnNames(tool.inputSchema, input);
   return { ...target, params: withoutNulls(tool.inputSchema, params) as Readonly<Record<string, unknown>> };
 }
 
@@ -94,7 +94,7 @@ function shellParams(
   tool: ExportableTool,
   action: Readonly<Record<string, unknown>>,
 ): Readonly<Record<string, unknown>> {
-  const declared = Object.keys((tool.inputSchema['properties'] ?? {}) as object);
+  const declared = Object.keys(tool.inputSchema['properties'] ?? {});
   const synonyms: Readonly<Record<string, readonly string[]>> = {
     working_directory: ['workdir', 'cwd'],
     timeout_ms: ['timeoutMs'],

@@ -9,7 +9,7 @@ type Properties = Readonly<Record<string, unknown>>;
 
 /** Maps each parameter whose name providers refuse to its replacement. Providers check the root only. */
 export function renamedParameters(schema: JsonSchema): ReadonlyMap<string, string> {
-  const names = Object.keys((flatRoot(schema).schema['properties'] ?? {}) as object);
+  const names = Object.keys(flatRoot(schema).schema['properties'] ?? {});
   const plain = names.map((name) => name.replaceAll(/[^A-Za-z0-9_.-]/g, '_') || '_');
   const distinct = distinctNames(plain, names);
   // A name that is accepted as it is stays, even where the plain form of another one equals it.

@@ -192,7 +192,7 @@ function isRecursive(root: SchemaObject, scope: 'always' | 'required'): boolean 
 
 function schemasBelow(parts: SchemaObject): (readonly [name: string, schema: unknown])[] {
   const named = (keyword: string) =>
-    Object.entries((parts[keyword] ?? {}) as object).map(([name, part]) => [`${keyword}.${name}`, part] as const);
+    Object.entries(parts[keyword] ?? {}).map(([name, part]) => [`${keyword}.${name}`, part] as const);
   const single = ['items', 'additionalProperties'].map((keyword) => [keyword, parts[keyword]] as const);
   return [...['properties', '$defs', 'anyOf', 'oneOf', 'allOf'].flatMap(named), ...single];
 }

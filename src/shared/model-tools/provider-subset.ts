@@ -57,7 +57,7 @@ export function toSubset(
   rules: SubsetRules,
 ): { readonly schema: JsonSchema; readonly removedKeywords: readonly RemovedKeyword[] } {
   const removedKeywords: RemovedKeyword[] = [];
-  const result = convert(schema as SchemaObject, '', rules, removedKeywords);
+  const result = convert(schema, '', rules, removedKeywords);
   const combined = ['anyOf', 'oneOf', 'allOf', 'enum', 'not', '$ref'].find((keyword) => result[keyword] !== undefined);
   if (rules.closed && (result['type'] !== 'object' || combined !== undefined))
     throw new CannotBeStrict(`the root is ${combined === undefined ? 'no object' : `combined by ${combined}`}`);
@@ -200,7 +200,7 @@ function removeUnreadable(conversion: Conversion): void {
 function requireDescribed(conversion: Conversion): void {
   const { result } = conversion;
   const required = (result['required'] ?? []) as readonly string[];
-  const described = required.filter((name) => Object.hasOwn((result['properties'] ?? {}) as object, name));
+  const described = required.filter((name) => Object.hasOwn(result['properties'] ?? {}, name));
   if (described.length === required.length) return;
   remove(conversion, 'required');
   if (described.length > 0) result['required'] = described;

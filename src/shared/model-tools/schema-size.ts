@@ -30,7 +30,7 @@ export function measureSchema(schema: unknown): {
       else deepest = Math.max(deepest, levelsOf(value));
     }
     const ownLevel = parts['properties'] === undefined ? 0 : 1;
-    const names = Object.keys((parts['properties'] ?? {}) as object);
+    const names = Object.keys(parts['properties'] ?? {});
     properties += names.length;
     optional += names.filter(
       (name) => !((parts['required'] as readonly string[] | undefined) ?? []).includes(name),

@@ -93,7 +93,7 @@ function canMerge(keyword: string, rest: JsonSchema, target: JsonSchema): boolea
   if (names?.length === 0) return true;
   if (other !== undefined && JSON.stringify(ownValue) === JSON.stringify(other)) return true;
   if (MEMBER_KEYWORDS.includes(keyword) && REMAINDER_KEYWORDS.some((each) => target[each] !== undefined)) return false;
-  if (names !== undefined) return names.every((name) => !Object.hasOwn((other ?? {}) as object, name));
+  if (names !== undefined) return names.every((name) => !Object.hasOwn(other ?? {}, name));
   return other === undefined && (!REMAINDER_KEYWORDS.includes(keyword) || UNEVALUATED_KEYWORDS.includes(keyword));
 }
 

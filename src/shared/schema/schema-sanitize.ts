@@ -280,7 +280,7 @@ function repairPatterns({ schema, drop }: SchemaEdit): void {
   const { pattern } = schema;
   const fault = typeof pattern === 'string' ? patternFault(pattern) : 'it is no text';
   if (pattern !== undefined && fault !== undefined) drop('pattern', fault);
-  const patternEntries = Object.entries((schema['patternProperties'] ?? {}) as object);
+  const patternEntries = Object.entries(schema['patternProperties'] ?? {});
   const linear = patternEntries.filter(([pattern]) => isLinear(pattern));
   if (linear.length === patternEntries.length) return;
   for (const [pattern] of patternEntries)

@@ -196,10 +196,10 @@ function closeObjects(root: Readonly<Record<string, unknown>>): void {
 function close(schema: unknown): void {
   if (Array.isArray(schema)) schema.forEach(close);
   if (!isObject(schema)) return;
-  const parts = schema as Record<string, unknown>;
-  if (parts['type'] === 'object' && parts['additionalProperties'] === undefined) parts['additionalProperties'] = false;
-  Object.values(parts['properties'] ?? {}).forEach(close);
-  for (const name of ['items', 'prefixItems', 'additionalProperties', 'anyOf', 'oneOf']) close(parts[name]);
+  if (schema['type'] === 'object' && schema['additionalProperties'] === undefined)
+    schema['additionalProperties'] = false;
+  Object.values(schema['properties'] ?? {}).forEach(close);
+  for (const name of ['items', 'prefixItems', 'additionalProperties', 'anyOf', 'oneOf']) close(schema[name]);
 }
 
 /** The reference of a schema to itself. */

@@ -60,7 +60,7 @@ function markTags(schema: unknown, walk: { readonly root: JsonSchema; found: boo
 function tagOf(branches: unknown, root: JsonSchema): Tag | undefined {
   if (!Array.isArray(branches) || branches.length < 2) return undefined;
   const objects = branches.map((branch) => objectOf(branch, root));
-  for (const propertyName of Object.keys((objects[0]?.['properties'] ?? {}) as object)) {
+  for (const propertyName of Object.keys(objects[0]?.['properties'] ?? {})) {
     const alternatives = objects.map((branch) => valuesOf(branch, propertyName));
     const values = alternatives.flat();
     const isTag = values.every((value) => typeof value === 'string' && value !== '');

@@ -72,7 +72,7 @@ function normalizeParts(parts: SchemaObject, value: object, walk: Walk, depth: n
  * The value normalised by the alternative that it matches. A null that one alternative allows stays, even if another would remove it.
  */
 function normalizeByBranch(branches: readonly SchemaObject[], value: unknown, walk: Walk, depth: number): unknown {
-  const names = new Set(branches.flatMap((branch) => Object.keys((branch['properties'] ?? {}) as object)));
+  const names = new Set(branches.flatMap((branch) => Object.keys(branch['properties'] ?? {})));
   const matching = branches
     .map((branch) => ({
       branch,

@@ -90,7 +90,7 @@ export function skillFromFile(
   origin: Pick<SkillRecord, 'source' | 'updatedAtMs'>,
 ): SkillRecord {
   if (!isObject(fields)) throw invalidSkillFile(origin.source, 'its front matter must name fields');
-  const { name, ...rest } = fields as Record<string, unknown>;
+  const { name, ...rest } = fields;
   // Other programs keep fields of their own in the same file, so unknown fields are left out.
   const knownFields = Object.entries(rest).flatMap(([key, value]) => {
     const field = FIELDS[key.replaceAll('_', '-')];

@@ -20,7 +20,7 @@ export async function inspectServer(redis: Redis, prefix: string): Promise<Serve
 async function inspectNode(redis: Redis, prefix: string): Promise<ServerFacts> {
   const configured = async (name: string): Promise<string | undefined> => {
     try {
-      return ((await redis.config('GET', name)) as string[])[1];
+      return (await redis.config('GET', name))[1];
     } catch {
       // Managed servers refuse CONFIG. INFO has less.
       return undefined;

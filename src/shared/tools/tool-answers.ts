@@ -74,7 +74,7 @@ export function checkedProgress(tool: string, value: unknown): Progress {
   return {
     progress: progress as number,
     ...(total !== undefined && { total: total as number }),
-    ...(message !== undefined && { message: message as string }),
+    ...(message !== undefined && { message }),
   };
 }
 

@@ -69,7 +69,7 @@ export class SessionCache {
   #withKnown(record: SessionRecord | undefined): SessionRecord | undefined {
     if (record === undefined) return undefined;
     const known = this.last(record.sessionKey);
-    if (known === undefined || known.createdAtMs !== record.createdAtMs) return record;
+    if (known?.createdAtMs !== record.createdAtMs) return record;
     const tainted = mergeTaint(record, known);
     return known.state === 'closed' ? { ...tainted, state: 'closed' } : tainted;
   }
