@@ -238,7 +238,7 @@ export class LocalLedger implements CallLedger {
       };
       const { outcome, ttlMs } = (hasAttemptInDoubt(call.attempts) ? endings.inDoubt : undefined) ?? regular;
       await this.own.end(call, { state: endings.state, outcome, attempts: call.attempts, ttlMs });
-      return { kind: 'cancelled', jobId: callId };
+      return { kind: 'cancelled' };
     });
   }
 

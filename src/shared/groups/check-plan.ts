@@ -9,7 +9,6 @@ import { type FoundReference, parseReference, referencesIn, resolveReferences } 
 import { alternativesAt, mayMatch, type PossibleSchemas, typesOf } from './schema-paths.ts';
 
 export interface PlanTool {
-  readonly name: string;
   readonly inputSchema: JsonSchema;
   readonly outputSchema?: JsonSchema;
   readonly validate: Validator;

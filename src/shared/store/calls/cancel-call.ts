@@ -4,7 +4,6 @@ import type { Outcome } from '../../calls/outcome.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
-import { jobIdOf } from '../queues/jobs.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { Script } from '../redis/script.ts';
 import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
@@ -25,10 +24,10 @@ export interface CancelOutcomes extends RecordLifetime {
   readonly inboxId?: string;
 }
 
-export type CancelAnswer =
-  | { readonly kind: 'cancelled'; readonly jobId: string }
-  /** `pending`: a deadline does not end a call that waits for an outside system. */
-  | { readonly kind: 'requested' | 'too-late' | 'gone' | 'pending' };
+/** `pending`: a deadline does not end a call that waits for an outside system. */
+export interface CancelAnswer {
+  readonly kind: 'cancelled' | 'requested' | 'too-late' | 'gone' | 'pending';
+}
 
 export async function writeCancellation(
   access: LedgerAccess,
@@ -46,7 +45,7 @@ export async function writeCancellation(
     const text = JSON.stringify(outcome);
     return { text, signature: access.signatures.sign('outcome', [callId, state], text) };
   }) as [SignedText, SignedText, SignedText];
-  const [code, , generation] = await cancelScript.run(
+  const [code] = await cancelScript.run(
     access.redis,
     [keys.record(callId), keys.inflight, keys.inDoubt, keys.job(''), keys.base],
     [
@@ -70,8 +69,7 @@ export async function writeCancellation(
       access.deadLetterMs(callId) ?? '',
     ],
   );
-  if (code !== 'cancelled') return { kind: code as 'requested' | 'too-late' | 'gone' | 'pending' };
-  return { kind: 'cancelled', jobId: jobIdOf(callId, generation as string) };
+  return { kind: code as CancelAnswer['kind'] };
 }
 
 interface SignedText {

@@ -9,14 +9,14 @@
 --       17 time until the key of a call without such an attempt may run again, ms, '' for that of the record
 --       18 how long a failed call is a dead letter, ms, '' for never
 -- Returns {code, now, …}:
---   cancelled  generation: the call ended now            requested: its worker was notified
+--   cancelled  the call ended now                         requested: its worker was notified
 --   pending    its own expiry ends it, not its deadline
 --   too-late   state: it had ended before                gone: there is no such record
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'inboxes', 'fence', 'approval', 'paramsAt', 'endedBy',
   'attempts', 'callback')
 if not fields[1] then return {'gone', now} end
-if fields[8] == ARGV[13] then return {'cancelled', now, fields[3]} end
+if fields[8] == ARGV[13] then return {'cancelled', now} end
 if fields[1] ~= 'inflight' then return {'too-late', now, fields[1]} end
 if fields[2] == 'running' then
   -- A deadline neither requests nor withdraws a cancellation: the worker watches the deadline itself.
@@ -62,4 +62,4 @@ if isUnresolved(ARGV[4], outcome) then redis.call('ZADD', KEYS[3], expiresAt, AR
 if ARGV[4] == 'failed' and ARGV[18] ~= '' then add_dead_letter({KEYS[5]}, {ARGV[1], text(now), ARGV[18]}) end
 if fields[10] then add_callback({string.sub(KEYS[1], 1, -1 - #RECORDS - #ARGV[1])}, {ARGV[1], ARGV[4], outcome, signature, false}) end
 notify(withInbox(fields[4], ARGV[6]), ARGV[7], settledEvent(ARGV[1], ARGV[4], signature, outcome, now))
-return {'cancelled', now, fields[3]}
+return {'cancelled', now}
