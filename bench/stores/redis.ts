@@ -31,16 +31,18 @@ export async function startServer(durability: Durability = 'each second'): Promi
   const redis = new Redis(embedded.url);
   await redis.config('SET', 'auto-aof-rewrite-percentage', '0');
   await redis.config('SET', 'appendfsync', durability === 'each write' ? 'always' : 'everysec');
-  const info = async (section: string, name: string): Promise<number> => {
+  const infoText = async (section: string, name: string): Promise<string> => {
     const text = await redis.info(section);
     const value = new RegExp(`^${name}:(\\S+)`, 'm').exec(text)?.[1];
     if (value === undefined) throw new Error(`INFO ${section} has no ${name}`);
-    return Number(value);
+    return value;
   };
+  const info = async (section: string, name: string) => Number(await infoText(section, name));
+  const version = await infoText('server', 'redis_version');
   return {
     url: embedded.url,
-    title: `Redis ${embedded.serverVersion}`,
-    version: embedded.serverVersion,
+    title: `Redis ${version}`,
+    version,
     cpuMs: async () => 1_000 * ((await info('cpu', 'used_cpu_user')) + (await info('cpu', 'used_cpu_sys'))),
     usedMemoryBytes: () => info('memory', 'used_memory'),
     commands: () => info('stats', 'total_commands_processed'),

@@ -24,7 +24,7 @@ import {
   writePrivateFile,
 } from './embedded/data-folder.ts';
 import { configure, makeRunDir } from './embedded/server-config.ts';
-import { awaitVersion, POLL_MS, readState, START_TIMEOUT_MS } from './embedded/server-state.ts';
+import { awaitAnswer, POLL_MS, readState, START_TIMEOUT_MS } from './embedded/server-state.ts';
 import { takeLock } from './embedded/start-lock.ts';
 import { endPrevious, isAccepted, openForWriting, startSupervisor } from './embedded/supervisor.ts';
 import { findRedisBinary, helperOptions, type RedisBinary } from './redis-binary.ts';
@@ -32,10 +32,6 @@ import { findRedisBinary, helperOptions, type RedisBinary } from './redis-binary
 export interface EmbeddedRedis {
   /** `unix:///…/redis.sock`, or `redis://:password@127.0.0.1:port` with Docker and on Windows; `new Redis(url)` takes both. */
   readonly url: string;
-  /** Such as `7.0.15`. */
-  readonly serverVersion: string;
-  /** Absolute. */
-  readonly dataDir: string;
   /** Drops this process's reference; the server ends with its last user. Safe to call twice. */
   stop(): Promise<void>;
 }
@@ -75,22 +71,19 @@ export async function startEmbeddedRedis(options: EmbeddedRedisOptions): Promise
 async function attach(folder: DataFolder, options: EmbeddedRedisOptions): Promise<EmbeddedRedis | undefined> {
   const endpoint = await readEndpoint(folder);
   if (endpoint === undefined) return undefined;
-  if (process.platform === 'win32') {
-    const state = await readState(endpoint.url);
-    if (state.kind !== 'ready') return undefined;
-    return { url: endpoint.url, serverVersion: state.version, dataDir: folder.dataDir, stop: async () => {} };
-  }
+  if (process.platform === 'win32')
+    return (await readState(endpoint.url)) === 'ready' ? { url: endpoint.url, stop: async () => {} } : undefined;
   const reference = openForWriting(endpoint.runDir);
   if (reference === undefined) return undefined;
-  const serverVersion = (await isAccepted(endpoint.runDir, reference))
-    ? await awaitVersion(folder, endpoint, options, Date.now() + START_TIMEOUT_MS).catch((error: unknown) => {
-        closeSync(reference);
-        throw error;
-      })
-    : undefined;
-  if (serverVersion !== undefined) return embeddedRedis(folder, endpoint, serverVersion, reference);
-  closeSync(reference);
-  return undefined;
+  if (!(await isAccepted(endpoint.runDir, reference))) {
+    closeSync(reference);
+    return undefined;
+  }
+  await awaitAnswer(folder, endpoint, options, Date.now() + START_TIMEOUT_MS).catch((error: unknown) => {
+    closeSync(reference);
+    throw error;
+  });
+  return embeddedRedis(endpoint, reference);
 }
 
 async function start(
@@ -109,26 +102,19 @@ async function start(
   try {
     // Written before the server answers: another process can attach, and waits while the server loads its data.
     await writePrivateFile(folder.endpointFile, `${JSON.stringify(endpoint)}\n`);
-    const serverVersion = await awaitVersion(folder, endpoint, options, deadlineMs);
+    await awaitAnswer(folder, endpoint, options, deadlineMs);
     supervisor.unref();
-    return embeddedRedis(folder, endpoint, serverVersion, reference);
+    return embeddedRedis(endpoint, reference);
   } catch (error) {
     closeSync(reference);
     throw error;
   }
 }
 
-function embeddedRedis(
-  folder: DataFolder,
-  endpoint: Endpoint,
-  serverVersion: string,
-  reference: number,
-): EmbeddedRedis {
+function embeddedRedis({ url }: Endpoint, reference: number): EmbeddedRedis {
   let openReference: number | undefined = reference;
   return {
-    url: endpoint.url,
-    serverVersion,
-    dataDir: folder.dataDir,
+    url,
     stop: async () => {
       if (openReference !== undefined) closeSync(openReference);
       openReference = undefined;
@@ -148,14 +134,14 @@ async function startOwned(
   const end = () => void server.kill();
   process.once('exit', end);
   const endpoint: Endpoint = { url, runDir: folder.home };
-  const serverVersion = await awaitVersion(folder, endpoint, options, deadlineMs);
+  await awaitAnswer(folder, endpoint, options, deadlineMs);
   await writePrivateFile(folder.endpointFile, `${JSON.stringify(endpoint)}\n`);
   server.unref();
   const stop = async () => {
     process.off('exit', end);
     end();
   };
-  return { url, serverVersion, dataDir: folder.dataDir, stop };
+  return { url, stop };
 }
 
 function describeBinary(binary: RedisBinary): string {

@@ -55,7 +55,6 @@ export interface RedisBinaryOptions {
 /** No server was found and none could be fetched. The message lists what was tried and what to do on this platform. */
 export class NoRedisServerError extends Error {
   override readonly name = 'NoRedisServerError';
-  readonly code = 'REDIS_UNAVAILABLE';
 
   constructor(tried: readonly string[]) {
     super(

@@ -92,7 +92,6 @@ describe('one server', () => {
 
   test('listens on no port and keeps what it should keep', async () => {
     const redis = await startEmbeddedRedis({ dataDir });
-    expect(redis.serverVersion).toMatch(/^\d+\.\d+\.\d+$/);
     expect(redis.url).toMatch(/^unix:\/\//);
     const settings = await withClient(redis.url, (client) =>
       Promise.all(

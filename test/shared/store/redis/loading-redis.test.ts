@@ -25,11 +25,11 @@ test.each([
   ['+PONG', 'ready'],
   ['-MISCONF Errors writing to the AOF file: No space left on device', 'ready'],
   ['-LOADING Redis is loading the dataset in memory', 'loading'],
-])('a server that answers PING with %s is %s', async (answer, kind) => {
+])('a server that answers PING with %s is %s', async (answer, state) => {
   const server = createServer((client) => client.end(`${answer}\r\n$24\r\nredis_version:7.0.15\r\n\r\n+OK\r\n`));
   await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
   onTestFinished(() => void server.close());
-  expect(await readState(`redis://127.0.0.1:${(server.address() as AddressInfo).port}`)).toMatchObject({ kind });
+  expect(await readState(`redis://127.0.0.1:${(server.address() as AddressInfo).port}`)).toBe(state);
 });
 
 describe('a server that reads its data for long', () => {
@@ -58,7 +58,6 @@ describe('a server that reads its data for long', () => {
     onTestFinished(() => void vi.restoreAllMocks());
     const lines: string[] = [];
     const redis = await startEmbeddedRedis({ dataDir, environment, log: (line) => lines.push(line) });
-    expect(redis.serverVersion).toBe('7.0.0');
     expect(passedMs).toBeGreaterThan(60_000);
     expect(lines.filter((line) => line.includes('reads its data'))).toHaveLength(1);
     await redis.stop();

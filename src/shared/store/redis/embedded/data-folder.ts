@@ -7,7 +7,6 @@ import type { HelperEnvironment } from '../redis-binary.ts';
 /** The server was found but could not be started or reached. The message ends with the last lines of its log. */
 export class EmbeddedRedisError extends Error {
   override readonly name: string = 'EmbeddedRedisError';
-  readonly code = 'REDIS_UNAVAILABLE';
 }
 
 /** A server that cannot be reached from here uses the data folder. A second server would corrupt its data. */

@@ -15,18 +15,18 @@ export const POLL_MS = 5;
 const LOADING_POLL_MS = 50;
 
 /** Waits until the server answers: up to the deadline while it is silent, and without limit while it loads its data. */
-export async function awaitVersion(
+export async function awaitAnswer(
   folder: DataFolder,
   endpoint: Endpoint,
   { log }: EmbeddedRedisOptions,
   deadlineMs: number,
-): Promise<string> {
+): Promise<void> {
   let silentUntilMs = deadlineMs;
   let isLogged = false;
   for (;;) {
     const state = await readState(endpoint.url);
-    if (state.kind === 'ready') return state.version;
-    if (state.kind === 'loading') {
+    if (state === 'ready') return;
+    if (state === 'loading') {
       silentUntilMs = Math.max(silentUntilMs, Date.now() + START_TIMEOUT_MS);
       if (!isLogged) log?.(`the embedded Redis reads its data from ${folder.home}`);
       isLogged = true;
@@ -34,22 +34,16 @@ export async function awaitVersion(
       throw await failure(folder, 'the server ends as soon as it starts');
     if (Date.now() > silentUntilMs)
       throw await failure(folder, `the server at ${redacted(endpoint.url)} does not answer`);
-    await sleep(state.kind === 'loading' ? LOADING_POLL_MS : POLL_MS);
+    await sleep(state === 'loading' ? LOADING_POLL_MS : POLL_MS);
   }
 }
 
-type ServerState =
-  | { readonly kind: 'ready'; readonly version: string }
-  /** It loads its data, which may take long. */
-  | { readonly kind: 'loading' }
-  | { readonly kind: 'silent' };
-
-export async function readState(url: string): Promise<ServerState> {
+/** `loading`: the server loads its data, which may take long. */
+export async function readState(url: string): Promise<'ready' | 'loading' | 'silent'> {
   const answer = (await sendInline(url, 'PING', 'INFO server')) ?? '';
   // Only PING says that the server loads its data. A server whose disk is full refuses PING as well, and answers all the same.
-  if (answer.includes('-LOADING')) return { kind: 'loading' };
-  const version = /redis_version:(?<version>[\w.]+)/.exec(answer)?.groups?.['version'];
-  return version === undefined ? { kind: 'silent' } : { kind: 'ready', version };
+  if (answer.includes('-LOADING')) return 'loading';
+  return /redis_version:\w/.test(answer) ? 'ready' : 'silent';
 }
 
 /**
