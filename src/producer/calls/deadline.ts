@@ -44,15 +44,14 @@ interface WaitingCall {
  * joined another's call only stops waiting.
  */
 export function withDeadline(deps: DeadlineDeps, call: WaitingCall): Promise<ToolResultEnvelope> {
-  const { envelope, tool, callId, settled } = call;
+  const { envelope, callId, settled } = call;
   const { requestId, toolName, control } = envelope;
   const { deadlineAtMs } = control;
   if (deadlineAtMs === undefined) return settled;
   const { promise, resolve, reject } = Promise.withResolvers<ToolResultEnvelope>();
-  const timeoutOutcome = deadlineOutcome(toolName);
   const giveUp = () => {
     call.stopWaiting();
-    resolve(envelopeOf(withDoubt(timeoutOutcome, tool), { requestId, toolName, callId }));
+    resolve(envelopeOf(unansweredOutcome(call), { requestId, toolName, callId }));
   };
   // The connections keep a waiting process alive; a deadline alone does not.
   const schedule = deps.schedule ?? backgroundSchedule;
@@ -61,7 +60,7 @@ export function withDeadline(deps: DeadlineDeps, call: WaitingCall): Promise<Too
     if (!call.isOwn) return giveUp();
     stopGivingUp = schedule(giveUp, OUTCOME_GRACE_MS);
     // A pending call has an expiry instead of its deadline.
-    if ((await cancelLate(deps, call, timeoutOutcome)) === 'pending') stopGivingUp();
+    if ((await cancelLate(deps, call)) === 'pending') stopGivingUp();
   };
   const remainingMs = Math.max(0, deadlineAtMs - deps.clock.now());
   const stopTimer = schedule(() => void expire().catch(reject), remainingMs + DEADLINE_GRACE_MS);
@@ -73,12 +72,9 @@ export function withDeadline(deps: DeadlineDeps, call: WaitingCall): Promise<Too
 }
 
 /** Cancels a call at its deadline. An attempt that still runs settles by itself; its outcome can be read by the call's ID. */
-async function cancelLate(
-  deps: DeadlineDeps,
-  { tool, callId }: WaitingCall,
-  timeoutOutcome: Outcome,
-): Promise<CancelAnswer['kind']> {
+async function cancelLate(deps: DeadlineDeps, { envelope, tool, callId }: WaitingCall): Promise<CancelAnswer['kind']> {
   const { ledger, settings, inboxId, approvals } = deps;
+  const timeoutOutcome = deadlineOutcome(envelope);
   const answer = await ledger.cancel(callId, {
     state: 'failed',
     beforeStart: timeoutOutcome,
@@ -124,21 +120,25 @@ export async function withinTimeLimit(
   }
 }
 
-export function deadlineOutcome(toolName: string): Outcome {
+function deadlineOutcome({ toolName }: ToolCallEnvelope): Outcome {
   return outcomeWithoutRun(toolName, failureOf('DEADLINE_EXCEEDED'), { status: 'timeout' });
 }
 
 /** The outcome for a caller that stopped waiting: the call may still run. */
-function withDoubt(timeoutOutcome: Outcome, tool: ResolvedTool): Outcome {
-  const isHarmless = tool.effects !== 'once' && tool.effects !== 'probe';
-  return isHarmless || timeoutOutcome.error === undefined
-    ? timeoutOutcome
-    : { ...timeoutOutcome, error: markInDoubt(timeoutOutcome.error) };
+function unansweredOutcome({ envelope, tool }: WaitingCall): Outcome {
+  const outcome = deadlineOutcome(envelope);
+  const { error } = outcome;
+  return leavesDoubt(tool) && error !== undefined ? { ...outcome, error: markInDoubt(error) } : outcome;
 }
 
 /** If an attempt of a `once` or `probe` call may have had its effect, the outcome is unknown. */
 function inDoubt(settings: Settings, tool: ResolvedTool): Pick<Parameters<CallLedger['cancel']>[1], 'inDoubt'> {
-  if (tool.effects !== 'once' && tool.effects !== 'probe') return {};
+  if (!leavesDoubt(tool)) return {};
   const outcome = outcomeWithoutRun(tool.name, failureOf('OUTCOME_UNKNOWN'));
   return { inDoubt: { outcome, ttlMs: ttlsOf(settings, tool).doneMs } };
+}
+
+/** Whether an attempt of the tool may have had an effect that a second run would repeat. */
+function leavesDoubt({ effects }: ResolvedTool): boolean {
+  return effects === 'once' || effects === 'probe';
 }
