@@ -45,10 +45,13 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
   });
   workers.onStopping = (workerIds) => markStopped(pawl.backend, workerIds);
   const stopRequested = Promise.withResolvers<void>();
-  const stopListening = context.onInterrupt((times) => {
-    if (times > 1) context.endNow(EXIT_CODES.failed.code);
-    stopRequested.resolve();
-  });
+  const stopListening = context.onInterrupt(
+    (times) => {
+      if (times > 1) context.endNow(EXIT_CODES.failed.code);
+      stopRequested.resolve();
+    },
+    { hangUp: true },
+  );
   try {
     if (options.workers > 0) await workers.start();
     const sessionKey = options.session ?? `mcp-stdio-${randomUUID()}`;

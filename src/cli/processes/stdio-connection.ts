@@ -34,6 +34,8 @@ export class StdioConnection extends StdioServerTransport {
   constructor(options: StdioConnectionOptions) {
     super(options.input, options.output);
     this.#options = options;
+    // Each answer that waits for a slow reader has listeners: many of them are no leak.
+    options.output.setMaxListeners(0);
   }
 
   override async start(): Promise<void> {

@@ -3,6 +3,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { TestProcess } from '../../helpers/process.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { type CliFixture, openPlace } from '../pawl.ts';
 
 let place: CliFixture;
@@ -135,3 +136,20 @@ describe('pawl mcp, at the end of its input', () => {
     }
   });
 });
+
+test.each(['SIGTERM', 'SIGHUP'] as const)(
+  'pawl mcp that ends by %s cancels what its client asked for',
+  async (name) => {
+    const pawl = place.start(['mcp', '--session', name]);
+    pawl.say(lines([...OPENING, call(2, 'linger', { ms: 60_000, until: join(place.folder, `never after ${name}`) })]));
+    const isCall = async (phase: string) => {
+      const { stdout } = await place.run(['calls', 'ls', '--json']);
+      const { calls } = JSON.parse(stdout) as { calls: { session: string; phase: string }[] };
+      return calls.find(({ session }) => session === name)?.phase === phase;
+    };
+    await eventually(() => isCall('running'));
+    pawl.signal(name);
+    expect(await pawl.ended).toEqual({ code: 0, signal: null });
+    await eventually(() => isCall('cancelled'));
+  },
+);

@@ -1,5 +1,5 @@
 import { PassThrough } from 'node:stream';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { StdioConnection } from '../../../src/cli/processes/stdio-connection.ts';
 import { signal } from '../../helpers/signal.ts';
 
@@ -15,7 +15,7 @@ async function open() {
   const messages: unknown[] = [];
   connection.onmessage = (message) => void messages.push(message);
   await connection.start();
-  return { input, output, messages, ended: ended.promise };
+  return { connection, input, output, messages, ended: ended.promise };
 }
 
 test('messages come whole, whatever the pieces of the input are', async () => {
@@ -98,4 +98,17 @@ test('a line without an end closes the connection, as the SDK does', async () =>
   for (let count = 0; count < 12; count += 1) input.write(piece);
   await ended;
   expect(messages).toEqual([]);
+});
+
+test('many answers that wait for a slow reader are no leak of listeners', async () => {
+  const warnings: Error[] = [];
+  const onWarning = (warning: Error) => void warnings.push(warning);
+  process.on('warning', onWarning);
+  onTestFinished(() => void process.off('warning', onWarning));
+  const { connection, output } = await open();
+  const result = { text: 'x'.repeat(output.writableHighWaterMark) };
+  const answers = Array.from({ length: 20 }, (_, id) => connection.send({ jsonrpc: '2.0', id, result }));
+  output.resume();
+  await Promise.all(answers);
+  expect(warnings).toEqual([]);
 });
