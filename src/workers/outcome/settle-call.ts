@@ -125,7 +125,7 @@ export class CallSettler {
     const ttls = ttlsOf(this.#deps.settings, tool);
     const unstarted = settlement === 'cancelled' && unstartedLifetime(ttls, compensatedCallId(envelope) !== undefined);
     const { fence } = started;
-    return { ...this.refusal({ callId, fence, outcome, attempts, call: { tool, envelope } }), ...unstarted };
+    return { ...this.refusal({ callId, fence, outcome, attempts, call: attempt }), ...unstarted };
   }
 
   fail(attempt: Attempt, settle: Settle): Promise<JobOutcome> {
