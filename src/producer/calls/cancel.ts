@@ -37,8 +37,7 @@ export async function cancelCall(deps: CancelDeps, callId: string): Promise<Canc
   const waiting = results.wait(callId);
   try {
     const record = await ledger.read(callId);
-    if (record === undefined)
-      throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
+    if (record === undefined) throw unknownCall(callId);
     const { requestId, toolName } = record.request.envelope;
     const ids = { requestId, toolName, callId: record.callId };
     const answer = await requestCancellation(deps, record);
@@ -96,4 +95,8 @@ function cancelledOutcome(record: CallView, settlement: Settlement): Outcome {
     error: settlement === 'unsettled' && !isHarmless(effectsOf(record)) ? markInDoubt(error) : error,
     settlement,
   };
+}
+
+export function unknownCall(callId: string): PawlError {
+  return new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
 }

@@ -16,7 +16,7 @@ import { withinMs } from '../../shared/util/wait.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';
 import type { OperatorAction, RecordOverride } from '../calls/audit.ts';
 import { afterCall, hookedTool } from '../calls/call-hooks.ts';
-import { type Cancellation, cancelCall, requestCancellation } from '../calls/cancel.ts';
+import { type Cancellation, cancelCall, requestCancellation, unknownCall } from '../calls/cancel.ts';
 import { type CallFilter, findCalls } from '../calls/find-calls.ts';
 import { parseResolution, type Resolution, resolveAs, resolvedOutput } from '../calls/resolution.ts';
 import type { Results } from '../calls/result-waiters.ts';
@@ -238,10 +238,6 @@ export class CallService {
 
 function unknownState(state: unknown): PawlError {
   return invalidPart('The state', 'state', `must be one of ${SEARCHABLE_STATES.join(', ')}; got ${quoteValue(state)}`);
-}
-
-function unknownCall(callId: string): PawlError {
-  return new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
 }
 
 /** The fields of an audit record that describe a call. */
