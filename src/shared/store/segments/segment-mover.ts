@@ -72,8 +72,8 @@ export class SegmentMover {
     const holder = randomUUID();
     if (!(await this.#lease(keys, holder, LEASE_MS))) return NOTHING;
     try {
-      await this.#lookForLost(keys);
       const removed = await this.#removeEnded(keys, nowMs);
+      await this.#lookForLost(keys);
       if (afterMs === undefined) return { ...NOTHING, removed };
       return { ...(await this.#moveAll(keys, { afterMs, holder })), removed };
     } finally {
@@ -159,16 +159,21 @@ export class SegmentMover {
   /** Removes the segments whose last record has ended. */
   async #removeEnded(keys: PartitionKeys, nowMs: number): Promise<number> {
     const numbers = await this.#options.redis.zrangebyscore(keys.segments, '-inf', nowMs);
+    const unread: string[] = [];
     for (const number of numbers) {
       // Without a worker for a while, Redis may have forgotten a segment that has ended. Such a segment is not lost.
       const isKnown = (await this.#options.redis.hexists(keys.segment(number), 'digest')) === 1;
       const callIds = isKnown ? await this.#callIdsOf(keys, number) : undefined;
-      if (callIds === undefined) await this.#forgetUnread(keys, number);
-      else
-        for (let from = 0; from < callIds.length; from += STEP)
-          await this.#options.segments.forget(keys, number, callIds.slice(from, from + STEP));
+      if (callIds === undefined) {
+        unread.push(number);
+        continue;
+      }
+      for (let from = 0; from < callIds.length; from += STEP)
+        await this.#options.segments.forget(keys, number, callIds.slice(from, from + STEP));
       await this.#drop(keys, number);
     }
+    if (unread.length > 0) await this.#forgetUnread(keys, unread);
+    for (const number of unread) await this.#drop(keys, number);
     return numbers.length;
   }
 
@@ -184,9 +189,9 @@ export class SegmentMover {
     return this.#options.segments.readWhole(keys, number).then(callIdsIn, (error: unknown) => void asLost(error));
   }
 
-  async #forgetUnread(keys: PartitionKeys, number: string): Promise<void> {
+  async #forgetUnread(keys: PartitionKeys, numbers: readonly string[]): Promise<void> {
     for (const first of ID_CHARACTERS)
-      await forgetUnreadScript.run(this.#options.redis, [keys.base], [number, first, ID_CHARACTERS]);
+      await forgetUnreadScript.run(this.#options.redis, [keys.base], [first, ID_CHARACTERS, ...numbers]);
   }
 
   async #drop(keys: PartitionKeys, number: string): Promise<void> {

@@ -10,7 +10,7 @@ import { digest } from '../../schema/canonical-json.ts';
 import { getOrInsert } from '../../util/get-or-insert.ts';
 import { LimitedMap } from '../../util/limited-map.ts';
 import type { BlobStores } from '../blobs/blob-stores.ts';
-import type { Redis } from '../redis/connection.ts';
+import { type Redis, serverTimeMs } from '../redis/connection.ts';
 import { PARTITION_NAMES, type PartitionKeys } from '../redis/keys.ts';
 import { luaConstants, luaFunction, Script } from '../redis/script.ts';
 import { recordIn, segmentLines } from './segment-text.ts';
@@ -104,7 +104,9 @@ export class Segments {
 
   /** The newest segments that cannot be read from here, and those that were found lost elsewhere, by name with the reason. */
   async unreadable(keys: PartitionKeys, limit: number): Promise<readonly LostSegment[]> {
-    const newest = await this.#redis.zrevrange(keys.segments, 0, limit - 1);
+    // Those that have ended may be forgotten already.
+    const end = `(${await serverTimeMs(this.#redis)}`;
+    const newest = await this.#redis.zrevrangebyscore(keys.segments, '+inf', end, 'LIMIT', 0, limit);
     const lost = (await this.#redis.smembers(`${keys.segments}:lost`)).slice(0, limit);
     const found: LostSegment[] = [];
     for (const number of new Set([...newest, ...lost]))
