@@ -131,6 +131,19 @@ test('a redrive that begins', async () => {
   expect(await unheard(`{"batch":[{"callId":"${callId}"`, redrive, isDone)).toMatchObject({ matched: 1, started: 1 });
 });
 
+test('a call that fails before its claim is answered, whose large parameters stay for a redrive', async () => {
+  const { fleet, unheard } = await withLoss();
+  await fleet.startWorker();
+  const { deadLetters } = fleet.pawl;
+  const call = async (pawl: Pawl) => {
+    const session = await pawl.session(fleet.session.key);
+    return session.call(refused, { text: 'x'.repeat(300_000) }, { idempotencyKey: 'k' });
+  };
+  const isDone = async () => (await deadLetters.list()).deadLetters.length === 1;
+  const { callId = '' } = await unheard('"job":"refused"', call, isDone);
+  expect(await deadLetters.redrive({ ids: [callId] })).toMatchObject({ started: 1, skipped: [] });
+});
+
 test('a redriven call, which its budgets count', async () => {
   const { fleet, unheard } = await withLoss();
   const session = await fleet.pawl.openSession({ actorId: 'ada', budget: { calls: 2 } });

@@ -140,8 +140,15 @@ export class ClaimWriter {
     const largeParams = { id: text.id, ...(await texts.write(key, text)) };
     const request = { ...claim.request, envelope: withParams(envelope, {}), largeParams };
     const answer = await this.#claimWithBudgets({ ...claim, request });
-    if (answer.kind !== 'claimed') texts.remove(key).catch(() => {});
+    if (answer.kind !== 'claimed') this.#removeUnused(claim.callId, key).catch(() => {});
     return answer;
+  }
+
+  /** A claim that was sent again, because its first answer was lost, may have created the call, which has ended since. */
+  async #removeUnused(callId: string, key: string): Promise<void> {
+    const { redis, texts } = this.#access;
+    const used = await redis.hget(this.#access.callKeys(callId).record(callId), 'paramsAt');
+    if (used !== key) await texts.remove(key);
   }
 
   #claimWithBudgets(claim: Claim): Promise<ClaimAnswer> {
