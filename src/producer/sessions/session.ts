@@ -226,7 +226,7 @@ export class Session {
   /**
    * Undoes a call of this session that succeeded, once, with its tool's `compensate`. The undoing is a call of its own: it is queued,
    * approved where the tool's calls are, retried and audited. Rejects with `UNKNOWN_CALL`, and with `CALL_NOT_COMPENSABLE` for a call
-   * that did not succeed. A tool without `compensate` answers so.
+   * that did not succeed. For a tool without `compensate` it resolves with that error, or rejects where the fleet has keys.
    */
   async compensate(
     callId: string,

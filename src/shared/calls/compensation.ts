@@ -20,9 +20,14 @@ export interface CompensatedCall {
   readonly outcome?: Outcome;
   /** With `largeParams`, the envelope's parameters could not be read. */
   readonly request: { readonly envelope: ToolCallEnvelope; readonly largeParams?: object };
-  /** No key of this fleet signed the request, so it may not be what ran. */
-  readonly isForged?: boolean;
+  readonly signatureFault?: SignatureFault;
 }
+
+/**
+ * The reason why a request may not be what ran: no key of this fleet signed it (`wrong`), or its signature is not there (`missing`).
+ * The record of a success keeps no signature where its tool has no `compensate`.
+ */
+export type SignatureFault = 'wrong' | 'missing';
 
 /** Reads the record of a call, for another one that undoes it. */
 export type CallOf = (callId: string) => Promise<CompensatedCall | undefined>;
@@ -70,7 +75,7 @@ function checkCompensable(call: CompensatedCall): void {
   const refuse = (reason: string) => {
     throw new PawlError('CALL_NOT_COMPENSABLE', `Call ${call.callId} cannot be undone: ${reason}.`);
   };
-  if (call.isForged === true)
+  if (call.signatureFault === 'wrong')
     throw new PawlError(
       'SIGNATURE_INVALID',
       `Call ${call.callId} cannot be undone: its request is not signed by this fleet.`,
@@ -80,6 +85,7 @@ function checkCompensable(call: CompensatedCall): void {
   const { state, outcome } = call;
   if (state !== 'done' || outcome?.status !== 'success')
     refuse(`it is ${state}${outcome?.error === undefined ? '' : ` (${outcome.error.code})`}, and has not succeeded`);
+  if (call.signatureFault === 'missing') refuse('its tool had no compensate when it ran');
 }
 
 /**

@@ -272,6 +272,22 @@ test('a writer of Redis changes nothing of what is undone: the parameters are th
   expect(undone.map(([room]) => room)).toEqual(['cheap']);
 });
 
+test('with keys, a call whose tool has no compensate is as little undone as a compensation, and no forgery (I18)', async () => {
+  const { book } = bookingTool();
+  const signingKeys = [{ kid: 'k1', key: 'a key that only this fleet knows' }];
+  const { session } = await startFleet({ tools: [book, echo], settings: { signingKeys } });
+  const { callId: read = '' } = await session.call('echo', { text: 'a' });
+  const { callId: booked = '' } = await session.call(book, { room: 'a' });
+  const { callId: undone = '' } = await session.compensate(booked);
+  for (const [callId, why] of [
+    [read, 'its tool had no compensate when it ran'],
+    [undone, 'it is itself a compensation'],
+  ] as const) {
+    const message = `Call ${callId} cannot be undone: ${why}.`;
+    await expect(session.compensate(callId)).rejects.toMatchObject({ code: 'CALL_NOT_COMPENSABLE', message });
+  }
+});
+
 test('with keys, a call that an outside system completed is undone, too', async () => {
   let token = '';
   const undone: string[] = [];

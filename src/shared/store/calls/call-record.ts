@@ -1,5 +1,6 @@
 /** The record of a call in the ledger, and how it is parsed. */
 import type { AttemptRecord, CallState, Phase } from '../../calls/call-state.ts';
+import type { SignatureFault } from '../../calls/compensation.ts';
 import type { ToolCallEnvelope } from '../../calls/envelope.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { circuitKey } from '../../circuits/circuit-key.ts';
@@ -98,8 +99,8 @@ export interface CallRecord {
   /** The version for optimistic concurrency. */
   readonly version: number;
   readonly outcome?: Outcome;
-  /** No key of this fleet signed the request. Only a read with `verified` looks. */
-  readonly isForged?: boolean;
+  /** Only a read with `verified` looks for it. */
+  readonly signatureFault?: SignatureFault;
   /** Redis' clock when the record was read. */
   readonly readAtMs: number;
 }

@@ -1,6 +1,7 @@
 /** Reading a call: its record, its outcome and its progress. Data without a valid signature of this fleet is not shown. */
 import { isMerged, partitionOf, type RequestIdentity, requestNameOf } from '../../../calls/call-id.ts';
 import { CALL_STATES } from '../../../calls/call-state.ts';
+import type { SignatureFault } from '../../../calls/compensation.ts';
 import type { Outcome } from '../../../calls/outcome.ts';
 import { PawlError } from '../../../errors/failure.ts';
 import type { Progress } from '../../../tools/tool-context.ts';
@@ -70,7 +71,7 @@ export async function readCall(
     });
   // A producer that waits for the end polls the record, and does not need the parameters.
   const withParams = !brief && inboxId === '' && request.largeParams !== undefined;
-  const isForged = verified && !hasSignedRequest(access, id, fields);
+  const signatureFault = verified ? signatureFaultOf(access, id, fields) : undefined;
   const record = callRecord({
     callId: id,
     fields,
@@ -80,7 +81,7 @@ export async function readCall(
     nowMs,
   });
   if (!isReadable(record)) return refuseUnreadable(access, id);
-  return isForged ? { ...record, isForged } : record;
+  return signatureFault === undefined ? record : { ...record, signatureFault };
 }
 
 function isReadable(record: CallRecord): boolean {
@@ -102,11 +103,11 @@ function refuseUnreadable({ signatures }: LedgerAccess, callId: string): undefin
   signatures.refuseOnce({ kind: 'request', id: [callId], reason: 'the record of the call cannot be read' }, callId);
 }
 
-function hasSignedRequest({ signatures }: LedgerAccess, callId: string, fields: Fields): boolean {
+function signatureFaultOf({ signatures }: LedgerAccess, callId: string, fields: Fields): SignatureFault | undefined {
   const { request: text = '', signature = '', generation = '', resolution = '' } = fields;
   // Most successes have no signature any more, which is nothing to report.
-  if (signature === '') return !signatures.hasKeys;
-  return isSignedRequest(signatures, { callId, generation, resolution, text }, signature);
+  if (signature === '') return signatures.hasKeys ? 'missing' : undefined;
+  return isSignedRequest(signatures, { callId, generation, resolution, text }, signature) ? undefined : 'wrong';
 }
 
 async function recordedOutcome(
