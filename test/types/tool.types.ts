@@ -38,6 +38,12 @@ holds<Equal<(typeof weather)['name'], 'get_weather'>>();
 holds<Equal<InputOf<typeof weather>, { city: string; units?: 'celsius' | 'fahrenheit' | undefined }>>();
 holds<Equal<OutputOf<typeof weather>, { tempC: number; city: string }>>();
 
+/** An interface has no index signature, unlike a type literal. */
+interface Declared {
+  readonly command: readonly string[];
+}
+const declared: Declared = { command: ['ls'] };
+
 export async function calls(session: Session): Promise<void> {
   // By the tool: parameters and result are its own; what has a default may be left out.
   const typed = await session.call(weather, { city: 'Paris' });
@@ -95,6 +101,8 @@ export async function calls(session: Session): Promise<void> {
   holds<Equal<typeof named, ToolResultEnvelope>>();
   // @ts-expect-error parameters are an object
   await session.call('shell', 'ls');
+  await session.call('shell', declared);
+  await session.batch([{ tool: 'shell', params: declared }]);
 
   // The status narrows: a success has an output and no error, everything else the other way round.
   if (typed.status === 'success') {

@@ -111,7 +111,8 @@ export type AnyTool = Tool<string, any, any, any>;
 
 /** The parameters that callers pass to a tool. For a tool that is given by its name alone, they are any object. */
 export type InputOf<T> = T extends string
-  ? Readonly<Record<string, unknown>>
+  ? // biome-ignore lint/suspicious/noExplicitAny: values that are `unknown` would refuse every interface.
+    Readonly<Record<string, any>>
   : T extends Tool<string, infer Input, infer _Params, infer _Output>
     ? Input
     : never;
