@@ -60,6 +60,8 @@ test('a question with options waits for a person, takes one of them, once, and t
   const refused = await reply(question.id, { answer: 'perhaps' });
   expect(refused.status).toBe(400);
   expect(refused.body.error.message).toContain('"yes", "no"');
+  for (const json of [{}, { answer: ['yes'] }, { dismiss: false }, { answer: 'yes', dismiss: true }])
+    expect((await reply(question.id, json)).body.error.message).toContain('{ "answer": TEXT } or { "dismiss": true }');
   const both = await Promise.all([reply(question.id, { answer: 'yes' }), reply(question.id, { answer: 'no' })]);
   expect(both.map(({ status }) => status).sort()).toEqual([200, expect.toBeOneOf([404, 409])]);
   const { result } = await end(callId);

@@ -7,10 +7,10 @@ import { type Caller, seesTenant } from '../core/access.ts';
 import { queryNumber, type Route, route } from '../core/route.ts';
 import { callerName } from './approvals.ts';
 
-const replySchema = z.union([
-  z.strictObject({ answer: z.string().min(1).max(4_000) }),
-  z.strictObject({ dismiss: z.literal(true) }),
-]);
+const replySchema = z.union(
+  [z.strictObject({ answer: z.string().min(1).max(4_000) }), z.strictObject({ dismiss: z.literal(true) })],
+  { error: 'must be { "answer": TEXT } or { "dismiss": true }' },
+);
 
 export const questionRoutes: readonly Route[] = [
   route('get /v1/questions', {
