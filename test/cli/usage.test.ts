@@ -103,6 +103,16 @@ test('a failure to write the output is reported in one line: exit code 1', async
   expect(await help('>/dev/full 2>&1')).toEqual({ code: 1, stderr: '' });
 });
 
+test('a wrong address for Bull Board is named before anything starts: exit code 2', async () => {
+  const wrong = ['redis://h?nosuch=1', 'http://h', 'rediss://h?ca=/nosuch.pem'];
+  for (const url of wrong) {
+    const env = { REDIS_URL: NOBODY, PAWL_BOARD_REDIS_URL: url };
+    const { code, stdout, stderr } = await pawl(['serve', '--port', '0'], env);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toMatch(/^pawl: [^\n]*PAWL_BOARD_REDIS_URL[^\n]*\n$/);
+  }
+});
+
 test('a configuration file may begin with a byte order mark', async () => {
   const folder = temporaryFolder();
   writeFileSync(join(folder, 'pawl.config.json'), `\uFEFF${JSON.stringify({ redisUrl: NOBODY })}`);

@@ -12,6 +12,7 @@ import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-
 import { AuditService } from '../../shared/store/audit-service.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { clusterUrl } from '../../shared/store/redis/address.ts';
+import { redisOptions } from '../../shared/store/redis/connection-options.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { producerLine, writeLogLine } from '../../shared/telemetry/log-events.ts';
 import type { Toolset } from '../../shared/tools/toolset.ts';
@@ -55,6 +56,7 @@ const POLL_MS = 50;
 export async function openApiProcess(settings: Settings, options: ApiProcessOptions = {}): Promise<ApiProcess> {
   const { isStarting = () => false, isDefaultChannel = false } = options;
   const log = createLogger(settings);
+  checkBoardAddress(settings);
   const endpoint = await openProcessEndpoint(settings);
   const pawl = await openProducer(settings, log, options).catch(async (error: unknown) => {
     await endpoint?.close();
@@ -137,6 +139,17 @@ function openPawlBoard({ backend }: Pawl, settings: Settings, log: Logger): Boar
     shards: backend.shards,
     log,
   });
+}
+
+/** The board reads its address in the background, where a fault would only show as a board that cannot be read. Throws `CONFIGURATION`. */
+function checkBoardAddress({ boardRedisUrl }: Settings): void {
+  if (boardRedisUrl === undefined) return;
+  try {
+    redisOptions({ url: boardRedisUrl, name: 'board', mode: 'fail-fast' });
+  } catch (error) {
+    if (!(error instanceof PawlError)) throw error;
+    throw new PawlError(error.code, error.message.replaceAll('REDIS_URL', 'PAWL_BOARD_REDIS_URL'), { cause: error });
+  }
 }
 
 /** The Redis address of the board. For a cluster, one node's address stands for the whole cluster. */
