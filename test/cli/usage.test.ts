@@ -113,6 +113,19 @@ test('a wrong address for Bull Board is named before anything starts: exit code 
   }
 });
 
+test('a data folder that can be none is named as the setting at fault: exit code 2', async () => {
+  const folder = temporaryFolder();
+  const file = join(folder, 'file');
+  const loop = join(folder, 'loop');
+  writeFileSync(file, '');
+  symlinkSync(loop, loop);
+  for (const dataDir of [file, join(file, 'below'), join(loop, 'below'), join(folder, 'x'.repeat(300))]) {
+    const { code, stdout, stderr } = await pawl(['calls'], { REDIS_URL: '', PAWL_DATA_DIR: dataDir }, folder);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toMatch(/^pawl: PAWL_DATA_DIR [^\n]*\n$/);
+  }
+});
+
 test('a configuration file may begin with a byte order mark', async () => {
   const folder = temporaryFolder();
   writeFileSync(join(folder, 'pawl.config.json'), `\uFEFF${JSON.stringify({ redisUrl: NOBODY })}`);

@@ -1,4 +1,5 @@
 /** A process's connection to Redis, checked, and the stores that use it. Starts the embedded server when no Redis is configured. */
+import { resolve } from 'node:path';
 import type { AuditType, RecordAudit } from '../audit/audit-event.ts';
 import type { Settings } from '../config/config.ts';
 import {
@@ -16,6 +17,7 @@ import { Signer, UNSIGNED } from '../signing/signature.ts';
 import { Signatures } from '../signing/signatures.ts';
 import { EMBEDDED_REDIS_STEP, type Logger, REDIS_PROMISE } from '../telemetry/log.ts';
 import { TIERS, type Tier } from '../tools/tool.ts';
+import { liesIn } from '../util/file-path.ts';
 import type { SyncedClock } from '../util/time.ts';
 import { Approvals } from './approvals/approvals.ts';
 import { Questions } from './approvals/questions.ts';
@@ -247,8 +249,33 @@ async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
       log: (line) => options.log.info({ event: EMBEDDED_REDIS_STEP }, line),
     });
   } catch (error) {
-    throw new PawlError('BACKEND_UNAVAILABLE', reasonOf(error), { cause: error });
+    throw (
+      folderError(error, options.settings.dataDir) ??
+      new PawlError('BACKEND_UNAVAILABLE', reasonOf(error), { cause: error })
+    );
   }
+}
+
+/** The operating system's errors about a path that can be no folder of this user, whatever the time. */
+const UNUSABLE_PATH: ReadonlySet<string | undefined> = new Set([
+  'ENOTDIR',
+  'EEXIST',
+  'EACCES',
+  'EPERM',
+  'EROFS',
+  'ELOOP',
+  'ENAMETOOLONG',
+]);
+
+/** The error for a data folder that cannot be made or written to; undefined for other errors. */
+function folderError(error: unknown, dataDir: string): PawlError | undefined {
+  const { code, path } = error as NodeJS.ErrnoException;
+  const folder = resolve(dataDir);
+  // A folder above it that cannot be made is named in its place.
+  if (!UNUSABLE_PATH.has(code) || path === undefined || !(liesIn(folder, path) || liesIn(path, folder)))
+    return undefined;
+  const message = `PAWL_DATA_DIR (dataDir) must be a folder that this user may make and write to: ${reasonOf(error)}.`;
+  return new PawlError('CONFIGURATION', message, { cause: error });
 }
 
 /** Writes every event to the audit trail, and rare ones to the log, too. */
