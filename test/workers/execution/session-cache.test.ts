@@ -4,7 +4,7 @@ import type { Sessions } from '../../../src/shared/store/sessions/sessions.ts';
 import { WorkerSessions } from '../../../src/workers/execution/session-cache.ts';
 
 test('a session is not known without its taint when the news of it overtake the record', async () => {
-  const before = { sessionKey: 's', state: 'open' } as SessionRecord;
+  const before = { sessionKey: 's', state: 'open', createdAtMs: 0 } as SessionRecord;
   const after: SessionRecord = { ...before, taint: [{ source: 'web_fetch', atMs: 1 }] };
   const { promise: onItsWay, resolve: arrive } = Promise.withResolvers<SessionRecord>();
   const answers = [onItsWay, Promise.resolve(after)];
