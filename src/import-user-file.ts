@@ -15,7 +15,7 @@ const CHECK = process.versions.node.startsWith('22.') ? ['--experimental-default
 const READ_AS_COMMONJS = /^Cannot use import statement outside a module|^Unexpected token 'export'/;
 const OWN_FOLDER = fileURLToPath(new URL('.', import.meta.url));
 
-export interface LoadedModule {
+interface LoadedModule {
   readonly path: string;
   /** As the user names it. */
   readonly file: string;

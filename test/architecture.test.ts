@@ -3,8 +3,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
+import manifest from '../package.json' with { type: 'json' };
 import { blank, findViolations, type Source } from './helpers/architecture.ts';
 import { backwardImports, crowdedFolders, importCycles } from './helpers/folder-order.ts';
+import { unusedExports } from './helpers/unused-exports.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
@@ -59,6 +61,21 @@ test('no folder has more than 25 files', () => {
   const names = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8', withFileTypes: true });
   const paths = names.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
   expect(crowdedFolders(paths, 25)).toEqual([]);
+});
+
+test('what a file exports is used in another one, or is for programs that import Pawl', () => {
+  const users = ['test', 'bench', 'examples', 'dashboards'].flatMap(sourcesOf);
+  const entries = Object.values(manifest.exports).map((path) => path.slice(2));
+  expect(unusedExports(sourcesOf('src'), users, entries).join('\n')).toBe('');
+  const made = [
+    { path: 'src/a.ts', text: 'export const one = 1;\nexport interface Two {}\nexport async function three() {}' },
+    { path: 'src/b.ts', text: "import { one } from './a.ts';\nexport const four = one;" },
+    { path: 'src/index.ts', text: 'export const five = 5;' },
+  ];
+  expect(unusedExports(made, [{ path: 'test/a.test.ts', text: 'await three()' }], ['src/index.ts'])).toEqual([
+    'src/a.ts exports Two, which no other file uses',
+    'src/b.ts exports four, which no other file uses',
+  ]);
 });
 
 /** The rules that one source breaks, with the lines. */

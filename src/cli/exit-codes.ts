@@ -14,7 +14,7 @@ export const EXIT_CODES = {
   outcomeUnknown: { code: 6, meaning: 'outcome unknown' },
   redisOutOfReach: { code: 7, meaning: 'Redis out of reach' },
 } as const satisfies Record<'success' | FailureExit, { readonly code: number; readonly meaning: string }>;
-export type ExitName = keyof typeof EXIT_CODES;
+type ExitName = keyof typeof EXIT_CODES;
 
 /** The exit code of a command that failed. */
 export function exitCodeOfError(error: PawlError): number {

@@ -44,7 +44,7 @@ export type Approve = (request: LocalApprovalRequest) => LocalDecision | Promise
 type Service = Pick<ApprovalService, 'routeOf' | 'isGranted' | 'requestFor' | 'requested' | 'cancelled'>;
 type Gate = Pick<ApprovalGate, 'handlePending' | 'reportEnded' | 'requireApproval' | 'release'>;
 
-export interface LocalApprovalsDeps extends Pick<LocalPlanApprovalsDeps, 'clock' | 'callOf'> {
+interface LocalApprovalsDeps extends Pick<LocalPlanApprovalsDeps, 'clock' | 'callOf'> {
   readonly approve: Approve;
   readonly schedule: Schedule;
   readonly log: Pick<Logger, 'warn'>;

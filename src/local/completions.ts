@@ -25,7 +25,7 @@ interface Token {
   used: boolean;
 }
 
-export interface LocalCompletionsDeps {
+interface LocalCompletionsDeps {
   readonly ownCalls: OwnCalls;
   readonly locks: KeyedQueue;
   now(): Promise<number>;

@@ -73,12 +73,12 @@ export interface RunnerDeps
 }
 
 /** The ID of this process, used as the inbox and the worker ID. */
-export const LOCAL_INBOX = 'local';
+const LOCAL_INBOX = 'local';
 
 export type ComposedRunner = ReturnType<typeof composeRunner>;
 
 /** The tools of this process, as a worker registers them and as a producer finds them. */
-export class LocalTools {
+class LocalTools {
   readonly #registered: ReadonlyMap<string, RegisteredTool>;
   readonly #resolved: ReadonlyMap<string, ResolvedTool>;
 

@@ -15,7 +15,7 @@ import type { CallLedger, GroupStore } from '../shared/store/ports.ts';
 import type { Clock } from '../shared/util/time.ts';
 import type { LocalPlanApprovals } from './plan-approvals.ts';
 
-export interface LocalGroupsDeps {
+interface LocalGroupsDeps {
   readonly submitter: Pick<CallSubmitter, 'identify' | 'submit' | 'permit'>;
   readonly ledger: Pick<CallLedger, 'read' | 'outcome' | 'now'>;
   readonly catalogue: Pick<ToolCatalogue, 'find' | 'peek'>;

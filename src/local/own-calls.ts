@@ -40,7 +40,7 @@ export interface OwnCall extends Claim {
   wake?: () => void;
 }
 
-export interface CallEnd {
+interface CallEnd {
   readonly state: Settle['state'];
   readonly outcome: Outcome;
   readonly attempts: readonly AttemptRecord[];

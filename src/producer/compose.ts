@@ -79,7 +79,7 @@ export interface PawlOptions {
 }
 
 /** Whether the client is open. A closed one accepts no calls, and the end of its connections is no error. */
-export class OpenState {
+class OpenState {
   #isOpen = true;
 
   get isOpen(): boolean {

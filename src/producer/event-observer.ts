@@ -8,7 +8,7 @@ import type { ProducerMetrics } from './operations/metrics.ts';
 import type { ProducerSessions } from './sessions/session-cache.ts';
 import type { ToolCatalogue } from './tools/tool-catalogue.ts';
 
-export interface EventObserverDeps {
+interface EventObserverDeps {
   readonly switches: Pick<Backend['switches'], 'countShadow'>;
   readonly catalogue: Pick<ToolCatalogue, 'peek'>;
   readonly sessions: Pick<ProducerSessions, 'forget'>;

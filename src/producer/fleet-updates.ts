@@ -14,7 +14,7 @@ import type { SubAgentService } from './sessions/sub-agents.ts';
 import type { ToolCatalogue } from './tools/tool-catalogue.ts';
 import type { ToolClients } from './tools/tool-clients.ts';
 
-export interface FleetUpdatesDeps {
+interface FleetUpdatesDeps {
   readonly inboxId: string;
   readonly backend: Pick<Backend, 'signatures' | 'breakers'>;
   readonly shards: Backend['shards'];

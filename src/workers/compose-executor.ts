@@ -26,7 +26,7 @@ import { settleWithJob } from './outcome/settle-port.ts';
 import type { WorkerHeartbeat } from './worker-heartbeat.ts';
 import { servedTools, type WorkerOptions } from './worker-options.ts';
 
-export interface WorkerExecutorDeps
+interface WorkerExecutorDeps
   extends Pick<
     ExecutorDeps,
     'workerId' | 'clock' | 'nodeCircuits' | 'switches' | 'forced' | 'limits' | 'solitude' | 'terminals' | 'onEvent'

@@ -5,7 +5,7 @@ import { type Broadcast, type BroadcastHandlers, handleBroadcast } from '../shar
 import type { Tier } from '../shared/tools/tool.ts';
 import type { WorkerParts } from './worker-parts.ts';
 
-export interface FleetNewsDeps {
+interface FleetNewsDeps {
   readonly backend: Backend;
   readonly tiers: readonly Tier[];
   readonly parts: WorkerParts;

@@ -12,7 +12,7 @@ import {
 import type { Logger } from '../shared/telemetry/log.ts';
 import { qualifiedName, type Tier } from '../shared/tools/tool.ts';
 
-export interface WorkerHeartbeatDeps
+interface WorkerHeartbeatDeps
   extends Pick<WorkerRecord, 'tiers' | 'concurrency' | 'pawlVersion' | 'startedAtMs' | 'unconfined'> {
   readonly backend: Backend;
   readonly workerId: string;

@@ -36,7 +36,7 @@ import { UnwantedJobs } from './queue/unwanted-jobs.ts';
 import { WorkerHeartbeat } from './worker-heartbeat.ts';
 import { servedTools, type WorkerOptions } from './worker-options.ts';
 
-export interface WorkerHost {
+interface WorkerHost {
   readonly options: WorkerOptions;
   readonly backend: Backend;
   /** The start of the worker, by Redis' clock. */
@@ -49,7 +49,7 @@ export interface WorkerHost {
 }
 
 /** The MCP connections of a worker. Their modules are a tenth of all that a worker loads, so the first call loads them. */
-export class LazyMcp {
+class LazyMcp {
   readonly #options: WorkerOptions;
   #connections: Promise<McpConnections> | undefined;
 

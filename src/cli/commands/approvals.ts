@@ -45,7 +45,7 @@ export const showApproval = pawlCommand(async (context, pawl, id: string) => {
   printResult(context, { ...approvalView(listing), similar }, [describeApproval(listing), ...before].join('\n'));
 });
 
-export interface DecideCommandOptions {
+interface DecideCommandOptions {
   readonly digest?: string;
   readonly reason?: string;
   readonly params?: string;

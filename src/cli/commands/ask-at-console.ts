@@ -12,7 +12,7 @@ import { decide, describeApproval } from './approvals.ts';
 const POLL_MS = 1_000;
 const QUESTION = 'Approve this call? y, or n and a reason: ';
 
-export interface ConsoleQuestion {
+interface ConsoleQuestion {
   /** Aborted when the call has ended, which makes the decision obsolete. */
   readonly signal: AbortSignal;
   /** Called on Ctrl-C, which raises no signal while the prompt waits. */

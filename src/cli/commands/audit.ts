@@ -23,7 +23,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
   { title: 'HOW', text: outcomeText },
 ];
 
-export interface ListAuditOptions {
+interface ListAuditOptions {
   readonly session?: string;
   readonly tool?: string;
   readonly call?: string;
@@ -42,7 +42,7 @@ export async function listAudit(context: CliContext, options: ListAuditOptions):
   });
 }
 
-export interface VerifyAuditOptions {
+interface VerifyAuditOptions {
   readonly folder?: string;
   /** The first record that must be there; earlier ones were archived. */
   readonly from?: number;

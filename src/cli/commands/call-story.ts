@@ -15,7 +15,7 @@ const MAX_PARAMS_LENGTH = 400;
 const MAX_OUTPUT_LENGTH = 2_000;
 
 /** Facts beside the record of a call: the decision about it, and the tools that workers have now. */
-export interface StoryContext {
+interface StoryContext {
   readonly approval?: ApprovalRecord;
   readonly tools?: CatalogueContent['tools'];
 }

@@ -20,7 +20,7 @@ import { askAtConsole } from './ask-at-console.ts';
 import { type LaterOptions, startOptions, submitLater } from './call-later.ts';
 import { resolutionSteps } from './call-story.ts';
 
-export interface CallCommandOptions extends LaterOptions {
+interface CallCommandOptions extends LaterOptions {
   readonly params: string;
   readonly session?: string;
   readonly key?: string;

@@ -14,7 +14,7 @@ import { SETTLEMENT_SENTENCES } from './call.ts';
 import { resolutionSteps, storyOf } from './call-story.ts';
 import { type BulkOptions, resolveAll } from './dead-letters.ts';
 
-export interface ListCallsOptions extends CallFilter {
+interface ListCallsOptions extends CallFilter {
   readonly session?: string;
   readonly limit: number;
 }
@@ -71,7 +71,7 @@ export const runCancel = pawlCommand(async (context, pawl, callId: string) => {
   return settlement === 'unsettled' ? EXIT_CODES.outcomeUnknown.code : EXIT_CODES.success.code;
 });
 
-export interface ResolveCallOptions extends BulkOptions {
+interface ResolveCallOptions extends BulkOptions {
   readonly as: Resolution['as'];
   readonly output?: string;
 }

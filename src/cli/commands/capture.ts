@@ -12,7 +12,7 @@ import { plural } from '../../shared/util/text/plural.ts';
 import { type CliContext, printResult, say, usageError, withPawl } from '../context.ts';
 import { jsonLine, prettyJson } from '../print.ts';
 
-export interface CaptureOptions {
+interface CaptureOptions {
   readonly name?: string;
   /** The folder in which the skill's own folder is made. Default: the current one. */
   readonly out?: string;

@@ -30,7 +30,7 @@ import { type SchemaChanges, sayChanged } from './registry.ts';
 
 const LIST_TIMEOUT_MS = 60_000;
 
-export interface McpImportRequest {
+interface McpImportRequest {
   readonly registry: Registry;
   readonly connections: McpConnections;
   readonly server: string;
@@ -138,7 +138,7 @@ async function declareResources(
   }
 }
 
-export interface ImportMcpOptions {
+interface ImportMcpOptions {
   readonly url?: string;
   readonly header?: readonly string[];
   readonly env?: readonly string[];

@@ -11,7 +11,7 @@ import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
 import { watchServer } from '../processes/watchdog.ts';
 import { markStopped, WorkerProcesses } from '../processes/worker-processes.ts';
 
-export interface McpOptions {
+interface McpOptions {
   readonly session?: string;
   readonly workers: number;
   readonly tools?: readonly string[];

@@ -13,7 +13,7 @@ import { readParams } from '../params.ts';
 import { table } from '../print.ts';
 import { toolReference } from './call.ts';
 
-export interface ExplainOptions {
+interface ExplainOptions {
   readonly session?: string;
   readonly params?: string;
   readonly namespace?: string;

@@ -85,7 +85,7 @@ export const switchTool = signingCommand(async (context, pawl, enabled: boolean,
   printOrSay(context, record, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
 });
 
-export interface ImportOpenApiOptions {
+interface ImportOpenApiOptions {
   readonly namespace?: string;
   readonly server?: string;
   readonly tag?: readonly string[];

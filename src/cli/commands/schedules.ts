@@ -34,7 +34,7 @@ export const showSchedule = pawlCommand(async (context, pawl, id: string) => {
   show(context, await pawl.schedules.get(id));
 });
 
-export interface PutScheduleOptions
+interface PutScheduleOptions
   extends Pick<PutSchedule, 'cron' | 'timezone' | 'from' | 'until' | 'limit' | 'overlap' | 'missed'> {
   readonly tool: string;
   readonly session: string;

@@ -10,7 +10,7 @@ import { protectToolCode } from '../processes/protect-tool-code.ts';
 import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
 import { watchServer } from '../processes/watchdog.ts';
 
-export interface ServeCommandOptions {
+interface ServeCommandOptions {
   readonly port?: number;
   readonly host?: string;
   /** Tools files: their hooks run around the calls of this process, and their toolsets limit what sessions see. */

@@ -28,7 +28,7 @@ const COLUMNS: readonly Column<SessionRecord>[] = [
 ];
 const CALLS_SHOWN = 20;
 
-export interface OpenSessionOptions extends Readonly<Partial<Record<RemoteChannel, string>>> {
+interface OpenSessionOptions extends Readonly<Partial<Record<RemoteChannel, string>>> {
   readonly kind: SessionKind;
   readonly key?: string;
   readonly parent?: string;

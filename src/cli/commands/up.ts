@@ -13,7 +13,7 @@ import { FileWatcher } from '../processes/watch-files.ts';
 import { watchServer } from '../processes/watchdog.ts';
 import { WorkerProcesses } from '../processes/worker-processes.ts';
 
-export interface UpOptions {
+interface UpOptions {
   readonly port?: number;
   readonly workers: number;
   readonly tools?: readonly string[];

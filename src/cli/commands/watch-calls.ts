@@ -11,7 +11,7 @@ import { EXIT_CODES } from '../exit-codes.ts';
 import { jsonLine, moment, table } from '../print.ts';
 import { CALL_COLUMNS, callStatus } from './calls.ts';
 
-export interface WatchCallsOptions {
+interface WatchCallsOptions {
   readonly session?: string;
   readonly limit: number;
 }

@@ -268,7 +268,7 @@ function bindingFault(settings: Settings): Finding | undefined {
 }
 
 /** Checks that the port is free, or that a running Pawl holds it. */
-export async function checkPort(host: string, port: number): Promise<Finding> {
+async function checkPort(host: string, port: number): Promise<Finding> {
   const check = 'port';
   if (port === 0) return ok(check, 'any free port will be taken');
   const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;

@@ -36,7 +36,7 @@ export interface ApiProcess {
   close(): Promise<void>;
 }
 
-export interface ApiProcessOptions {
+interface ApiProcessOptions {
   /** True while parts are starting; `/readyz` answers 503 until then. Default: ready at once. */
   readonly isStarting?: () => boolean;
   /** The hooks that run around the calls of this process. */

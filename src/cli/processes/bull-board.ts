@@ -14,7 +14,7 @@ import { nodeOptions } from '../../shared/store/redis/connection-options.ts';
 import { PartitionKeys } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 
-export interface BoardOptions {
+interface BoardOptions {
   readonly settings: Pick<Settings, 'prefix'>;
   /** The address of Redis: `pawl.backend.url`. */
   readonly redisUrl: string;

@@ -15,7 +15,7 @@ export interface ProcessEndpoint {
   close(): Promise<void>;
 }
 
-export interface WatchedProcess extends HealthOptions {
+interface WatchedProcess extends HealthOptions {
   metrics(): Promise<{ readonly contentType: string; readonly text: string }>;
 }
 

@@ -17,7 +17,7 @@ import { protectToolCode } from './protect-tool-code.ts';
 import { forbidUnknownCode, loadToolFiles, type ToolFiles, toolsOf } from './tool-files.ts';
 import { silenceLimits, startWatchdog } from './watchdog.ts';
 
-export interface WorkerCommandOptions {
+interface WorkerCommandOptions {
   readonly tiers?: string;
   readonly concurrency?: number;
   readonly tools?: readonly string[];

@@ -14,7 +14,7 @@ import { backgroundSchedule } from '../../shared/util/time.ts';
 
 type Message = Parameters<StdioServerTransport['send']>[0];
 
-export interface StdioConnectionOptions {
+interface StdioConnectionOptions {
   readonly input: NodeJS.ReadStream;
   readonly output: NodeJS.WriteStream;
   /** The connection stays open for this long after the end of the input, so that requests can be answered. */

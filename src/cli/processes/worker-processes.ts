@@ -26,7 +26,7 @@ const DRAIN_MARGIN_MS = 8_000;
 /** An interrupted worker needs this long to end its running calls. */
 const INTERRUPT_LIMIT_MS = 4_000;
 
-export interface WorkerProcessesOptions {
+interface WorkerProcessesOptions {
   readonly count: number;
   /** The arguments after `pawl worker`. */
   readonly args: readonly string[];

@@ -31,7 +31,7 @@ type FailedResponse = Pick<ModelResponse, 'names' | 'startedAtMs'>;
 /** The names of calls, by their ID and parameters. */
 type CallNames = Map<string, Promise<string>>;
 
-export interface ModelCall extends ToolReference {
+interface ModelCall extends ToolReference {
   readonly toolCallId: string;
   readonly params: Readonly<Record<string, unknown>>;
   readonly turnId?: string | undefined;

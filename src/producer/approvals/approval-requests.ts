@@ -38,7 +38,7 @@ export interface CallToApprove {
   readonly startAtMs?: number | undefined;
 }
 
-export interface ApprovalRequestsDeps {
+interface ApprovalRequestsDeps {
   readonly settings: Settings;
   readonly approvals: Pick<ApprovalRecords, 'read' | 'idOfCall'>;
   readonly catalogue: Pick<ToolCatalogue, 'peek'>;

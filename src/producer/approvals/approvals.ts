@@ -61,7 +61,7 @@ export interface ApprovalListing<Approval extends ApprovalRecord = ApprovalRecor
   readonly digest: string;
 }
 
-export interface ApprovalServiceDeps {
+interface ApprovalServiceDeps {
   readonly settings: Settings;
   readonly approvals: ApprovalRecords;
   readonly standingApprovals: Pick<StandingApprovals, 'find' | 'add' | 'list' | 'remove'>;

@@ -10,7 +10,7 @@ import type { ResolvedTool, ToolCatalogue } from '../tools/tool-catalogue.ts';
 
 export type Params = Readonly<Record<string, unknown>>;
 
-export interface EditedParamsDeps {
+interface EditedParamsDeps {
   readonly settings: Settings;
   readonly catalogue: Pick<ToolCatalogue, 'peek' | 'find'> & Partial<Pick<ToolCatalogue, 'toolPolicyFor'>>;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;

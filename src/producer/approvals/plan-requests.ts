@@ -28,7 +28,7 @@ export interface PlanToRequest {
 
 type GatedNode = AcceptedNode & { readonly asks: ApprovalReason };
 
-export function gatedNodes({
+function gatedNodes({
   order,
   nodes,
 }: Pick<PlanDefinition, 'order' | 'nodes'>): readonly (readonly [string, GatedNode])[] {

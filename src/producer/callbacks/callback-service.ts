@@ -23,7 +23,7 @@ export interface CallbackView
   readonly lastError?: string;
 }
 
-export interface CallbackFilter {
+interface CallbackFilter {
   readonly state?: CallbackState | undefined;
   readonly tenantId?: string | undefined;
   /** Default 50. */

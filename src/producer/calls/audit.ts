@@ -18,7 +18,7 @@ const MAX_SCANNED = 100_000;
 
 type Refusal = Extract<DispatchEvent, { type: 'refused' }>;
 
-export interface CallAuditDeps {
+interface CallAuditDeps {
   readonly record: RecordAudit;
   /** Builds the records of accepted calls; the claim writes them. */
   readonly writer: Pick<AuditWriter, 'add' | 'formatSubmitted'>;

@@ -13,7 +13,7 @@ import type { AuthorizedCall } from './checked-call.ts';
 import { areValidNow, checkParams } from './params.ts';
 
 /** The sessions that envelopes name. */
-export interface SessionLookup {
+interface SessionLookup {
   /** Returns a cached session, without a round trip to Redis. Throws `SESSION_CLOSED`. */
   peekOf(envelope: ToolCallEnvelope): SessionRecord | undefined;
   /** Finds the session. Writes a lost one again as `opened`, and opens an unknown one. Throws `SESSION_CLOSED`. */

@@ -15,7 +15,7 @@ import { timedOf } from './budgets.ts';
 import type { IdentifiedCall, LoopGuard } from './checked-call.ts';
 import type { SubmitOptions } from './submission.ts';
 
-export interface BuildClaimDeps {
+interface BuildClaimDeps {
   readonly settings: Settings;
   readonly clock: Clock;
   readonly inboxId: string;

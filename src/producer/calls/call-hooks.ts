@@ -17,7 +17,7 @@ import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import type { Submission } from './submission.ts';
 
-export interface HookedSubmission {
+interface HookedSubmission {
   readonly hooks: Hooks;
   readonly tool: HookedTool;
   submit(envelope: ToolCallEnvelope): Promise<Submission>;

@@ -21,7 +21,7 @@ export interface Cancellation {
 /** How long a cancellation waits for the worker's answer. */
 const CANCEL_ANSWER_MS = 10_000;
 
-export interface CancelDeps {
+interface CancelDeps {
   readonly ledger: CallLedger;
   readonly results: Results;
   readonly inboxId: string;

@@ -19,7 +19,7 @@ import type { CallRefusals } from './refusals.ts';
 import type { ClaimUnderWay, Results, ResultWait } from './result-waiters.ts';
 import type { DispatchEvent, SubmitOptions } from './submission.ts';
 
-export interface ClaimDeps {
+interface ClaimDeps {
   readonly ledger: Pick<CallLedger, 'claim' | 'ended'>;
   readonly results: Results;
   readonly builder: ClaimBuilder;

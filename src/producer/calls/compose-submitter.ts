@@ -18,7 +18,7 @@ import type { DispatchEvent } from './submission.ts';
 import { CallSubmitter } from './submit-call.ts';
 import type { CallTraces } from './traces.ts';
 
-export interface SubmitterDeps extends Pick<AuthorizeDeps, 'catalogue' | 'sessions'>, Pick<AwaitDeps, 'taint'> {
+interface SubmitterDeps extends Pick<AuthorizeDeps, 'catalogue' | 'sessions'>, Pick<AwaitDeps, 'taint'> {
   readonly settings: Settings;
   readonly ledger: CallLedger;
   readonly switches: CircuitCheckDeps['switches'];

@@ -12,7 +12,7 @@ export interface CallFilter {
   readonly state?: SearchableState | undefined;
 }
 
-export interface CallSearch extends CallFilter {
+interface CallSearch extends CallFilter {
   readonly limit: number;
   readonly sessionKey?: string;
   isVisible(record: CallRecord): boolean;

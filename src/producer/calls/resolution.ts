@@ -24,7 +24,7 @@ export const resolutionSchema = z.discriminatedUnion('as', [
 
 export type Resolution = z.output<typeof resolutionSchema>;
 
-export interface ResolutionDeps {
+interface ResolutionDeps {
   readonly ledger: Ledger;
   readonly settings: Pick<Settings, 'ttl' | 'tools'>;
   readonly catalogue: Pick<ToolCatalogue, 'find'>;

@@ -36,7 +36,7 @@ export interface ClaimUnderWay {
   readonly answer: Promise<ClaimAnswer | undefined>;
 }
 
-export interface WaitOptions {
+interface WaitOptions {
   /** The call was claimed before the waiting began. */
   readonly sinceClaim?: boolean;
   /** The delay of the call's start. Its record is not read before. */

@@ -27,7 +27,7 @@ import type { IdentifiedSubmission, Submission, SubmitOptions } from './submissi
 import type { CallTraces } from './traces.ts';
 
 /** The steps of a submission, in their order. */
-export interface SubmitSteps {
+interface SubmitSteps {
   readonly authorizer: CallAuthorizer;
   readonly circuits: CircuitCheck;
   readonly identifier: CallIdentifier;
@@ -36,7 +36,7 @@ export interface SubmitSteps {
   readonly refusals: CallRefusals;
 }
 
-export interface SubmitContext {
+interface SubmitContext {
   readonly settings: Settings;
   readonly catalogue: Pick<ToolCatalogue, 'peek' | 'find'>;
   readonly hooks: Hooks;

@@ -31,7 +31,7 @@ export interface ReaskOptions {
   readonly maxReasks?: number;
 }
 
-export interface ValidationRetryDeps {
+interface ValidationRetryDeps {
   readonly toolName: string;
   readonly schema: JsonSchema;
   /** `round` is the number of the call, from 0: each round needs its own idempotency key. */

@@ -15,7 +15,7 @@ import type { CircuitListing } from './circuit-admin.ts';
  * `enforced`: an open circuit refuses · `shadow`: it reports what it would refuse · `observing`: it counts outcomes, and refuses
  * nothing · `bypassed`: the kill switch is on, so it does not even count.
  */
-export type Enforcement = 'enforced' | 'shadow' | 'observing' | 'bypassed';
+type Enforcement = 'enforced' | 'shadow' | 'observing' | 'bypassed';
 
 export interface EnforcedCircuit extends CircuitListing {
   readonly enforcement: Enforcement;

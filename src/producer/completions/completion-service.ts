@@ -34,7 +34,7 @@ export type CompletableCall = Pick<
 >;
 
 /** The records of pending calls: in Redis, or in the process that runs them. */
-export interface CompletionRecords {
+interface CompletionRecords {
   find(token: string): Promise<CompletionEntry>;
   complete(entry: CompletionEntry, end: CompletionEnd): Promise<'settled' | CompletionRefusal>;
   report(entry: CompletionEntry, event: object): Promise<'reported' | CompletionRefusal>;

@@ -5,7 +5,7 @@ import type { ProducerMetrics } from '../operations/metrics.ts';
 import { CompletionService, type CompletionServiceDeps } from './completion-service.ts';
 
 /** The parts of a producer that complete calls. */
-export interface CompletionParts {
+interface CompletionParts {
   readonly backend: Pick<Backend, 'completions' | 'ledger' | 'audit'>;
   readonly settings: Settings;
   readonly metrics: Pick<ProducerMetrics, 'completion'>;

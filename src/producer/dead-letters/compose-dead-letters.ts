@@ -11,7 +11,7 @@ import { DeadLetterService, type DeadLetterServiceDeps } from './dead-letter-ser
 import { CallRedriver } from './redrive-call.ts';
 import { RedriveRunner } from './redrive-runner.ts';
 
-export interface DeadLetterDeps
+interface DeadLetterDeps
   extends Pick<AuthorizeDeps, 'settings' | 'catalogue'>,
     Pick<CircuitCheckDeps, 'switches'>,
     Pick<IdentifyDeps, 'clock'>,

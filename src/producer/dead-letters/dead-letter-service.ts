@@ -58,7 +58,7 @@ export interface DeadLetter {
   readonly failedAtMs: number;
 }
 
-export interface DeadLetterCounts {
+interface DeadLetterCounts {
   readonly total: number;
   readonly codes: Readonly<Record<string, number>>;
   readonly tools: Readonly<Record<string, number>>;

@@ -19,7 +19,7 @@ import type { AuthorizedCall, IdentifiedCall } from '../calls/checked-call.ts';
 import type { CallIdentifier } from '../calls/identify-call.ts';
 import type { CircuitCheck } from '../circuits/circuit-check.ts';
 
-export interface CallRedriverDeps {
+interface CallRedriverDeps {
   readonly ledger: Pick<Backend['ledger'], 'read' | 'access'>;
   readonly authorizer: Pick<CallAuthorizer, 'authorize'>;
   readonly circuits: Pick<CircuitCheck, 'circuitOf' | 'refusal'>;
@@ -27,7 +27,7 @@ export interface CallRedriverDeps {
   readonly approvals: Pick<ApprovalService, 'requestAgain' | 'requestFor' | 'requested'>;
 }
 
-export type RedriveOf = Pick<RedriveOrder, 'by' | 'tenantId'> & { readonly redriveId: string };
+type RedriveOf = Pick<RedriveOrder, 'by' | 'tenantId'> & { readonly redriveId: string };
 
 interface AdmittedCall {
   readonly authorized: AuthorizedCall;

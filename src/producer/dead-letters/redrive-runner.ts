@@ -44,7 +44,7 @@ export function skippedCalls(calls: readonly RedrivenCall[], codes: readonly (st
   return calls.map(({ callId }, index) => ({ callId, code: codes[index] ?? '' })).filter(({ code }) => code !== '');
 }
 
-export interface RedriveRunnerDeps {
+interface RedriveRunnerDeps {
   readonly redrives: Backend['redrives'];
   readonly redriver: Pick<CallRedriver, 'redrive'>;
   readonly recordOverride: RecordOverride;

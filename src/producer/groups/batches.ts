@@ -49,7 +49,7 @@ export interface BatchSubmission extends CallExtras {
 /** A call to submit, or the error that its entry was refused with before it had an envelope. */
 export type BatchEntry = BatchSubmission | PawlError;
 
-export interface NewBatch {
+interface NewBatch {
   readonly entries: readonly BatchEntry[];
   /** The number of calls in flight at once. Default: all. */
   readonly concurrency?: number | undefined;
@@ -61,7 +61,7 @@ export interface NewBatch {
   readonly submittedBy?: string | undefined;
 }
 
-export type AcceptedEntry = { readonly callId: string } | { readonly error: BatchEntryError };
+type AcceptedEntry = { readonly callId: string } | { readonly error: BatchEntryError };
 
 export interface AcceptedBatch {
   readonly batchId: string;

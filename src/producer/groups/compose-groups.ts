@@ -17,7 +17,7 @@ import { askReasonOf, budgetChecker, type PlanRulesDeps, planRules } from './pla
 import { type Plan, planFrom } from './plan-state.ts';
 import { PlanService } from './plans.ts';
 
-export interface ComposeGroupsDeps {
+interface ComposeGroupsDeps {
   readonly backend: Pick<Backend, 'groups' | 'ledger' | 'audit'>;
   readonly metrics: { group(kind: GroupKind, state: string): void };
   readonly settings: Pick<Settings, 'ttl'>;

@@ -42,7 +42,7 @@ export interface GroupCalls {
   cancel(callId: string, by?: string): Promise<unknown>;
 }
 
-export interface GroupDriverDeps {
+interface GroupDriverDeps {
   readonly records: Pick<GroupStore, 'advance' | 'stepOf'>;
   readonly calls: GroupCalls;
   /** The TTL of the record of a group that has ended, ms. */

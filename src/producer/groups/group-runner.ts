@@ -20,7 +20,7 @@ export interface GroupRules {
   ): GroupCall | undefined | Promise<GroupCall | undefined>;
 }
 
-export interface NewGroup {
+interface NewGroup {
   readonly fields?: GroupFields;
   /** Receives the results of the calls while this process drives the group. */
   readonly results?: Map<string, ToolResultEnvelope>;
@@ -28,7 +28,7 @@ export interface NewGroup {
   open?(): Promise<unknown>;
 }
 
-export interface GroupRunnerDeps {
+interface GroupRunnerDeps {
   readonly records: GroupStore;
   readonly rules: Readonly<Record<GroupKind, GroupRules>>;
   readonly calls: GroupCalls;

@@ -27,7 +27,7 @@ export const APPROVAL_FIELD = 'approval';
 
 const NO_CHANNEL = `neither this session nor one above it has a channel to a person: ${CHANNEL_ADVICE}`;
 
-export interface PlanApprovalsDeps {
+interface PlanApprovalsDeps {
   readonly approvals: Pick<ApprovalService, 'routeOf' | 'requestForPlan' | 'requested'>;
   readonly ledger: Pick<CallLedger, 'claim'>;
   readonly clock: Pick<Clock, 'now'>;
@@ -106,7 +106,7 @@ function planDigest(planId: string): string {
   return digest(canonicalJson({ planId }));
 }
 
-export type StoredApproval = Omit<ApprovalRequest, 'params'>;
+type StoredApproval = Omit<ApprovalRequest, 'params'>;
 
 export function storedApproval({ params: _, ...request }: ApprovalRequest): StoredApproval {
   return request;

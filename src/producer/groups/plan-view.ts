@@ -27,7 +27,7 @@ function memberEndView(end: MemberEnd | undefined): MemberState {
   return { state, phase: state, ...defined({ status: end.status, errorCode: end.code }) };
 }
 
-export interface MemberState {
+interface MemberState {
   readonly state: string;
   readonly phase: string;
   readonly status?: string;

@@ -38,7 +38,7 @@ export type RunningBatch<Results> = Promise<Results> & {
 };
 
 /** The session that makes the calls. */
-export interface BatchSession {
+interface BatchSession {
   readonly record: { readonly sessionKey: string; readonly tenantId?: string };
   envelope(tool: AnyTool | string, params: unknown, options: CallOptions): ToolCallEnvelope;
   /** Redis' clock. */

@@ -33,7 +33,7 @@ const HEADERS_LIMIT_MS = 15_000;
 const REQUEST_LIMIT_MS = 60_000;
 const KEEP_ALIVE_MS = 65_000;
 
-export interface HttpServerOptions {
+interface HttpServerOptions {
   readonly pawl: Pawl;
   readonly settings: Settings;
   readonly log: Logger;

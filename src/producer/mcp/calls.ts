@@ -22,7 +22,7 @@ import { declaredOutput, type McpTool, publishedToolFor } from './tools.ts';
 /** A call that takes longer becomes a task, if the client supports tasks. */
 const TASK_AFTER_MS = 500;
 
-export interface CallToolParams {
+interface CallToolParams {
   readonly name: string;
   readonly arguments?: Readonly<Record<string, unknown>> | undefined;
 }

@@ -17,7 +17,7 @@ export interface RefusedMessage {
   readonly message: string;
   readonly id: RequestId | null;
 }
-export type ClientMessage = { readonly kind: 'read'; readonly value: unknown } | RefusedMessage;
+type ClientMessage = { readonly kind: 'read'; readonly value: unknown } | RefusedMessage;
 
 /**
  * One message, or a batch. Refuses what would be lost silently: digits of a long number, and a `__proto__` among arguments. Many clients

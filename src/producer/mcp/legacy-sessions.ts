@@ -6,7 +6,7 @@ import { OpenRequests } from './open-requests.ts';
 
 const MAX_SESSIONS = 10_000;
 
-export interface LegacySession {
+interface LegacySession {
   readonly callerId: string;
   readonly server: Server;
   readonly transport: WebStandardStreamableHTTPServerTransport;

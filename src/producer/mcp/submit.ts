@@ -11,7 +11,7 @@ import { invalidParams } from './errors.ts';
 import { clientSession, type McpClient } from './request.ts';
 import type { McpTool } from './tools.ts';
 
-export interface McpSubmitOptions {
+interface McpSubmitOptions {
   readonly params: Readonly<Record<string, unknown>>;
   readonly responses: Readonly<Record<string, unknown>>;
   readonly state: unknown;

@@ -27,7 +27,7 @@ export type BulkResolution = Resolution & {
   readonly dryRun?: boolean | undefined;
 } & ({ readonly ids: readonly string[] } | { readonly filter: DeadLetterFilter });
 
-export interface BulkResolutionDeps {
+interface BulkResolutionDeps {
   readonly backend: Pick<Backend, 'ledger' | 'shards'>;
   /** Throws `COMPLETION_INVALID` for an output that does not fit the call's tool. */
   check(record: CallRecord, resolution: Resolution): Promise<unknown>;

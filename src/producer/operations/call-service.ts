@@ -31,7 +31,7 @@ export interface CallSelection {
   readonly by?: string;
 }
 
-export interface CallServiceDeps {
+interface CallServiceDeps {
   readonly backend: Pick<Backend, 'ledger' | 'shards' | 'approvals' | 'sessions'>;
   /** They have the TTLs of records. */
   readonly settings: Pick<Settings, 'ttl' | 'tools'>;

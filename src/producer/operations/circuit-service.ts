@@ -14,7 +14,7 @@ import { type EnforcedCircuit, withEnforcement } from '../circuits/circuit-effec
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import type { ProducerMetrics } from './metrics.ts';
 
-export interface CircuitServiceDeps {
+interface CircuitServiceDeps {
   readonly backend: Pick<Backend, 'breakers' | 'ledger'>;
   readonly settings: Pick<Settings, 'tools'>;
   readonly switches: SwitchCache;

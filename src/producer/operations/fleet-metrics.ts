@@ -31,7 +31,7 @@ const OVERDUE_MS = 10_000;
 const CIRCUIT_STATES: readonly CircuitState[] = ['CLOSED', 'OPEN', 'HALF_OPEN', 'FORCED_OPEN'];
 
 /** The parts of the producer that the fleet's metrics are read from. */
-export interface FleetSource {
+interface FleetSource {
   readonly backend: Backend;
   readonly settings: Settings;
   readonly metrics: ProducerMetrics;

@@ -22,7 +22,7 @@ export interface Reliability {
   readonly shadow: readonly ShadowCount[];
 }
 
-export interface ReliabilityServiceDeps {
+interface ReliabilityServiceDeps {
   /** The switches that operators have set for all processes. */
   readonly records: Pick<Backend['switches'], 'read' | 'set' | 'shadows'>;
   /** The same, as this process knows it. */

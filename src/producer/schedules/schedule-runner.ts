@@ -41,7 +41,7 @@ type Starting = NonNullable<StoredSchedule['progress']['starting']>;
 /** The author of pauses and cancellations that a schedule makes itself. */
 const byScheduleOf = ({ id }: ScheduleRecord) => `schedule:${id}`;
 
-export interface ScheduleRunnerDeps extends StartDeps {
+interface ScheduleRunnerDeps extends StartDeps {
   readonly backend: Pick<Backend, 'schedules' | 'ledger' | 'audit'>;
   readonly calls: Pick<CallService, 'requestCancel'>;
   readonly settings: Settings;

@@ -54,7 +54,7 @@ export interface ScheduleOptions {
 
 type Access = Pick<ScheduleOptions, 'seesTenant'>;
 
-export interface ScheduleServiceDeps extends StartDeps {
+interface ScheduleServiceDeps extends StartDeps {
   readonly records: ScheduleRecords;
   readonly submitter: Pick<CallSubmitter, 'submit' | 'check'>;
   readonly audit: RecordAudit;

@@ -16,7 +16,7 @@ const MAX_SESSIONS = 10_000;
 /** The record of an active session expires later than this. */
 const MIN_LIFETIME_MS = 10 * 24 * 3_600_000;
 
-export interface ProducerSessionsDeps {
+interface ProducerSessionsDeps {
   readonly sessions: Backend['sessions'];
   readonly clock: Clock;
   /** The workspace root of a session that a call opens by naming it. */

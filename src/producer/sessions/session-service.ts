@@ -23,9 +23,9 @@ import { Session, type SessionHost } from './session.ts';
 import type { ProducerSessions } from './session-cache.ts';
 import { checkRequired, type Skills } from './skills.ts';
 
-export type SessionHostDeps = Omit<SessionHost, 'openSession' | 'closeSession' | 'setSessionState' | 'cancel'>;
+type SessionHostDeps = Omit<SessionHost, 'openSession' | 'closeSession' | 'setSessionState' | 'cancel'>;
 
-export interface SessionServiceDeps {
+interface SessionServiceDeps {
   readonly backend: Pick<Backend, 'ledger' | 'sessions' | 'shards'>;
   readonly settings: Settings;
   readonly cache: ProducerSessions;

@@ -19,7 +19,7 @@ import type { ToolReference } from '../../shared/tools/tool.ts';
 import { didYouMean } from '../../shared/util/text/nearest.ts';
 import { quoteValue } from '../../shared/util/text/quote-value.ts';
 
-export interface SkillsDeps {
+interface SkillsDeps {
   readonly records: SkillRecords;
   readonly folders: readonly string[];
   readonly audit: RecordAudit;

@@ -8,12 +8,12 @@ import { type AgentOrder, type AgentReply, hasAnswered } from '../../shared/tool
 import type { AgentEventOf } from './session-events.ts';
 
 /** A session object that receives its sub-agents' events. */
-export interface AgentListener<Own> {
+interface AgentListener<Own> {
   readonly key: string;
   emit(name: 'agent', event: AgentEventOf<Own>, onFailure: () => void): void;
 }
 
-export interface SubAgentServiceDeps<Own> {
+interface SubAgentServiceDeps<Own> {
   readonly agents: Pick<SubAgentRecords, 'list' | 'take' | 'putBack' | 'read' | 'reply'>;
   session(sessionKey: string): Promise<Own>;
   closeSession(sessionKey: string): Promise<void>;

@@ -23,7 +23,7 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { quoteValue } from '../../shared/util/text/quote-value.ts';
 
-export interface RegistryDeps {
+interface RegistryDeps {
   readonly specs: DeclaredToolRecords;
   readonly copy: DeclaredToolCopy;
   readonly audit: RecordAudit;

@@ -48,7 +48,7 @@ export interface ServeOptions {
 const WAIT_MS = 60_000;
 const RETRY_DELAY_MS = 500;
 
-export interface ServedToolsDeps {
+interface ServedToolsDeps {
   readonly clients: ToolClients;
   readonly registry: Registry;
   onClosed(serving: ServedTools): void;

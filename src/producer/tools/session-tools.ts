@@ -11,7 +11,7 @@ import type { ToolCatalogue } from './tool-catalogue.ts';
 /** For whom tools are listed: a session, or any session of a kind. */
 export type ToolViewer = SessionRecord | (Pick<SessionRecord, 'kind'> & Partial<Omit<SessionRecord, 'sessionKey'>>);
 
-export interface SessionToolsDeps {
+interface SessionToolsDeps {
   readonly settings: Settings;
   readonly catalogue: Pick<ToolCatalogue, 'all' | 'current' | 'toolPolicyFor'>;
   /** Default: all tools that a session may call. */

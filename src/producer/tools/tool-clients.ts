@@ -13,7 +13,7 @@ import type { Progress } from '../../shared/tools/tool-context.ts';
 import { NewsWaits } from '../../shared/util/news-waits.ts';
 import type { Registry } from './registry.ts';
 
-export interface ToolClientsDeps {
+interface ToolClientsDeps {
   readonly clientCalls: Omit<ClientCalls, 'published' | 'look' | 'withdraw'>;
   readonly registry: Pick<Registry, 'read'>;
   readonly audit: RecordAudit;
@@ -35,7 +35,7 @@ export interface ClientCallNotice {
   readonly leaseMs: number;
 }
 
-export interface Poll {
+interface Poll {
   /** The calls that the client runs. A call that it took but does not list is dispatched to it again. */
   readonly running: readonly string[];
   readonly waitMs: number;

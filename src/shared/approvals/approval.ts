@@ -177,7 +177,7 @@ export function redriveRequest(
   return { ...firstRun, ...nextRun, id: approvalId(request.callId, nextRun.generation), reason };
 }
 
-export type DecisionRequest = Omit<Decision, 'approvalId' | 'decidedAtMs' | 'validUntilMs'>;
+type DecisionRequest = Omit<Decision, 'approvalId' | 'decidedAtMs' | 'validUntilMs'>;
 
 /** Builds a decision. Throws `APPROVAL_STALE` for another digest, and `PERMISSION_DENIED` when the requester approves its own call. */
 export function buildDecision(request: ApprovalRequest, input: DecisionRequest, nowMs: number): Decision {
@@ -207,7 +207,7 @@ export function buildDecision(request: ApprovalRequest, input: DecisionRequest, 
   };
 }
 
-export function isRequester(request: ApprovalRequest, by: string): boolean {
+function isRequester(request: ApprovalRequest, by: string): boolean {
   const { actorId, agentId, submittedBy, session } = request;
   return [actorId, session.actorId, agentId, submittedBy, session.key].includes(by);
 }

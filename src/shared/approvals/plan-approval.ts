@@ -15,7 +15,7 @@ import { type ApprovalRequest, type Decision, decisionMismatch, type PendingRun 
 export const PLAN_TOOL = { namespace: 'pawl', name: 'plan', version: '1' } as const;
 
 /** A node as an approver sees it, and as the worker compares its call with it. */
-export interface ShownNode extends Omit<AcceptedNode, 'name' | 'tool' | 'asks'> {
+interface ShownNode extends Omit<AcceptedNode, 'name' | 'tool' | 'asks'> {
   readonly tool: string;
   /** The reason for the approval. A node without one runs without an approval. */
   readonly needsApproval?: string;

@@ -7,7 +7,7 @@ import { PawlError } from '../errors/failure.ts';
 import type { Signatures } from '../signing/signatures.ts';
 import { type ApprovalRequest, digestOf } from './approval.ts';
 
-export interface Button {
+interface Button {
   readonly type: 'button';
   readonly text: { readonly type: 'plain_text'; readonly text: string };
   readonly style: 'primary' | 'danger';
@@ -17,7 +17,7 @@ export interface Button {
 
 const tokenSchema = z.tuple([z.string(), z.string(), z.enum(['approve', 'deny']), z.number()]);
 
-export interface ButtonDecision {
+interface ButtonDecision {
   readonly approvalId: string;
   readonly digest: string;
   readonly decision: 'approve' | 'deny';

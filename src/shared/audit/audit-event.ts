@@ -6,7 +6,7 @@
 import type { Tier } from '../tools/tool.ts';
 
 /** The call, and its tenant, in every record about a call. */
-export interface AuditedCall {
+interface AuditedCall {
   readonly callId: string;
   /** `namespace.name`. */
   readonly tool: string;

@@ -127,7 +127,7 @@ export type DedupeMode = ToolCallEnvelope['transport']['dedupeMode'];
 
 const circuitStateSchema = z.enum(['CLOSED', 'OPEN', 'HALF_OPEN', 'FORCED_OPEN']) satisfies z.ZodType<CircuitState>;
 
-export const resultErrorSchema = z.object({
+const resultErrorSchema = z.object({
   code: z.string(),
   message: z.string(),
   /** True when another try could help. */
@@ -163,7 +163,7 @@ export const toolResultEnvelopeSchema = z.object({
 export type ResultError = z.output<typeof resultErrorSchema>;
 export type RetriedBy = NonNullable<z.output<typeof toolResultEnvelopeSchema>['retriedBy']>[number];
 
-export interface ResultBase {
+interface ResultBase {
   readonly requestId: string;
   /** The name of the call in every command and URL; absent when the call was refused before it existed. */
   readonly callId?: string;

@@ -39,7 +39,7 @@ import type {
 
 type WithoutSignal<Event extends HookEvent> = Omit<Event, 'signal'>;
 
-export interface HookDeps {
+interface HookDeps {
   readonly schedule: Schedule;
   /** Receives the name and error of each hook that failed. */
   onFailure(hook: string, kind: HookKind, message: string): void;

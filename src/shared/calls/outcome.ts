@@ -85,7 +85,7 @@ type StoredSuccess = readonly [
 ];
 
 /** The stored form of an outcome, which `decodeOutcome` reads. */
-export function encodeOutcome(outcome: Outcome): object {
+function encodeOutcome(outcome: Outcome): object {
   if (outcome.status !== 'success') return outcome;
   const { toolName: _tool, durationMs, attempts, status: _status, error: _error, output, ...extraFields } = outcome;
   const { content, metadata } = output;
@@ -133,7 +133,7 @@ export function outcomeState(outcome: Outcome): Exclude<CallState, 'inflight'> {
   return outcome.settlement === undefined ? 'failed' : 'cancelled';
 }
 
-export interface AnsweredRequest {
+interface AnsweredRequest {
   readonly requestId: string;
   /** The name of the call's tool. An outcome that replaces an unverified one has no name. */
   readonly toolName: string;

@@ -51,7 +51,7 @@ export interface Sample {
   readonly successesBefore?: number;
 }
 
-export type CircuitAdmission =
+type CircuitAdmission =
   | { readonly kind: 'pass' }
   | { readonly kind: 'refuse'; readonly retryAfterMs: number }
   /** The call may run as the probe once `next` has replaced the circuit that was read. */
@@ -136,7 +136,7 @@ function withSuccessesBefore(newestFirst: readonly Sample[]): readonly Sample[] 
 }
 
 /** The outcome of a probe. `ok` is undefined for an outcome that shows nothing about the service (cancelled, refused parameters). */
-export interface ProbeOutcome {
+interface ProbeOutcome {
   readonly holder: string;
   readonly ok: boolean | undefined;
   readonly nowMs: number;

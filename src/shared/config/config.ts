@@ -76,7 +76,7 @@ const auditSchema = z.strictObject({
   maxFileBytes: z.number().int().min(1_024).default(DEFAULT_AUDIT_FILE_BYTES),
 });
 
-export const API_ROLES = ['agent', 'approver', 'operator', 'admin'] as const;
+const API_ROLES = ['agent', 'approver', 'operator', 'admin'] as const;
 export type ApiRole = (typeof API_ROLES)[number];
 const apiTokenSchema = z.strictObject({
   token: z.string().min(8, 'must have at least 8 characters'),

@@ -25,7 +25,7 @@ export interface ReliabilityModes {
 export const DIRECT_MODES: ReliabilityModes = { enabled: false, dedupe: 'off', retry: 'off', circuits: 'off' };
 
 /** A process's configuration of the layer. */
-export interface ReliabilitySettings {
+interface ReliabilitySettings {
   readonly enabled: boolean;
   readonly openMode: Mode;
   /** Staged enabling: a mode that is not named is `on`. */

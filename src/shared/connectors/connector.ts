@@ -9,7 +9,7 @@ import { startOf } from '../util/text/text-cut.ts';
 import { expressionFault } from './jmespath.ts';
 import { parameterStyleSchema } from './parameter-style.ts';
 
-export const CONNECTOR_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
+const CONNECTOR_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 const MEBIBYTE = 1_024 * 1_024;
 const MAX_BODY_BYTES = 16 * MEBIBYTE;
 const bodyBytes = z.number().int().min(1).max(MAX_BODY_BYTES);

@@ -20,7 +20,7 @@ import { quoteValue } from '../util/text/quote-value.ts';
 import { connectorSchema, placeholdersOf } from './connector.ts';
 import { mcpRoutingSchema } from './mcp-routing.ts';
 
-export const DECLARED_KINDS = ['http', 'mcp', 'dynamic'] as const;
+const DECLARED_KINDS = ['http', 'mcp', 'dynamic'] as const;
 export type DeclaredToolKind = (typeof DECLARED_KINDS)[number];
 
 const schemaSchema = z.record(z.string(), z.unknown());

@@ -47,7 +47,7 @@ export const mcpRoutingSchema = z.union([
   }),
 ]);
 
-export type McpRouting = z.output<typeof mcpRoutingSchema>;
+type McpRouting = z.output<typeof mcpRoutingSchema>;
 
 export type McpToolRouting = Extract<McpRouting, { tool: string }>;
 

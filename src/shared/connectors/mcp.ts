@@ -43,7 +43,7 @@ export function definitionDigest(definition: McpDefinition): string {
   return digest(canonicalJson(['mcp', JSON.parse(JSON.stringify(statedFields))]));
 }
 
-export const NAMESPACE_PREFIX = 'mcp.';
+const NAMESPACE_PREFIX = 'mcp.';
 
 export function namespaceOf(server: string): string {
   return `${NAMESPACE_PREFIX}${server}`;
@@ -90,7 +90,7 @@ function effectsOf(tier: Tier, { annotations }: McpDefinition, policy: ImportPol
   return policy.trustAnnotations === true && annotations?.idempotentHint === true ? 'idempotent' : 'once';
 }
 
-export interface McpImport {
+interface McpImport {
   readonly server: string;
   /** The version that the server reports. */
   readonly version?: string | undefined;
@@ -103,7 +103,7 @@ export interface McpImport {
   readonly invalidReason: (tool: string, spec: DeclaredTool) => Promise<string | undefined>;
 }
 
-export interface PlannedTool {
+interface PlannedTool {
   readonly tool: string;
   readonly spec: DeclaredTool & { readonly kind: 'mcp' };
   readonly change: 'added' | 'changed' | 'same';

@@ -22,7 +22,7 @@ export interface OpenApiImport extends OperationOptions {
   readonly readOnly?: boolean;
 }
 
-export interface ImportedOpenApi {
+interface ImportedOpenApi {
   readonly namespace: string;
   readonly tools: readonly {
     readonly name: string;

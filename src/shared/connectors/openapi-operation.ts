@@ -33,7 +33,7 @@ export interface OperationOptions {
   readonly perSecond?: number;
 }
 
-export interface Operation {
+interface Operation {
   readonly document: Json;
   /** The references of the document's schemas, by the names of their definitions. */
   readonly references: ReadonlyMap<string, string>;

@@ -2,7 +2,7 @@
 import { PawlError, reasonOf } from './failure.ts';
 
 /** A feature of its own packages. `purpose` begins sentences, and `whenMissing` says what happens where they are missing. */
-export interface OptionalFeature {
+interface OptionalFeature {
   readonly purpose: string;
   readonly packages: readonly string[];
   readonly whenMissing: string;

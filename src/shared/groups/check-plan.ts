@@ -8,13 +8,13 @@ import { ReadyNodes } from './ready-nodes.ts';
 import { type FoundReference, parseReference, referencesIn, resolveReferences } from './references.ts';
 import { alternativesAt, mayMatch, type PossibleSchemas, typesOf } from './schema-paths.ts';
 
-export interface PlanTool {
+interface PlanTool {
   readonly inputSchema: JsonSchema;
   readonly outputSchema?: JsonSchema;
   readonly validate: Validator;
 }
 
-export interface CheckedPlan {
+interface CheckedPlan {
   readonly issues: readonly Issue[];
   /** The nodes' names in topological order. */
   readonly order: readonly string[];

@@ -5,7 +5,7 @@
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../calls/envelope.ts';
 import type { ResultStatus } from '../errors/result-status.ts';
 
-export const GROUP_KINDS = ['batch', 'plan'] as const;
+const GROUP_KINDS = ['batch', 'plan'] as const;
 export type GroupKind = (typeof GROUP_KINDS)[number];
 
 /** The largest number of calls of a batch, and of nodes of a plan. */

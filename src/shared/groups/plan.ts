@@ -8,7 +8,7 @@ import { MAX_WAIT_MS } from '../util/time.ts';
 import { MAX_MEMBERS } from './group.ts';
 
 /** `error` is every end but a success; `unknown` is one that may have had its effect; `ended` is each of them. */
-export const PLAN_OUTCOMES = ['success', 'error', 'unknown', 'skipped', 'ended'] as const;
+const PLAN_OUTCOMES = ['success', 'error', 'unknown', 'skipped', 'ended'] as const;
 
 /** The largest number of items of a `forEach`. */
 export const MAX_ITEMS = 1_000;
@@ -21,7 +21,7 @@ const conditionSchema = z.strictObject({ node: nameSchema, is: z.enum(PLAN_OUTCO
 
 const NAME_RULE = 'must begin with a letter or "_", and have at most 64 letters, digits, "_" and "-"';
 
-export const planNodeSchema = z.strictObject({
+const planNodeSchema = z.strictObject({
   /** `name` or `namespace.name`. */
   tool: z.string().min(1).max(256),
   params: laterParamsSchema()

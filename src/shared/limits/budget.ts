@@ -50,7 +50,7 @@ export const budgetSettingsSchema = z.strictObject({
     )
     .default({}),
 });
-export type BudgetSettings = z.output<typeof budgetSettingsSchema>;
+type BudgetSettings = z.output<typeof budgetSettingsSchema>;
 
 /** The cost of a call: that of the most specific entry of the tool's budget that matches the parameters, or the tool's own. */
 export function costUnitsOf(
@@ -105,7 +105,7 @@ export interface ToolLimits {
 const SESSION_KEPT_MS = 30 * 24 * 3_600_000;
 const TURN_KEPT_MS = 24 * 3_600_000;
 
-export interface ChargeRequest {
+interface ChargeRequest {
   readonly envelope: ToolCallEnvelope;
   /** `namespace.name`. */
   readonly tool: string;

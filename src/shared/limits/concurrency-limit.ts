@@ -10,7 +10,7 @@ export const limitSettingsSchema = z
   })
   .partial();
 
-export type LimitSettings = z.output<typeof limitSettingsSchema>;
+type LimitSettings = z.output<typeof limitSettingsSchema>;
 
 export interface NamedLimit extends LimitSettings {
   /** Calls under one name share the limit: of a tool, a tenant, a credential. */

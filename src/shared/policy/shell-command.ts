@@ -10,7 +10,7 @@ export interface SimpleCommand {
   readonly open: boolean;
 }
 
-export interface CommandText {
+interface CommandText {
   readonly commands: readonly SimpleCommand[];
   /** Whether the text is words only: it sets no variable and neither reads nor writes a file. */
   readonly plain: boolean;

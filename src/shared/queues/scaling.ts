@@ -1,6 +1,6 @@
 /** The number of workers that a tier needs: the rule behind the metric that autoscalers follow. */
 
-export interface TierLoad {
+interface TierLoad {
   /** Calls that could run now and wait for a worker. */
   readonly waiting: number;
   readonly running: number;
@@ -13,7 +13,7 @@ export interface TierLoad {
 }
 
 /** The time within which waiting calls should start. */
-export const TARGET_WAIT_MS = 5_000;
+const TARGET_WAIT_MS = 5_000;
 /** The slots of a worker before one is running: `pawl worker` without `--concurrency`. */
 const DEFAULT_SLOTS = 32;
 

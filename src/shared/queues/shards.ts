@@ -9,7 +9,7 @@ import { TIERS, type Tier } from '../tools/tool.ts';
 /** The most shards of one tier: each worker holds two connections for each shard. */
 export const MAX_SHARDS = 64;
 
-export interface TierShards {
+interface TierShards {
   /** The shards among which new sessions are spread. */
   readonly current: number;
   /** The largest number of shards so far. Older sessions may still use the higher ones. */

@@ -5,7 +5,7 @@
  * hedging: no second try starts before the first has failed.
  */
 
-export interface RetryBudget {
+interface RetryBudget {
   /** Tokens that a success puts back: the share of calls that may be retried in the long run. */
   readonly ratio: number;
   /** Tokens of a new bucket. */
@@ -15,7 +15,7 @@ export interface RetryBudget {
   /** A bucket from which no call took or asked for a token in that time is new again. */
   readonly windowMs: number;
 }
-export type RetryBudgetOverrides = { readonly [K in keyof RetryBudget]?: RetryBudget[K] | undefined };
+type RetryBudgetOverrides = { readonly [K in keyof RetryBudget]?: RetryBudget[K] | undefined };
 
 /** With these, forty calls at a time that fail twice each get their third attempt. A shorter window would grant new tokens in an outage. */
 const DEFAULT_RETRY_BUDGET: RetryBudget = { ratio: 0.2, floor: 100, capacity: 100, windowMs: 24 * 3_600_000 };

@@ -66,7 +66,7 @@ export interface FailedAttempt {
   readonly circuitState: CircuitState;
 }
 
-export type RetryDecision =
+type RetryDecision =
   | { readonly kind: 'retry'; readonly delayMs: number }
   | { readonly kind: 'stop'; readonly status: FailureStatus; readonly reason: string };
 

@@ -35,7 +35,7 @@ export interface Timing {
 }
 
 /** Times between two moments: the newest ones in order, and the number of older ones. */
-export interface TimesBetween {
+interface TimesBetween {
   readonly newest: readonly number[];
   readonly olderCount: number;
   /** There are more than `olderCount`, which were not counted. */

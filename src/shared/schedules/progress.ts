@@ -38,7 +38,7 @@ const IDLE_RECHECK_MS = 24 * 3_600_000;
  * - `run`: a person started it.
  */
 export const OCCURRENCE_RESULTS = ['started', 'skipped', 'missed', 'refused', 'unknown', 'run'] as const;
-export type OccurrenceResult = (typeof OCCURRENCE_RESULTS)[number];
+type OccurrenceResult = (typeof OCCURRENCE_RESULTS)[number];
 
 export interface OccurrenceEvent {
   readonly atMs: number;
@@ -81,7 +81,7 @@ export function newProgress(record: ScheduleRecord, nowMs: number): ScheduleProg
   };
 }
 
-export type ScheduleStep =
+type ScheduleStep =
   | { readonly kind: 'none'; readonly progress: ScheduleProgress }
   | {
       readonly kind: 'start';

@@ -74,7 +74,7 @@ export function withEcmaClasses(pattern: string): string {
 const MODIFIERS = /(?<!\\)(?:\\\\)*\(\?[a-zA-Z-]+[:)]/;
 
 /** Whether every engine of ECMAScript knows the pattern. RE2 knows more, which libraries and providers fail on. */
-export function isEcmaPattern(pattern: string): boolean {
+function isEcmaPattern(pattern: string): boolean {
   return !MODIFIERS.test(pattern) && orUndefined(() => new RegExp(pattern, 'u')) !== undefined;
 }
 

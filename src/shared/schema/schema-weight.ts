@@ -25,7 +25,7 @@ export function hasQuadraticFormat(schema: unknown): boolean {
 }
 
 /** The cost of the keywords of one schema for each character, in characters that a pattern of size 1 matches in the same time. */
-export interface CharacterCost {
+interface CharacterCost {
   /** For the text that the schema checks. */
   readonly text: number;
   /** For each name of the object that it checks. */

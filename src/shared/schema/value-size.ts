@@ -10,7 +10,7 @@ const MAX_WORK = 50_000;
 /** The number of characters that RE2 matches by a pattern of size 1 in the time of one unit of work. */
 const CHARACTERS = 50;
 
-export interface ValueSize {
+interface ValueSize {
   readonly values: number;
   /** The levels below the value itself. */
   readonly depth: number;

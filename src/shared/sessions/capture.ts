@@ -21,7 +21,7 @@ export interface CapturedCall {
   readonly outcome?: Pick<Outcome, 'status' | 'output'> | undefined;
 }
 
-export interface CaptureSource {
+interface CaptureSource {
   readonly name: string;
   readonly sessionKey: string;
   /** Tools that brought the session text from outside. */
@@ -29,13 +29,13 @@ export interface CaptureSource {
   readonly capturedAt: string;
 }
 
-export interface CapturedNode {
+interface CapturedNode {
   readonly tool: string;
   readonly params: unknown;
   readonly after?: readonly string[];
 }
 
-export interface Capture {
+interface Capture {
   /** The text of a `SKILL.md`, switched off. */
   readonly skill: string;
   readonly plan: { readonly nodes: Readonly<Record<string, CapturedNode>> };

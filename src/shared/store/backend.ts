@@ -82,7 +82,7 @@ export interface Backend extends Stores {
   close(): Promise<void>;
 }
 
-export interface BackendOptions {
+interface BackendOptions {
   readonly settings: Settings;
   /** Shown by CLIENT LIST. */
   readonly name: string;

@@ -4,7 +4,7 @@ import type { Outcome } from '../calls/outcome.ts';
 import type { CircuitState } from '../circuits/circuit-breaker.ts';
 import type { ShadowKind } from '../config/switches.ts';
 
-export interface AttemptSubject {
+interface AttemptSubject {
   readonly callId: string;
   readonly envelope: ToolCallEnvelope;
   readonly attempt: number;

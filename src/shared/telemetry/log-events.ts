@@ -21,10 +21,10 @@ export const LOG_EVENTS = [
   'tool_call_retry_refused',
   'tool_call_loop',
 ] as const;
-export type LogEventName = (typeof LOG_EVENTS)[number];
+type LogEventName = (typeof LOG_EVENTS)[number];
 
 /** A log line with its standard fields, and the fields that identify the call. */
-export interface LogLine {
+interface LogLine {
   readonly level: 'debug' | 'info' | 'warn';
   readonly message: string;
   readonly fields: {

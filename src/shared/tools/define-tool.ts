@@ -237,7 +237,7 @@ export function checkDefinition(tool: AnyTool): void {
   checkExamples(tool, fail);
 }
 
-export type FailDefinition = (field: string, expected: string, actual: unknown) => never;
+type FailDefinition = (field: string, expected: string, actual: unknown) => never;
 
 function checkFreeform(
   { inputSchema }: AnyTool,

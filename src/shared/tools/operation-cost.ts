@@ -24,7 +24,7 @@ export interface OperationCost {
   readonly costUnits: number;
 }
 
-export interface CostFault {
+interface CostFault {
   readonly path: string;
   /** Completes the sentence "it must be …". */
   readonly expected: string;

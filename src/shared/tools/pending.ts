@@ -4,7 +4,7 @@ import type { Effects } from '../retries/effects.ts';
 import { quoteValue } from '../util/text/quote-value.ts';
 
 /** The rules for a call that is not completed in time: it fails, runs again, or has an unknown outcome that an operator resolves. */
-export const EXPIRY_RULES = ['fail', 'retry', 'unknown'] as const;
+const EXPIRY_RULES = ['fail', 'retry', 'unknown'] as const;
 export type ExpiryRule = (typeof EXPIRY_RULES)[number];
 
 /** The longest that a call waits for its completion: a year. */

@@ -10,7 +10,7 @@
  */
 
 export const AGENT_ENDINGS = ['completed', 'failed', 'paused'] as const;
-export type AgentEnding = (typeof AGENT_ENDINGS)[number];
+type AgentEnding = (typeof AGENT_ENDINGS)[number];
 export const AGENT_STATES = ['queued', 'running', ...AGENT_ENDINGS, 'closed'] as const;
 export type AgentState = (typeof AGENT_STATES)[number];
 

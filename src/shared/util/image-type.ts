@@ -1,6 +1,6 @@
 /** The type and the size of an image, read from its first bytes: of the types that models can see. */
 
-export type ImageType = 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp';
+type ImageType = 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp';
 
 export function imageTypeOf(bytes: Uint8Array): ImageType | undefined {
   const starts = (...values: number[]) => values.every((value, index) => bytes[index] === value);

@@ -39,7 +39,7 @@ import { PlanDecisions, type PlanDecisionsDeps } from './plan-decisions.ts';
 import { cutPreview, previewCall } from './preview.ts';
 import type { UsedApprovals } from './used-approvals.ts';
 
-export interface ApprovalGateDeps extends Pick<PlanDecisionsDeps, 'callOf'> {
+interface ApprovalGateDeps extends Pick<PlanDecisionsDeps, 'callOf'> {
   readonly settings: Settings;
   readonly approvals: ApprovalRecords;
   readonly standingApprovals: Pick<StandingApprovals, 'find'>;

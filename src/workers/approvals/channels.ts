@@ -30,7 +30,7 @@ import { ChannelBackoff } from './channel-backoff.ts';
 import { ElicitationState } from './questions.ts';
 import { webhook } from './webhook-channel.ts';
 
-export interface WorkerChannelsDeps {
+interface WorkerChannelsDeps {
   readonly settings: Settings;
   readonly signatures: Signatures;
   readonly log: Logger;

@@ -47,7 +47,7 @@ export async function previewCall(
   return fallback();
 }
 
-export function previewContext(
+function previewContext(
   tool: Pick<AnyTool, 'name' | 'needs'>,
   session: Pick<SessionRecord, 'workspaceRoot'>,
   signal: AbortSignal,

@@ -14,7 +14,7 @@ import { type Schedule, systemSchedule, uuidv7 } from '../../shared/util/time.ts
 import { withinMs } from '../../shared/util/wait.ts';
 import type { Fetch } from '../context/network.ts';
 
-export interface CallbackSenderDeps {
+interface CallbackSenderDeps {
   readonly callbacks: Pick<CallbackRecords, 'take' | 'finish'>;
   readonly signatures: Signatures;
   /** Through the guarded network. */

@@ -18,7 +18,7 @@ import { isForAnyOrigin } from '../context/network.ts';
 import type { Executable } from './declared-tools.ts';
 import type { ConnectorSecrets } from './secrets.ts';
 
-export interface HttpConnectorDeps {
+interface HttpConnectorDeps {
   readonly secrets: Pick<ConnectorSecrets, 'resolve'>;
   /**
    * Resolves when the call may send one more request, with a function to call when that request has ended. The first

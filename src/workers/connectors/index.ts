@@ -6,7 +6,7 @@ import type { ToolMakers } from './declared-tools.ts';
 import { httpConnector } from './http.ts';
 import { ConnectorSecrets } from './secrets.ts';
 
-export interface ConnectorDeps {
+interface ConnectorDeps {
   readonly settings: Settings;
   /** The source of secrets. */
   readonly environment: Readonly<Record<string, string | undefined>>;

@@ -19,7 +19,7 @@ import { onAbort } from '../../shared/util/wait.ts';
 import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
 import { nonPublicReason } from './public-addresses.ts';
 
-export const DEFAULT_MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
+const DEFAULT_MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
 
 const MAX_REDIRECTS = 5;
 /** Error codes of gzip and deflate, and of Brotli. */
@@ -31,9 +31,9 @@ const IDLE_TIMEOUT_MS = 60_000;
 export type Fetch = (input: string | URL, init?: RequestInit) => Promise<Response>;
 
 /** Resolves a host name to all of its addresses. Fails as `dns.lookup` does. */
-export type Resolver = (hostname: string) => Promise<readonly LookupAddress[]>;
+type Resolver = (hostname: string) => Promise<readonly LookupAddress[]>;
 
-export interface NetworkOptions {
+interface NetworkOptions {
   readonly signal: AbortSignal;
   /** Counts requests that may have had an effect. */
   readonly attempt?: SideEffectTracker;

@@ -28,7 +28,7 @@ import { realRootOf } from '../workspace/safe-path.ts';
 import { resolveFolder } from '../workspace/workspace.ts';
 import { forbiddenReason } from '../workspace/workspace-roots.ts';
 
-export const DEFAULT_MAX_OUTPUT_BYTES = 256 * 1024;
+const DEFAULT_MAX_OUTPUT_BYTES = 256 * 1024;
 
 const TRIAL_TIMEOUT_MS = 5_000;
 /** How long a sandbox may take until its program starts. */
@@ -68,7 +68,7 @@ export function openProcesses(options: ProcessesOptions): Processes {
   };
 }
 
-export interface PreparedProgram {
+interface PreparedProgram {
   readonly sandbox: Sandbox;
   readonly launch: LaunchRequest;
   readonly environment: ProgramEnvironment;

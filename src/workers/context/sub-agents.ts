@@ -9,7 +9,7 @@ import { type AgentMessage, type AgentReport, type Agents, hasAnswered } from '.
 /** The most agents of one session, without closed ones. */
 const MAX_AGENTS = 16;
 
-export interface AgentCaller {
+interface AgentCaller {
   readonly callId: string;
   readonly generation: string;
   readonly session: SessionRecord;

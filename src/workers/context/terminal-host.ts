@@ -14,7 +14,7 @@ import type { Isolation } from '../sandbox/isolation.ts';
 import type { TerminalLink, WriteRequest } from './remote-terminal.ts';
 import { Terminal, unknownTerminal } from './terminal.ts';
 
-export interface TerminalLimits {
+interface TerminalLimits {
   /** The limit of one worker. */
   readonly maxTerminals: number;
   /** The limit of one session on one worker. */
@@ -23,7 +23,7 @@ export interface TerminalLimits {
   readonly idleMs: number;
 }
 
-export const TERMINAL_LIMITS: TerminalLimits = { maxTerminals: 64, maxPerSession: 8, idleMs: 15 * 60_000 };
+const TERMINAL_LIMITS: TerminalLimits = { maxTerminals: 64, maxPerSession: 8, idleMs: 15 * 60_000 };
 
 export interface TerminalHostOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -34,7 +34,7 @@ export interface TerminalHostOptions {
   readonly limits?: Partial<TerminalLimits>;
 }
 
-export interface TerminalCaller {
+interface TerminalCaller {
   readonly callId: string;
   readonly sessionKey: string;
   readonly root: string;

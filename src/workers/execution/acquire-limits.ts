@@ -12,7 +12,7 @@ const SLACK_MS = 5_000;
 /** A call that holds slots while it waits for another one checks again after this time. */
 const RECHECK_MS = 2_000;
 
-export interface LimitAcquirerDeps {
+interface LimitAcquirerDeps {
   readonly limits: Pick<Limits, 'acquire' | 'renew' | 'release' | 'releaseUnused' | 'hasSlot' | 'hasStart'>;
   /** The lease of an attempt, and of the slots that it holds. */
   readonly leaseMs: number;
@@ -21,7 +21,7 @@ export interface LimitAcquirerDeps {
   onError(error: Error): void;
 }
 
-export interface LimitWait {
+interface LimitWait {
   readonly waitMs: number;
   /** Checks, once the call is parked, whether it may start after all. */
   isReady(): Promise<boolean>;

@@ -21,14 +21,14 @@ import type { CallSettler } from '../outcome/settle-call.ts';
 /** The answer to a start whose circuit is not closed. */
 export type OpenCircuit = Extract<BeginResult, { kind: 'circuit' }>;
 
-export type CircuitEntry =
+type CircuitEntry =
   /** Begin, through the circuit of `hold`, if any. */
   | { readonly kind: 'begin'; readonly hold?: CircuitHold }
   /** Begin as the probe; give the probe back if no attempt begins. */
   | { readonly kind: 'probe'; readonly hold: CircuitHold }
   | { readonly kind: 'end'; readonly end: JobOutcome };
 
-export interface CircuitAdmissionDeps {
+interface CircuitAdmissionDeps {
   readonly settings: Settings;
   readonly workerId: string;
   readonly circuits: Pick<FleetCircuits, 'enter' | 'release' | 'verified'>;

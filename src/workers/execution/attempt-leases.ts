@@ -4,7 +4,7 @@ import type { CallLedger, ResourceLockRecords } from '../../shared/store/ports.t
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import type { LimitAcquirer } from './acquire-limits.ts';
 
-export interface AttemptLeasesDeps {
+interface AttemptLeasesDeps {
   readonly ledger: Pick<CallLedger, 'renewLease'>;
   readonly locks: Pick<ResourceLockRecords, 'renew'>;
   readonly limits: Pick<LimitAcquirer, 'renew'>;

@@ -23,7 +23,7 @@ import type { Suspects } from './run-alone.ts';
 import type { IncompatibleCalls } from './skip-worker.ts';
 import { incompatibilityReason } from './version-check.ts';
 
-export interface AttemptStarterDeps {
+interface AttemptStarterDeps {
   readonly ledger: Pick<CallLedger, 'begin'>;
   readonly leaseMs: number;
   readonly workerId: string;

@@ -9,7 +9,7 @@ import type { ForcedCircuits } from '../circuits/forced-circuits.ts';
 import type { CallEnder } from '../outcome/end-call.ts';
 import type { Parking } from '../outcome/park-call.ts';
 
-export interface ForcedCircuitCheckDeps {
+interface ForcedCircuitCheckDeps {
   /** Absent where every call goes through its tool's own circuit. */
   readonly forced?: Pick<ForcedCircuits, 'mayBeAny' | 'reasonFor'> | undefined;
   readonly ender: Pick<CallEnder, 'fail'>;

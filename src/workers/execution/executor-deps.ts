@@ -55,7 +55,7 @@ export interface FleetState extends Pick<ConsensusDeps, 'othersWith' | 'isAlone'
 }
 
 /** The checks that can make an attempt wait, or keep it from running. */
-export interface AttemptGuards {
+interface AttemptGuards {
   readonly nodeCircuits: Pick<NodeCircuits, 'run' | 'failsInARow'>;
   /** Absent where every call goes through its tool's own circuit. */
   readonly forced?: Pick<ForcedCircuits, 'mayBeAny' | 'reasonFor'>;

@@ -17,7 +17,7 @@ import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { CallSettler } from '../outcome/settle-call.ts';
 import type { AttemptAudit } from './audit.ts';
 
-export interface PendingExpiryDeps {
+interface PendingExpiryDeps {
   readonly records: Pick<PendingRecords, 'expire' | 'resume'>;
   readonly settler: Pick<CallSettler, 'refusal'>;
   readonly settings: Settings;

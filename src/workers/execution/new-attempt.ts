@@ -22,7 +22,7 @@ import type { LeaseWrites } from '../attempt/retry-write.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import type { AttemptTraces } from '../attempt/traces.ts';
 
-export interface AttemptFactoryDeps {
+interface AttemptFactoryDeps {
   readonly settings: Settings;
   readonly workerId: string;
   readonly clock: Clock;
@@ -33,7 +33,7 @@ export interface AttemptFactoryDeps {
   readonly traces?: AttemptTraces | undefined;
 }
 
-export interface NewAttempt {
+interface NewAttempt {
   readonly job: CallJob;
   readonly running: RunningAttempt;
   readonly started: StartedAttempt;

@@ -15,7 +15,7 @@ import type { CallLookups, ToolServices, WorkerTools } from './executor-deps.ts'
 
 type Params = Readonly<Record<string, unknown>>;
 
-export interface CallPermission {
+interface CallPermission {
   readonly params: Params;
   /** A person approved exactly these parameters. */
   readonly isApproved: boolean;
@@ -25,7 +25,7 @@ export interface CallPermission {
   checkRewritten(params: Params): void;
 }
 
-export interface CallPermitsDeps
+interface CallPermitsDeps
   extends Pick<WorkerTools, 'toolPolicyFor'>,
     Pick<CallLookups, 'sessionOf'>,
     Pick<ToolServices, 'unconfined'> {

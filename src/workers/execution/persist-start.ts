@@ -12,7 +12,7 @@ import type { Parking } from '../outcome/park-call.ts';
 /** The delay of a job while Redis cannot confirm a write to disk. */
 const RETRY_AFTER_MS = 1_000;
 
-export interface StartBarrierDeps {
+interface StartBarrierDeps {
   readonly settings: Settings;
   readonly ledger: Pick<CallLedger, 'renewLease'>;
   /** Resolves when all that Redis has acknowledged is on its disk. Absent where no tool asks for it. */

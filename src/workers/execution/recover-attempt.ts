@@ -12,7 +12,7 @@ import type { AttemptHooks } from './attempt-hooks.ts';
 import type { Preparation } from './prepare-call.ts';
 import { type AttemptOptions, runProbe } from './run-tool.ts';
 
-export interface RecoveryDeps {
+interface RecoveryDeps {
   readonly preparation: Pick<Preparation, 'prepare'>;
   readonly hooks: Pick<AttemptHooks, 'before' | 'after'>;
   readonly ender: Pick<CallEnder, 'giveUp' | 'succeed'>;

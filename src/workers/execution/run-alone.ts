@@ -18,7 +18,7 @@ const ONE_SUSPECT_AT_A_TIME_MS = 500;
 const NEXT_SOLITUDE_MS = 1_000;
 
 /** A worker of the process. */
-export interface ProcessWorker {
+interface ProcessWorker {
   readonly running: Pick<RunningAttempts, 'size' | 'onRemoved'>;
   /** Stops fetching jobs until `resume()`. */
   pause(): void;

@@ -97,7 +97,7 @@ export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unk
 }
 
 /** The answer of a tool's `ready`. A failure or an abort of it leaves no effect. */
-export type ReadyResult =
+type ReadyResult =
   | { readonly kind: 'ready' }
   | { readonly kind: 'waiting'; readonly againInMs: number }
   | Exclude<AttemptResult, { readonly kind: 'value' }>;

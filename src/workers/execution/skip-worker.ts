@@ -14,7 +14,7 @@ import type { LastPublished } from './version-check.ts';
 /** The delay of a job that no living worker can run. */
 export const NO_WORKER_DELAY_MS = 1_000;
 
-export interface IncompatibleCallsDeps {
+interface IncompatibleCallsDeps {
   readonly ledger: Pick<CallLedger, 'postpone'>;
   /** The longest time that a call waits for a worker that can run it. */
   readonly toolWaitMs: number;

@@ -14,7 +14,7 @@ import type { FailedAttempts } from './retry-call.ts';
 import type { SerializedResult, SerializedSuccess } from './serialize-result.ts';
 import type { CallSettler } from './settle-call.ts';
 
-export interface OutcomeResolverDeps {
+interface OutcomeResolverDeps {
   readonly ender: Pick<CallEnder, 'succeed' | 'fail'>;
   readonly failed: Pick<FailedAttempts, 'resolve'>;
   readonly consensus: Pick<Consensus, 'isNeededFor' | 'vote'>;

@@ -5,7 +5,7 @@ import type { LeaseWrites } from '../attempt/retry-write.ts';
 import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import type { CallSettler, Postponed } from './settle-call.ts';
 
-export interface ParkingDeps {
+interface ParkingDeps {
   readonly settler: Pick<CallSettler, 'postpone'>;
   readonly circuits: Pick<FleetCircuits, 'release'>;
   readonly writes: LeaseWrites;

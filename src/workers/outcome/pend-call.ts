@@ -12,7 +12,7 @@ import type { CallEnder } from './end-call.ts';
 import type { FailedAttempts } from './retry-call.ts';
 import { notWritten } from './settle-port.ts';
 
-export interface PendingCallsDeps {
+interface PendingCallsDeps {
   readonly records: Pick<PendingRecords, 'pend'>;
   readonly circuits: Pick<FleetCircuits, 'succeeded'>;
   readonly consensus: Pick<Consensus, 'isNeededFor'>;

@@ -18,7 +18,7 @@ import type { ConsensusDeps } from './consensus.ts';
 import type { CallEnder } from './end-call.ts';
 import type { CallSettler } from './settle-call.ts';
 
-export interface FailedAttemptsDeps extends Pick<ConsensusDeps, 'othersWith'> {
+interface FailedAttemptsDeps extends Pick<ConsensusDeps, 'othersWith'> {
   readonly ender: Pick<CallEnder, 'failCounted'>;
   readonly settler: Pick<CallSettler, 'postpone'>;
   /** The hooks of the worker, which may refuse another attempt. */

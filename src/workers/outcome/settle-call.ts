@@ -70,7 +70,7 @@ export interface Retry {
   refused(): Promise<JobOutcome>;
 }
 
-export interface CallSettlerDeps {
+interface CallSettlerDeps {
   readonly ledger: Pick<CallLedger, 'settle' | 'postpone'>;
   readonly settings: Settings;
   readonly log: Logger;

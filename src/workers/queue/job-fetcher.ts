@@ -62,7 +62,7 @@ export interface ActiveJob {
   readonly attempt?: FetchedAttempt;
 }
 
-export interface FetchedAttempt {
+interface FetchedAttempt {
   readonly token: string;
   /** When the fetch was sent, on this process's monotonic clock. The lease runs from then. */
   readonly requestedAtMs: number;

@@ -37,7 +37,7 @@ import type { WorkerMetrics } from '../execution/metrics.ts';
 import { type ActiveJob, type JobEnd, JobFetcher, type JobFetcherDeps } from './job-fetcher.ts';
 import { LockRenewal } from './lock-renewal.ts';
 
-export interface JobQueueDeps
+interface JobQueueDeps
   extends Pick<JobFetcherDeps, 'partition' | 'slots' | 'workerId' | 'clock' | 'workers' | 'onError'> {
   readonly backend: Backend;
   readonly settings: Settings;

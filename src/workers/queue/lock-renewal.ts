@@ -8,7 +8,7 @@ import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempt
 /** Share of the lease after which a lock is renewed: early enough to try again before the attempt fences itself. */
 const RENEW_SHARE = 1 / 4;
 
-export interface LockRenewalOptions {
+interface LockRenewalOptions {
   readonly running: RunningAttempts;
   readonly clock: Clock;
   readonly leaseMs: number;

@@ -8,7 +8,7 @@ import type { Tier } from '../../shared/tools/tool.ts';
 import { ConcurrencyLimiter } from './concurrency-slots.ts';
 import type { JobQueue } from './job-queue.ts';
 
-export interface ServedQueuesDeps {
+interface ServedQueuesDeps {
   readonly shards: Pick<Shards, 'layout' | 'partitions'>;
   readonly tiers: readonly Tier[];
   /** Attempts at a time, for each tier. */

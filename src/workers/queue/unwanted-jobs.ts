@@ -7,7 +7,7 @@ import type { RegisteredTool } from '../attempt/attempt-state.ts';
 import type { NodeCircuits } from '../circuits/node-circuit.ts';
 import type { Unwanted } from './job-queue.ts';
 
-export interface UnwantedJobsDeps {
+interface UnwantedJobsDeps {
   readonly tools: ReadonlyMap<string, RegisteredTool>;
   readonly switches: Pick<SwitchCache, 'modes'>;
   readonly nodeCircuits: Pick<NodeCircuits, 'isOpen' | 'mayTry'>;

@@ -1,7 +1,7 @@
 /** One output of a program. The first `maxBytes` are kept; the rest is read and dropped, so that the program never blocks. */
 import type { Readable } from 'node:stream';
 
-export interface CollectedOutput {
+interface CollectedOutput {
   /** Decoded as UTF-8, without a character that the cap cut in two. */
   readonly text: string;
   readonly droppedBytes: number;

@@ -72,7 +72,7 @@ export interface Sandbox {
 /** Starts a program in a sandbox: the real test of an isolation mode. Resolves with the reason if it did not exit with 0. */
 export type Trial = (sandbox: Sandbox, request: LaunchRequest) => Promise<string | undefined>;
 
-export const MARKER_VARIABLE = 'PAWL_CALL_ID';
+const MARKER_VARIABLE = 'PAWL_CALL_ID';
 
 const SHELL = '/bin/sh';
 

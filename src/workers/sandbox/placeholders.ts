@@ -48,7 +48,7 @@ function contentOf(path: string): 'nothing' | 'marks' | 'files' {
   }
 }
 
-export interface Placeholders {
+interface Placeholders {
   readonly paths: readonly string[];
   remove(): Promise<void>;
 }

@@ -16,7 +16,7 @@ const ROOTS = [
 ] as const;
 const NAME = /^pawl-(\d+)-[0-9a-f]+$/;
 
-export interface ProcessGroup {
+interface ProcessGroup {
   /** A command prefix that makes the command and its children members of the group. */
   readonly enter: readonly string[];
   /** Must be called when all members have ended. */

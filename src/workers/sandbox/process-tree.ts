@@ -24,7 +24,7 @@ const MAX_DIAGNOSIS_BYTES = 4_096;
 
 type Stream = 'ignore' | 'pipe' | number;
 
-export interface TreeRequest {
+interface TreeRequest {
   readonly launch: LaunchRequest;
   readonly environment: ProgramEnvironment;
   /** The program as the caller named it, for messages. */

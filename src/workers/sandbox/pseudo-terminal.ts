@@ -10,7 +10,7 @@ const ROWS = 40;
 /** The delay before the rest of a partial write is tried again. No event reports that the program has read. */
 const RETRY_WRITE_MS = 10;
 
-export interface PseudoTerminal {
+interface PseudoTerminal {
   /** The program's output. It ends, or fails with EIO, when no program holds the other end. */
   readonly output: ReadStream;
   /** The program's input. Ending it ends the whole terminal. */

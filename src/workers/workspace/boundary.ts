@@ -21,7 +21,7 @@ import {
   statsOf,
 } from './protected-paths.ts';
 
-export interface Boundary {
+interface Boundary {
   /** Real paths that are shown empty. */
   readonly hidden: readonly string[];
   /** Real paths below the root that stay unchanged. */
@@ -34,7 +34,7 @@ export interface Boundary {
   readonly replaceable: readonly string[];
 }
 
-export interface MadeFiles {
+interface MadeFiles {
   readonly paths: readonly string[];
   /** False where not all folders could be searched, and all could be before. */
   readonly isComplete: boolean;

@@ -49,7 +49,7 @@ export interface Location {
 export class PathChangedError extends Error {}
 
 /** `make` creates missing folders on the way. `keep-link` returns a link at the end of the path instead of its target. */
-export type WalkMode = 'keep' | 'make' | 'keep-link';
+type WalkMode = 'keep' | 'make' | 'keep-link';
 
 /** Walks to `path`, passes the location to `use`, closes what it opened, and translates system errors into Pawl's. */
 export async function withLocation<Value>(

@@ -24,7 +24,7 @@ import {
 } from './safe-path.ts';
 import { searchWithin } from './workspace-search.ts';
 
-export const DEFAULT_MAX_READ_BYTES = 16 * 1024 * 1024;
+const DEFAULT_MAX_READ_BYTES = 16 * 1024 * 1024;
 
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 

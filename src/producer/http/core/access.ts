@@ -62,7 +62,7 @@ export function seesTenant(caller: Caller, tenantId: string | undefined): boolea
 }
 
 /** Finds the caller of a request, or refuses it with `UNAUTHENTICATED` or `PERMISSION_DENIED`. */
-export type Authenticate = (request: IncomingMessage, options: { readonly browser: boolean }) => Caller;
+type Authenticate = (request: IncomingMessage, options: { readonly browser: boolean }) => Caller;
 
 export function createAuthenticator(tokens: readonly ApiToken[]): Authenticate {
   if (tokens.length === 0) {

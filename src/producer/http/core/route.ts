@@ -34,7 +34,7 @@ export const MAX_BODY_BYTES = 4 * 1_024 * 1_024 + 64 * 1_024;
 /** Deeper JSON is refused before any recursive function reads it. */
 const MAX_DEPTH = 140;
 
-export type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
+type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
 
 /** A request whose query, headers and body have been checked, and what the server has for its routes. */
 export interface RouteRequest<Query = unknown, Body = unknown, Headers = unknown, PathName extends string = string>
@@ -60,7 +60,7 @@ export interface RouteResponse {
 }
 
 /** The responses of a route by status, without refusals: their meaning, and the name of their JSON schema or the type of their text. */
-export type RouteResponses = Readonly<
+type RouteResponses = Readonly<
   Record<number, string | readonly [meaning: string, shape: ResponseName | `text/${string}`]>
 >;
 

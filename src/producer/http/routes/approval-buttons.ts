@@ -26,7 +26,7 @@ const pressedSchema = z.union([
     })),
 ]);
 
-export const BUTTON_PATH = '/v1/approvals/actions';
+const BUTTON_PATH = '/v1/approvals/actions';
 
 export function mountButtons(app: Express, pawl: Pawl): void {
   const limit = '64kb';

@@ -79,7 +79,7 @@ const MAX_BRIEFS = 1_000;
 /** The time limit of a tool is rarely longer. */
 const LONG_RUN_MS = 60 * 60_000;
 
-export interface ApprovalSearch {
+interface ApprovalSearch {
   readonly pending: boolean;
   readonly limit: number;
   /** The maximum of approvals that are read; default all. */

@@ -30,7 +30,7 @@ export interface StandingApproval {
 }
 
 /** A call that needs a decision. */
-export interface StandingApprovalSearch {
+interface StandingApprovalSearch {
   readonly sessionKey: string;
   readonly tool: StandingApproval['tool'];
   readonly envelope: ToolCallEnvelope;

@@ -165,7 +165,7 @@ export class AuditTrail {
   }
 }
 
-export interface AuditChainerDeps {
+interface AuditChainerDeps {
   readonly redis: Redis;
   readonly prefix: string;
   readonly link: AuditChainLink;

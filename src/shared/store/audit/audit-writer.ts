@@ -26,7 +26,7 @@ export const MAX_UNSEALED = 100_000;
 /** How long a closing process waits for the write of its last records. */
 const CLOSE_LIMIT_MS = 2_000;
 
-export interface AuditWriterDeps {
+interface AuditWriterDeps {
   readonly redis: Redis;
   readonly prefix: string;
   readonly clock: Pick<Clock, 'now'>;
@@ -37,7 +37,7 @@ export interface AuditWriterDeps {
   readonly onLost: (records: number) => void;
 }
 
-export interface RecordBatch {
+interface RecordBatch {
   /** One on each line. */
   readonly texts: string;
   /** Must be called once. Records that were not written are sent again. */

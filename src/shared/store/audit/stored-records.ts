@@ -56,7 +56,7 @@ export function blockFields(records: readonly ChainedRecord[]): readonly [string
 }
 
 /** A block as it is read: its ID, and its fields: the number of the first record, the kind of encoding, the records. */
-export type StoredBlock = readonly [id: Buffer, fields: readonly Buffer[]];
+type StoredBlock = readonly [id: Buffer, fields: readonly Buffer[]];
 
 /** The records of a block. Anyone who can write to Redis can add a block: an unreadable one yields one record without a signature. */
 export function recordsOfBlock([, [, first, kind, stored = Buffer.alloc(0)]]: StoredBlock): ChainedRecord[] {

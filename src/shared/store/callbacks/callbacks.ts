@@ -32,7 +32,7 @@ const takeScript = new Script(new URL('./take-callbacks.lua', import.meta.url), 
 const finishScript = new Script(new URL('./finish-callback.lua', import.meta.url), HOST_LUA);
 const replayScript = new Script(new URL('./replay-callback.lua', import.meta.url), HOST_LUA);
 
-export interface SentCallback {
+interface SentCallback {
   readonly status?: number;
   readonly error?: string;
 }
@@ -71,7 +71,7 @@ export interface CallbackEnd {
   readonly answered?: boolean;
 }
 
-export interface TakenCallbacks {
+interface TakenCallbacks {
   readonly callbacks: readonly LeasedCallback[];
   /** Until the next one is due; undefined when none waits. */
   readonly nextInMs?: number;

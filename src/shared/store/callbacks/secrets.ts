@@ -5,7 +5,7 @@ import type { Settings } from '../../config/config.ts';
 import type { Signatures } from '../../signing/signatures.ts';
 import type { CallbackRecords } from './callbacks.ts';
 
-export interface CallbackSecrets {
+interface CallbackSecrets {
   readonly settings: Pick<Settings, 'callbackSecrets'>;
   readonly signatures: Signatures;
   readonly callbacks: Pick<CallbackRecords, 'ownSecret'>;

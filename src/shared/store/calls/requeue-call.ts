@@ -25,12 +25,12 @@ const resolveScript = new Script(new URL('./resolve.lua', import.meta.url), [
 const requeueScript = new Script(new URL('./requeue.lua', import.meta.url), REOPEN_LUA);
 
 /** Why a call is queued again: an operator resolved its unknown outcome as `retry`, or its job is missing. */
-export type RequeueReason = 'resolved' | 'missing';
+type RequeueReason = 'resolved' | 'missing';
 
 /** Why a request is signed again. */
 type ResignReason = RequeueReason | 'redriven';
 
-export interface ResignedRequest {
+interface ResignedRequest {
   readonly request: string;
   readonly signature: string;
   readonly resolution: string;

@@ -29,12 +29,12 @@ export type ClientCallState =
   | { readonly state: 'taken'; readonly remainingLeaseMs: number; readonly progress: string }
   | { readonly state: 'answered'; readonly answer: ClientAnswer };
 
-export type WithdrawResult =
+type WithdrawResult =
   | { readonly state: 'untouched' | 'taken' | 'gone' }
   | { readonly state: 'answered'; readonly answer: ClientAnswer };
 
 /** `gone`: the client's lease is over. `superseded`: it has polled again meanwhile. */
-export type RenewResult =
+type RenewResult =
   | { readonly kind: 'gone' | 'superseded' }
   | {
       readonly kind: 'renewed';

@@ -22,9 +22,7 @@ export const MAX_REVISIONS = 50;
 const READ_BATCH = 500;
 const writeScript = new Script(new URL('./declared-tool-write.lua', import.meta.url));
 
-export type DeclaredToolWriteResult =
-  | { readonly kind: 'written' }
-  | { readonly kind: 'changed'; readonly revision: number };
+type DeclaredToolWriteResult = { readonly kind: 'written' } | { readonly kind: 'changed'; readonly revision: number };
 
 export class DeclaredToolRecords extends FleetRecords {
   /** `seenRevision`: the revision that the writer read, 0 for none. */

@@ -86,7 +86,7 @@ export interface DeadLetterFacts {
   readonly tenantId?: string;
 }
 
-export interface DeadLetterScan {
+interface DeadLetterScan {
   readonly filter: DeadLetterFilter;
   /** Those of one tenant. Default: all. */
   readonly tenantId?: string | undefined;
@@ -96,7 +96,7 @@ export interface DeadLetterScan {
 /** The tiers whose failed calls are dead letters: those of tools that change something. */
 export const DEAD_LETTER_TIERS = TIERS.filter((tier) => tier !== 'read-only');
 
-export type DiscardCode = 'discarded' | 'unresolved' | 'none';
+type DiscardCode = 'discarded' | 'unresolved' | 'none';
 
 export class DeadLetterIndex {
   readonly #redis: Redis;

@@ -22,7 +22,7 @@ export interface DispatchedJob extends FetchedJob {
   readonly atMs: number;
 }
 
-export interface DispatchReaderOptions {
+interface DispatchReaderOptions {
   readonly url: string;
   readonly prefix: string;
   readonly partition: Partition;

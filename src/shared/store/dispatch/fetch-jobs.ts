@@ -51,7 +51,7 @@ export interface FetchedJob {
   readonly beginResult?: BeginResult;
 }
 
-export interface FinishedJob {
+interface FinishedJob {
   readonly id: string;
   /** JSON. */
   readonly returnValue: string;
@@ -114,7 +114,7 @@ export function needExcept(workers: readonly string[]): string {
   return `except ${workers.toSorted().join(' ')} `;
 }
 
-export interface SkippedWorker {
+interface SkippedWorker {
   readonly jobId: string;
   readonly lockToken: string;
   readonly session: string;

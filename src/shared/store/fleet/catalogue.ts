@@ -11,7 +11,7 @@ import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
 
 export const HEARTBEAT_MS = 5_000;
 /** A worker without a heartbeat for this long counts as dead. */
-export const WORKER_SILENCE_MS = 15_000;
+const WORKER_SILENCE_MS = 15_000;
 /** The interval at which a worker publishes its tools again. */
 export const RENEWAL_MS = 60_000;
 /** Heartbeats are not signed, so they count for a published tool only while its signed time is younger than this. */

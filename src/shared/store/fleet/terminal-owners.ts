@@ -5,7 +5,7 @@ import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 export const OWNER_RENEWAL_MS = 5_000;
 const OWNER_TTL_MS = 15_000;
 
-export interface TerminalOwner {
+interface TerminalOwner {
   readonly workerId: string;
   readonly sessionKey: string;
 }

@@ -12,7 +12,7 @@ const BLOCK_SECONDS = 5;
 const SILENCE_MS = 8_000;
 const UNREAD_TTL_MS = 60_000;
 
-export interface WorkerMailboxOptions {
+interface WorkerMailboxOptions {
   /** For sending. */
   readonly redis: Redis;
   /** The address for the blocking connection. */

@@ -32,7 +32,7 @@ export interface Starter {
   readonly sinceMs?: number;
 }
 
-export type LimitAnswer =
+type LimitAnswer =
   | { readonly kind: 'granted'; readonly heldUntilMs: number }
   /** The call waits for its time: it is promoted then, or asks again. */
   | { readonly kind: 'later'; readonly waitMs: number }

@@ -37,7 +37,7 @@ export type InboxEvent =
 
 const BATCH = 500;
 
-export interface InboxReaderOptions {
+interface InboxReaderOptions {
   readonly url: string;
   /** Reads events that were stored while the producer did not listen. */
   readonly redis: Redis;

@@ -58,7 +58,7 @@ export function broadcastChannel(redis: Redis, prefix: string): string {
   return db === 0 ? `${prefix}:news` : `${prefix}:news:${db}`;
 }
 
-export interface BroadcastOptions extends Omit<SubscriptionOptions, 'channels' | 'node' | 'onMessage'> {
+interface BroadcastOptions extends Omit<SubscriptionOptions, 'channels' | 'node' | 'onMessage'> {
   /** The connection and prefix of the fleet whose broadcasts are received. */
   readonly redis: Redis;
   readonly prefix: string;

@@ -44,7 +44,7 @@ export type RedisBinary =
   | { readonly kind: 'executable'; readonly command: string; readonly version: string; readonly origin: string }
   | { readonly kind: 'docker'; readonly image: string; readonly origin: string };
 
-export interface RedisBinaryOptions {
+interface RedisBinaryOptions {
   /** The folder in which a fetched server is kept between runs; default: the user's cache folder. */
   readonly cacheDir?: string;
   /** Called with one line for each step that takes time, such as a download. */

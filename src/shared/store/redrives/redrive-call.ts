@@ -8,7 +8,7 @@ import { Script } from '../redis/script.ts';
 
 const redriveScript = new Script(new URL('./redrive.lua', import.meta.url), REOPEN_LUA);
 
-export interface CallRedrive {
+interface CallRedrive {
   readonly redriveId: string;
   readonly by: string;
   /** Names the new round. */

@@ -45,7 +45,7 @@ export interface RedriveOrder {
   readonly matched: number;
 }
 
-export type RedriveState = 'running' | 'done' | 'stopped';
+type RedriveState = 'running' | 'done' | 'stopped';
 
 export interface RedriveRecord extends RedriveOrder {
   readonly redriveId: string;

@@ -32,7 +32,7 @@ export interface ScheduleChange {
   readonly dueAtMs: number | undefined;
 }
 
-export interface TakenSchedules {
+interface TakenSchedules {
   /** Redis' clock. */
   readonly nowMs: number;
   readonly schedules: readonly StoredSchedule[];

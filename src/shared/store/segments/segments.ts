@@ -30,7 +30,7 @@ const CACHED = 8;
 const MOST_ROUNDS = 3;
 
 /** The place of a call's record. */
-export interface Located {
+interface Located {
   readonly number: string;
   /** The kind of the store that has the segment; undefined for Redis. */
   readonly kind: string | undefined;

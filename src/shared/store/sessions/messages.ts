@@ -6,7 +6,7 @@ import { FleetRecords } from '../redis/fleet-records.ts';
 const KEPT = 200;
 const KEPT_MS = 24 * 3_600_000;
 
-export interface SessionMessage extends ChannelMessage {
+interface SessionMessage extends ChannelMessage {
   /** The session and call that said it. */
   readonly from: string;
   readonly callId: string;

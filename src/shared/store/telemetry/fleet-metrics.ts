@@ -7,7 +7,7 @@ import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 
 /** How often a process says what it has counted since. */
-export const PUBLISH_MS = 2_000;
+const PUBLISH_MS = 2_000;
 /** How long the counts of a silent process are remembered. One that comes back later starts from what was acknowledged to it. */
 const REMEMBERED_MS = 3_600_000;
 /** As many series as one script adds: Redis does nothing else meanwhile. */
@@ -52,7 +52,7 @@ export class FleetMetrics extends FleetRecords {
   }
 }
 
-export interface PublisherOptions {
+interface PublisherOptions {
   readonly fleet: FleetMetrics;
   readonly processId: string;
   /** The counts of this process so far. A round trip is measured before each publication. */

@@ -1,7 +1,7 @@
 /** Reads foreign JSON without loss. A value that JavaScript cannot represent exactly is refused, with its name. */
 import { startOf, withEllipsis } from '../text/text-cut.ts';
 
-export type ExactJson =
+type ExactJson =
   | { readonly kind: 'value'; readonly value: unknown }
   /** The fault, as the end of a sentence about the text. */
   | { readonly kind: 'problem'; readonly problem: string };

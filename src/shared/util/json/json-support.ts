@@ -8,7 +8,7 @@ const MAX_CYCLE_DEPTH = 64;
 const MAX_DEPTH = 1_000;
 const MAX_PATH_LENGTH = 200;
 
-export interface Unserializable {
+interface Unserializable {
   /** `.rows[3]`, or empty for the value itself. */
   readonly path: string;
   /** Such as `bigint`, or words such as `a value that holds itself`. */

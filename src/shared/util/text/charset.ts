@@ -49,7 +49,7 @@ export function lastContentType(header: string): string {
 }
 
 /** The `charset` parameter of a header, which may be in quotes. */
-export function charsetOf(contentType: string): string | undefined {
+function charsetOf(contentType: string): string | undefined {
   const parameters = contentType.matchAll(/;\s*([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)(?:"|$)|([^\s;]*))/g);
   for (const [, name = '', quoted, plain = ''] of parameters)
     if (name.toLowerCase() === 'charset') return quoted?.replaceAll(/\\(.)/g, '$1') ?? plain.replaceAll("'", '');

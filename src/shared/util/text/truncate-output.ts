@@ -1,7 +1,7 @@
 /** Truncates a large output for a model to its beginning, a visible marker, and the address of the full output. */
 import { startOf } from './text-cut.ts';
 
-export interface CutOutput {
+interface CutOutput {
   readonly content: unknown;
   /** Undefined when nothing was cut. */
   readonly whole?: { readonly bytes: number; readonly shownBytes: number; readonly href: string };

@@ -31,7 +31,7 @@ export function connectFailure(error: unknown, server: string): Error {
 
 const QUOTED_LENGTH = 500;
 
-export interface RequestFailure {
+interface RequestFailure {
   readonly failure: Error;
   /** The connection can no longer be used. */
   readonly isClosed: boolean;

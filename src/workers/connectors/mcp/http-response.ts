@@ -4,7 +4,7 @@ import type { PawlError } from '../../../shared/errors/failure.ts';
 import { orUndefined } from '../../../shared/util/or-undefined.ts';
 import { isBrokenAnswer, isUnaddressed, messagesIn, notMessage, parseMessage } from './incoming.ts';
 
-export interface ResponseOptions {
+interface ResponseOptions {
   readonly server: string;
   /** The request that the response answers: an answer without an ID is its own. */
   readonly request: RequestId | undefined;

@@ -53,7 +53,7 @@ interface SentRequest extends ResumedStream {
 const newStream = (): ResumedStream => ({ resumedAtMs: Number.NEGATIVE_INFINITY, emptyResumes: 0 });
 const sentRequest = new AsyncLocalStorage<SentRequest>();
 
-export interface HttpTransportOptions {
+interface HttpTransportOptions {
   readonly server: string;
   readonly connection: Extract<McpConnectionOptions, { transport: 'http' }>;
   readonly allowedHosts: readonly string[];

@@ -15,7 +15,7 @@ export interface Listed {
   readonly nextCursor: string | undefined;
 }
 
-export type ListMethod = 'tools/list' | 'resources/list' | 'resources/templates/list';
+type ListMethod = 'tools/list' | 'resources/list' | 'resources/templates/list';
 
 /** Returns the page at `cursor`. Without a cursor it returns all pages, up to a limit, and an entry that is listed twice once. */
 export async function list(

@@ -33,11 +33,11 @@ import { resolveValues } from './values.ts';
 /** The largest message, in bytes. Tool results are capped far below it; lists of tools are not. */
 export const MAX_MESSAGE_BYTES = 32 * 1_024 * 1_024;
 /** A message must be complete within this time of its first byte, because a slow one delays all other answers. */
-export const MESSAGE_TIMEOUT_MS = 20_000;
+const MESSAGE_TIMEOUT_MS = 20_000;
 const MAX_STDERR_BYTES = 2_048;
 const CODE = /\.(?:[cm]?[jt]sx?|py|rb|php|sh|jar|wasm)$/;
 
-export interface StdioOptions {
+interface StdioOptions {
   readonly server: string;
   readonly connection: Extract<McpConnectionOptions, { transport: 'stdio' }>;
   readonly settings: Pick<Settings, 'dataDir' | 'sandbox'>;

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { PawlError } from '../../../shared/errors/failure.ts';
 
-export interface SearchRequest {
+interface SearchRequest {
   readonly base: string;
   readonly apiKey: string | undefined;
   readonly query: string;
@@ -11,7 +11,7 @@ export interface SearchRequest {
   readonly domains: readonly string[] | undefined;
 }
 
-export interface SearchHit {
+interface SearchHit {
   readonly title: string;
   readonly url: string;
   readonly snippet: string;

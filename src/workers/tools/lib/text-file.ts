@@ -4,7 +4,7 @@ import { PawlError } from '../../../shared/errors/failure.ts';
 import type { Workspace } from '../../../shared/tools/capabilities.ts';
 import { utf16Of } from '../../../shared/util/text/charset.ts';
 
-export interface TextFile {
+interface TextFile {
   readonly text: string;
   /** SHA-256 (hex) of the bytes: what `expected` compares. */
   readonly hash: string;

@@ -5,7 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { FileBlobs } from '../../../../src/shared/store/blobs/file-blobs.ts';
-import { SegmentMover, type SegmentMoverOptions } from '../../../../src/shared/store/segments/segment-mover.ts';
+import {
+  SegmentMover,
+  type SegmentMoverOptions,
+  type SegmentRun,
+} from '../../../../src/shared/store/segments/segment-mover.ts';
 import { type Books, claimOf, openBooks, PLACE, SUCCESS, settle, started } from '../calls.ts';
 
 export const LATER_MS = 24 * 3_600_000;
@@ -41,7 +45,7 @@ export async function done(books: Books, change: Parameters<typeof claimOf>[1] &
 export function moverOf({ redis, ledger }: Books, change: Partial<SegmentMoverOptions> = {}) {
   const { blobs, segments } = ledger.access;
   const mover = new SegmentMover({ redis, blobs, segments, afterMs: 0, leastLeftMs: 0, ...change });
-  return { run: (nowMs = Date.now()) => mover.run(ledger.keys(PLACE), nowMs) };
+  return { run: (nowMs = Date.now()): Promise<SegmentRun> => mover.run(ledger.keys(PLACE), nowMs) };
 }
 
 /** What readers see of a call, apart from when they read it. */

@@ -9,7 +9,7 @@ const checkpointScript = new Script(new URL('./checkpoint.lua', import.meta.url)
 
 export type CheckpointAnswer = 'written' | 'fenced' | 'ended';
 
-export interface CheckpointWrite {
+interface CheckpointWrite {
   readonly callId: string;
   readonly fence: number;
   /** JSON. */

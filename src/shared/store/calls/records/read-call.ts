@@ -23,7 +23,7 @@ import { FORGED_OUTCOME, isSignedRequest, refuseMergedCall, signedOutcome, verif
 
 const readScript = new Script(new URL('./read-call.lua', import.meta.url));
 
-export interface ReadOptions {
+interface ReadOptions {
   /** The producer that is notified when the call settles. */
   readonly inboxId?: string | undefined;
   /** The producer is notified of all events of the call, also of attempts that begin. */

@@ -10,7 +10,7 @@ import { parseRequest } from './request-text.ts';
 /** A signed request is valid for this long after its job was queued, or after the start of a delayed call. */
 export const REQUEST_VALID_MS = 7 * 24 * 3_600_000;
 
-export interface SignedRequest {
+interface SignedRequest {
   readonly callId: string;
   readonly generation: string;
   readonly resolution: string;
@@ -55,7 +55,7 @@ export function verifyApproval(
   return signatures.verify('approval', [request.id, digestOf(request)], text, signature);
 }
 
-export interface SignedOutcome {
+interface SignedOutcome {
   readonly callId: string;
   readonly state: string;
   readonly text: string;
