@@ -16,7 +16,7 @@ import { isToolset, resolveToolsets, type Toolset, toolset } from '../../shared/
 import { liesIn } from '../../shared/util/file-path.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { isProtectedCode } from '../../workers/workspace/protected-paths.ts';
+import { isProtectedCode, realName } from '../../workers/workspace/protected-paths.ts';
 import { usageError } from '../context.ts';
 import { watchLoading } from './watchdog.ts';
 
@@ -139,7 +139,8 @@ async function importFile(
  * imports were found before.
  */
 export function forbidUnknownCode(workspace: string): void {
-  guardedWorkspace = realpathSync(workspace);
+  // The folder may be made later, by the first call that writes.
+  guardedWorkspace = existsSync(workspace) ? realpathSync(workspace) : realName(workspace);
 }
 
 let guardedWorkspace: string | undefined;

@@ -36,6 +36,14 @@ test('a worker prints its pid, tiers and tools once, and logs each attempt witho
   expect(worker.stderr()).not.toMatch(/Secret|my-key/);
 });
 
+test('a worker with tools files starts where its workspace is a folder that does not exist yet', async () => {
+  const workspace = join(place.folder, 'not there', 'yet');
+  const worker = place.start(['worker', '--tools', 'tools.ts'], { PAWL_WORKSPACE_ROOT: workspace });
+  await worker.line('tools.greet@1.0.0');
+  worker.signal('SIGTERM');
+  expect(await worker.ended).toEqual({ code: 0, signal: null });
+});
+
 test('with PAWL_METRICS_PORT a worker serves its health, its metrics and those of its process (R28), until the call that SIGTERM lets finish is over; a second one refuses the taken port', async () => {
   const worker = place.start(['worker', '--tools', 'tools.ts', '--json'], { PAWL_METRICS_PORT: '0' });
   const { metricsPort } = JSON.parse(await worker.line('"event":"ready"')) as { metricsPort: number };
