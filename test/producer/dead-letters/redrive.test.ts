@@ -3,6 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Resolution } from '../../../src/producer/calls/resolution.ts';
 import type { AuditEvent } from '../../../src/shared/audit/audit-event.ts';
+import { queueNameOf } from '../../../src/shared/queues/priority.ts';
+import { redriveCall } from '../../../src/shared/store/redrives/redrive-call.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -48,6 +50,23 @@ describe('a redrive', () => {
       { filter: { code: 'HTTP_503' }, counts: { matched: 1 } },
       { callIds: [callId] },
     ]);
+  });
+
+  test('that reads a call in the same millisecond as another one does not start it, too', async () => {
+    const { tool } = payments();
+    const fleet = await startFleet({ tools: [tool], settings: NO_CIRCUIT });
+    const [callId = ''] = await failed(fleet, 1);
+    const { access } = fleet.pawl.backend.ledger;
+    const record = await fleet.pawl.read(callId);
+    if (record === undefined) throw new Error('the record is gone');
+    const terms = {
+      by: 'grace',
+      generation: String(record.readAtMs),
+      room: 10,
+      line: queueNameOf('normal', undefined, 1),
+    };
+    expect(await redriveCall(access, record, { ...terms, redriveId: 'one' })).toBe('queued');
+    expect(await redriveCall(access, record, { ...terms, redriveId: 'other' })).toBe('changed');
   });
 
   test('is shown in the call’s events', async () => {

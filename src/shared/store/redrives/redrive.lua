@@ -13,10 +13,9 @@ local MAX_LINES = 20
 local now = nowMs()
 local state, outcome, request, generation, redriven = unpack(redis.call('HMGET', KEYS[1], 'state', 'outcome', 'request', 'generation', 'redriven'))
 if not state then return {'gone', now} end
--- The script was sent again because its first answer was lost.
-if generation == ARGV[3] then return {'queued', now} end
 redriven = redriven or ''
-if string.find(redriven, '"id":"' .. ARGV[7] .. '"', 1, true) then return {'again', now} end
+-- Under the same generation, the script was sent again because its first answer was lost.
+if string.find(redriven, '"id":"' .. ARGV[7] .. '"', 1, true) then return {generation == ARGV[3] and 'queued' or 'again', now} end
 if generation ~= ARGV[2] or state ~= 'failed' or request ~= ARGV[4] then return {'changed', now, state} end
 if isUnresolved(state, outcome) then return {'unresolved', now} end
 if not redis.call('ZSCORE', KEYS[4] .. DEAD_LETTERS, ARGV[1]) then return {'none', now} end
