@@ -2,19 +2,24 @@
 import { realpathSync } from 'node:fs';
 import { delimiter, isAbsolute, resolve } from 'node:path';
 import { variableText } from './shared/config/variables.ts';
+import { forbiddenRoot } from './shared/policy/workspace-root.ts';
 import { liesIn } from './shared/util/file-path.ts';
 import { orUndefined } from './shared/util/or-undefined.ts';
 
 /**
  * Removes folders from the PATH through which Pawl finds the programs that it starts: relative ones, and those inside the current
- * folder or the workspace, where calls may write. `npm run` puts such folders first.
+ * folder or the workspace, where calls may write. `npm run` puts such folders first. No call writes to a current folder that can be no
+ * workspace, such as `/`, in which services and desktop programs start their processes.
  */
 export function removeWorkspaceFolders(
   environment: NodeJS.ProcessEnv,
   cwd: string,
   root = variableText(environment, 'PAWL_WORKSPACE_ROOT'),
 ): void {
-  const workspaces = [cwd, ...(root === undefined ? [] : [resolve(cwd, root)])].flatMap(namesOf);
+  const isWorkspace = forbiddenRoot(cwd, []) === undefined;
+  const workspaces = [...(isWorkspace ? [cwd] : []), ...(root === undefined ? [] : [resolve(cwd, root)])].flatMap(
+    namesOf,
+  );
   const isOutside = (folder: string) =>
     isAbsolute(folder) && !namesOf(folder).some((name) => workspaces.some((each) => liesIn(each, name)));
   environment['PATH'] = (environment['PATH'] ?? '').split(delimiter).filter(isOutside).join(delimiter);
