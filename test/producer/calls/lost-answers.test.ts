@@ -13,6 +13,20 @@ const { tool: note } = scripted('note', () => ({ output: null }), { effects: 'on
 const { tool: refused } = scripted('refused', () => {
   throw httpError(400);
 });
+const tokens: string[] = [];
+const wait = defineTool({
+  name: 'wait',
+  version: '1.0.0',
+  description: 'Leaves its call to an outside system.',
+  tier: 'workspace',
+  effects: 'idempotent',
+  input: z.object({}),
+  run: (_params, ctx) => {
+    const left = ctx.pending({ expiresInMs: 600_000 });
+    tokens.push(left.token);
+    return left;
+  },
+});
 const lift = defineTool({
   name: 'lift',
   version: '1.0.0',
@@ -24,7 +38,7 @@ const lift = defineTool({
 
 /** A fleet without workers, and a producer that hears no answer to what has `said` in it before Redis has done it. */
 async function withLoss() {
-  const fleet = await startFleet({ tools: [note, lift, refused], workers: 0 });
+  const fleet = await startFleet({ tools: [note, lift, refused, wait], workers: 0 });
   const wire = await startWire(fleet.world.redisUrl);
   const pawl = await fleet.openProducer({ redisUrl: wire.url });
   const unheard = async <Answer>(
@@ -173,4 +187,16 @@ test('a resolution as retry', async () => {
   const resolve = (pawl: Pawl) => pawl.resolve(callId, { as: 'retry' });
   expect(await unheard(`{"callId":"${callId}","generation"`, resolve, isDone)).toMatchObject({ phase: 'queued' });
   await expect(resolve(fleet.pawl)).rejects.toMatchObject({ code: 'CALL_NOT_RESOLVABLE' });
+});
+
+test('more time for a pending call, which is given once', async () => {
+  const { fleet, unheard } = await withLoss();
+  await fleet.startWorker();
+  const { callId } = pending(await fleet.session.submit(wait, {}));
+  const until = async () => (await fleet.pawl.read(callId))?.pendingUntilMs;
+  const beforeMs = await eventually(until);
+  const isDone = async () => (await until()) !== beforeMs;
+  const answer = await unheard('extend\r', (pawl) => pawl.complete(tokens[0] ?? '', { extendMs: 60_000 }), isDone);
+  expect(answer).toEqual({ state: 'pending', expiresAtMs: beforeMs + 60_000 });
+  expect(await until()).toBe(beforeMs + 60_000);
 });

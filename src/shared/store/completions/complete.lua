@@ -14,7 +14,7 @@
 --   settled · reported (progress) · extended, expiry of the call, '' while its attempt runs
 --   unknown · used · expired · over: the call does not wait for this token · toolong
 local callId, record, now = ARGV[3], KEYS[1] .. RECORDS .. ARGV[3], nowMs()
-local entry = redis.call('HMGET', KEYS[4], 'call', 'fence', 'usedBy', 'signature')
+local entry = redis.call('HMGET', KEYS[4], 'call', 'fence', 'usedBy', 'signature', 'extendedBy')
 if entry[1] ~= callId then return {'unknown', now} end
 if entry[3] then return {entry[3] == ARGV[2] and 'settled' or 'used', now} end
 local fields = redis.call('HMGET', record, 'state', 'phase', 'fence', 'pendingUntilMs', 'attempts', 'generation', 'inboxes', 'worker', 'startedAtMs')
@@ -38,15 +38,17 @@ end
 
 local queue, jobId = KEYS[3], callId .. '.' .. fields[6]
 if ARGV[1] == 'extend' then
+  if entry[5] == ARGV[2] then return {'extended', now, phase == 'running' and '' or text(untilMs)} end
   if phase == 'running' then
     local extendMs = ARGV[5] + (redis.call('HGET', KEYS[4], 'extendMs') or 0)
     if extendMs > tonumber(ARGV[6]) then return {'toolong', now} end
-    redis.call('HSET', KEYS[4], 'extendMs', text(extendMs))
+    redis.call('HSET', KEYS[4], 'extendMs', text(extendMs), 'extendedBy', ARGV[2])
     return {'extended', now, ''}
   end
   untilMs = untilMs + ARGV[5]
   if untilMs > now + ARGV[6] then return {'toolong', now} end
   redis.call('HSET', record, 'pendingUntilMs', text(untilMs))
+  redis.call('HSET', KEYS[4], 'extendedBy', ARGV[2])
   redis.call('ZADD', KEYS[1] .. PENDING, text(untilMs), callId)
   deferExpire(KEYS[1] .. PENDING .. ':' .. redis.call('HGET', KEYS[4], 'session'), untilMs - now + ARGV[4])
   redis.call('ZADD', queue .. 'delayed', 'XX', text(untilMs * 0x1000), jobId)
