@@ -17,8 +17,9 @@ import { planRoutes } from './routes/plans.ts';
 import { questionRoutes } from './routes/questions.ts';
 import { registryRoutes } from './routes/registry.ts';
 import { scheduleRoutes } from './routes/schedules.ts';
-import { sessionRoutes, standingApprovalRoutes } from './routes/sessions.ts';
+import { sessionRoutes } from './routes/sessions.ts';
 import { skillRoutes } from './routes/skills.ts';
+import { standingApprovalRoutes } from './routes/standing-approvals.ts';
 import { toolClientRoutes } from './routes/tool-clients.ts';
 import { toolRoutes } from './routes/tools.ts';
 

@@ -4,16 +4,15 @@
  */
 import { isNativeError } from 'node:util/types';
 import { isHarmless } from '../../shared/calls/call-state.ts';
-import { type CallOf, checkCompensation, compensatedCallId, recordedResult } from '../../shared/calls/compensation.ts';
+import { type CallOf, compensatedCallId } from '../../shared/calls/compensation.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import type { AnyTool } from '../../shared/tools/tool.ts';
-import { answerFault } from '../../shared/tools/tool-answers.ts';
 import type { Schedule } from '../../shared/util/time.ts';
-import { type Attempt, type RegisteredTool, remainingMs, timeLimitMs } from '../attempt/attempt-state.ts';
+import { type Attempt, remainingMs, timeLimitMs } from '../attempt/attempt-state.ts';
 import type { PreparedContext } from '../context/tool-context.ts';
+import { compensatingTool } from './compensation.ts';
 import type { CallPermits } from './permit-call.ts';
 import type { AttemptOptions } from './run-tool.ts';
 import { hasDrifted } from './version-check.ts';
@@ -99,28 +98,4 @@ function unreadableFailure({ started, tool, unreadable }: Attempt): Failure {
 export function refusalFailure(error: unknown): Failure {
   const failure = classify(error);
   return isNativeError(error) && error instanceof PawlError ? failure : { ...failure, nothingHappened: true };
-}
-
-/** A tool that runs `compensate` to undo the call. Throws `CALL_NOT_COMPENSABLE` and `UNKNOWN_CALL`. */
-async function compensatingTool(
-  { envelope, registered }: Attempt,
-  callId: string,
-  callOf: CallOf | undefined,
-): Promise<Pick<RegisteredTool, 'tool' | 'validateOutput'>> {
-  const call = await callOf?.(callId);
-  if (call === undefined) throw new PawlError('UNKNOWN_CALL', `There is no record of the call ${callId} any more.`);
-  checkCompensation(envelope, call);
-  const { compensate, probe: _, ready: __, ...tool }: AnyTool = registered.tool;
-  if (compensate === undefined)
-    throw new PawlError('CALL_NOT_COMPENSABLE', `${tool.name} has no compensate: nothing can undo its calls.`);
-  const result = recordedResult(call.outcome ?? {});
-  const compensating: AnyTool = {
-    ...tool,
-    run: async (params, ctx) => {
-      const fault = answerFault('compensate', tool.name, await compensate(params, result, ctx));
-      if (fault !== undefined) throw new PawlError('RESULT_INVALID', fault);
-      return { output: { compensated: callId }, display: `undid ${callId}` };
-    },
-  };
-  return { tool: compensating, validateOutput: undefined };
 }
