@@ -19,6 +19,8 @@ export interface Wire extends AsyncDisposable {
   silence(options?: { readonly only?: string }): number;
   /** From the moment a client says this text, that one hears no answers any more; what it says still arrives. */
   deafenWhenSaid(text: string): void;
+  /** Once: when a client says this text, Redis does it, and the connection breaks in place of the answer. Resolves then. */
+  loseAnswerTo(text: string): Promise<void>;
   /** Breaks every connection; those to come lead to another server. */
   leadTo(redisUrl: string): void;
   /** How many connections are open, the silent ones included. */
@@ -40,6 +42,7 @@ export async function startWire(redisUrl: string): Promise<Wire> {
   let whole = true;
   let target = redisUrl;
   let deafening: string | undefined;
+  let losing: { readonly text: string; readonly done: () => void } | undefined;
   const listener = createServer((client) => {
     if (!whole) {
       client.destroy();
@@ -51,6 +54,16 @@ export async function startWire(redisUrl: string): Promise<Wire> {
       const text = bytes.toString('latin1');
       if (link.said.length < REMEMBERED_CHARACTERS) link.said += text;
       if (deafening !== undefined && text.includes(deafening)) stop(link.server, client);
+      if (losing === undefined || !text.includes(losing.text)) return;
+      const { done } = losing;
+      losing = undefined;
+      link.server.unpipe(client);
+      link.server.once('data', () => {
+        client.resetAndDestroy();
+        link.server.destroy();
+        done();
+      });
+      link.server.resume();
     });
     client.pipe(link.server);
     link.server.pipe(client);
@@ -108,6 +121,10 @@ export async function startWire(redisUrl: string): Promise<Wire> {
     deafenWhenSaid: (text) => {
       deafening = text;
     },
+    loseAnswerTo: (text) =>
+      new Promise((done) => {
+        losing = { text, done };
+      }),
     leadTo: (url) => {
       target = url;
       cutAll();

@@ -200,3 +200,15 @@ test('more time for a pending call, which is given once', async () => {
   expect(answer).toEqual({ state: 'pending', expiresAtMs: beforeMs + 60_000 });
   expect(await until()).toBe(beforeMs + 60_000);
 });
+
+test('a dead letter that is discarded, and the record of a call that is flushed', async () => {
+  const { fleet, unheard } = await withLoss();
+  const callId = await failedCall(fleet);
+  const { deadLetters } = fleet.pawl;
+  const isDiscarded = async () => (await deadLetters.list()).deadLetters.length === 0;
+  const discard = (pawl: Pawl) => pawl.deadLetters.discard({ ids: [callId] });
+  expect(await unheard(':answer:', discard, isDiscarded)).toMatchObject({ started: 1, skipped: [] });
+  const isFlushed = async () => (await fleet.pawl.read(callId)) === undefined;
+  const flush = (pawl: Pawl) => pawl.calls.flush({ callId });
+  expect(await unheard(':answer:', flush, isFlushed)).toMatchObject({ flushed: 1 });
+});

@@ -214,7 +214,11 @@ export class Approvals {
   /** Notes that a worker begins to preview the call. False when one did before. */
   async beginPreview(id: string): Promise<boolean> {
     const keys = this.#keysOf(id);
-    return keys !== undefined && (await this.#redis.hsetnx(`${keys.approvals}:${id}`, 'previewed', '1')) === 1;
+    if (keys === undefined) return false;
+    const [key, token] = [`${keys.approvals}:${id}`, uuidv7()];
+    const isFirst = (await this.#redis.hsetnx(key, 'previewed', token)) === 1;
+    // The command was sent again if its first answer was lost.
+    return isFirst || (await this.#redis.hget(key, 'previewed')) === token;
   }
 
   async markAnnounced(id: string): Promise<void> {

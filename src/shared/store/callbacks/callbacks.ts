@@ -28,8 +28,8 @@ const HOST_LUA = [CONSTANTS, luaFunction(new URL('./schedule-host.lua', import.m
 /** For scripts that end calls. They also need the names of a partition's keys. */
 export const CALLBACK_LUA: readonly string[] = [CONSTANTS, luaFunction(new URL('./add-callback.lua', import.meta.url))];
 
-const takeScript = new Script(new URL('./take-callbacks.lua', import.meta.url), HOST_LUA);
-const finishScript = new Script(new URL('./finish-callback.lua', import.meta.url), HOST_LUA);
+const takeScript = new Script(new URL('./take-callbacks.lua', import.meta.url), HOST_LUA, 'once');
+const finishScript = new Script(new URL('./finish-callback.lua', import.meta.url), HOST_LUA, 'once');
 const replayScript = new Script(new URL('./replay-callback.lua', import.meta.url), HOST_LUA);
 
 interface SentCallback {

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 base of the partition's keys
 -- ARGV  1 token of the leases  2 lease, ms  3 how many at most
--- Returns {next due time of the partition or 0, {ID, fields…}, …}
+-- Returns {ms until the partition's next callback is due, -1 for never, {ID, fields…}, …}, and whether any was taken
 local MAX_HOSTS = 64
 local base, now, most = KEYS[1], nowMs(), tonumber(ARGV[3])
 local hosts, taken = base .. ':callbacks:hosts', {0}
@@ -29,4 +29,4 @@ for _, host in ipairs(redis.call('ZRANGEBYSCORE', hosts, '-inf', text(now), 'LIM
 end
 local first = redis.call('ZRANGE', hosts, 0, 0, 'WITHSCORES')
 taken[1] = first[2] and math.max(0, tonumber(first[2]) - now) or -1
-return taken
+return taken, #taken > 1

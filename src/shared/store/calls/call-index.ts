@@ -39,7 +39,10 @@ export interface CallListOptions {
 /** For `Script`: `prune_index`, which needs `segment_of`. */
 export const PRUNE_LUA = luaFunction(new URL('./prune-index.lua', import.meta.url));
 const pruneScript = new Script(new URL('./prune-index.lua', import.meta.url), SEGMENT_LUA);
-const flushScript = new Script(new URL('./flush.lua', import.meta.url), [...DEAD_LETTER_LUA, ...SEGMENT_LUA]);
+const FLUSH_LUA = [...DEAD_LETTER_LUA, ...SEGMENT_LUA];
+const flushScript = new Script(new URL('./flush.lua', import.meta.url), FLUSH_LUA);
+/** Many calls are only counted; the caller who named one learns whether it was there. */
+const flushNamedScript = new Script(new URL('./flush.lua', import.meta.url), FLUSH_LUA, 'once');
 
 /**
  * How long the indices keep ended calls: the longest lifetime of a record of any tool. Cancelled calls do not count: they are few, and
@@ -179,7 +182,7 @@ export class CallIndex {
     }
     const { toolNamespace, toolName, target } = parseRequest(request).envelope;
     if (tool !== undefined && tool !== `${toolNamespace}.${toolName}`) return 'other';
-    const [code] = await flushScript.run(
+    const [code] = await (isExplicit ? flushNamedScript : flushScript).run(
       this.#access.redis,
       [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey), keys.inDoubt, keys.base],
       [

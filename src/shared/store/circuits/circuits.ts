@@ -20,8 +20,8 @@ import { FleetRecords } from '../redis/fleet-records.ts';
 import type { Partition } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 
-const failureScript = new Script(new URL('./circuit-failure.lua', import.meta.url));
-const changeScript = new Script(new URL('./circuit-change.lua', import.meta.url));
+const failureScript = new Script(new URL('./circuit-failure.lua', import.meta.url), [], 'once');
+const changeScript = new Script(new URL('./circuit-change.lua', import.meta.url), [], 'once');
 const successScript = new Script(new URL('./circuit-success.lua', import.meta.url));
 const copyScript = new Script(new URL('./circuit-copy.lua', import.meta.url));
 const STORED_CIRCUIT = /^([1-9]\d{0,14})\|([A-Z_]+)\|\{/;

@@ -14,10 +14,10 @@ import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
 const joinScript = new Script(new URL('./client-join.lua', import.meta.url));
 const nextScript = new Script(new URL('./client-next.lua', import.meta.url));
-const leaveScript = new Script(new URL('./client-leave.lua', import.meta.url));
+const leaveScript = new Script(new URL('./client-leave.lua', import.meta.url), [], 'once');
 const offerScript = new Script(new URL('./client-call-offer.lua', import.meta.url));
 const readScript = new Script(new URL('./client-call-read.lua', import.meta.url));
-const withdrawScript = new Script(new URL('./client-call-withdraw.lua', import.meta.url));
+const withdrawScript = new Script(new URL('./client-call-withdraw.lua', import.meta.url), [], 'once');
 const answerScript = new Script(new URL('./client-call-answer.lua', import.meta.url));
 
 /** The lifetime of a record after its last read: longer than another worker needs to recover a dead worker's call. */

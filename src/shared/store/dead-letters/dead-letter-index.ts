@@ -18,7 +18,7 @@ export const DEAD_LETTER_LUA = [
   luaFunction(new URL('./add-dead-letter.lua', import.meta.url)),
 ];
 
-const discardScript = new Script(new URL('./discard-dead-letters.lua', import.meta.url), DEAD_LETTER_LUA);
+const discardScript = new Script(new URL('./discard-dead-letters.lua', import.meta.url), DEAD_LETTER_LUA, 'once');
 
 const PAGE = 1_000;
 const DISCARD_BATCH = 200;

@@ -14,6 +14,7 @@ import {
   storeIsFull,
 } from '../../calls/dedupe-store.ts';
 import { checkObject } from '../../schema/known-members.ts';
+import { uuidv7 } from '../../util/time.ts';
 import { type Redis, serverTimeMs } from '../redis/connection.ts';
 import { DedupeKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
@@ -25,7 +26,7 @@ export interface RedisDedupeOptions extends DedupeStoreOptions {
 
 const putScript = new Script(new URL('./dedupe-put.lua', import.meta.url));
 const getScript = new Script(new URL('./dedupe-get.lua', import.meta.url));
-const dropScript = new Script(new URL('./dedupe-drop.lua', import.meta.url));
+const dropScript = new Script(new URL('./dedupe-drop.lua', import.meta.url), [], 'once');
 const sweepScript = new Script(new URL('./dedupe-sweep.lua', import.meta.url));
 const sizeScript = new Script(new URL('./dedupe-size.lua', import.meta.url));
 
@@ -110,7 +111,7 @@ export class RedisDedupeStore implements DedupeStore {
     const [code, found] = await putScript.run(
       this.#redis,
       [this.#keys.record(key), all, finished],
-      [key, expectedVersion, json, state, expiresAtMs, this.#maxKeys],
+      [key, expectedVersion, json, state, expiresAtMs, this.#maxKeys, uuidv7()],
     );
     return [code as 'put' | 'other' | 'full', typeof found === 'string' ? found : null];
   }

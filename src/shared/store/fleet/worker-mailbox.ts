@@ -66,7 +66,8 @@ export class WorkerMailbox {
     const signed = signedMessage(signatures, `worker ${workerId}`, message);
     // A pipeline keeps the order; a worker's Redis user may not be allowed to use transactions.
     await Promise.all([redis.rpush(key, signed), redis.pexpire(key, UNREAD_TTL_MS)]);
-    return async () => (await redis.lrem(key, 1, signed)) === 1;
+    // A command that is sent again, because its answer was lost, leaves two.
+    return async () => (await redis.lrem(key, 0, signed)) > 0;
   }
 
   async close(): Promise<void> {

@@ -12,10 +12,10 @@ import { GroupKeys } from '../redis/keys.ts';
 import { fieldsOf, Script } from '../redis/script.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
 
-const createScript = new Script(new URL('./group-create.lua', import.meta.url));
-const takeScript = new Script(new URL('./group-take.lua', import.meta.url));
-const advanceScript = new Script(new URL('./group-advance.lua', import.meta.url));
-const changeScript = new Script(new URL('./group-change.lua', import.meta.url));
+const createScript = new Script(new URL('./group-create.lua', import.meta.url), [], 'once');
+const takeScript = new Script(new URL('./group-take.lua', import.meta.url), [], 'once');
+const advanceScript = new Script(new URL('./group-advance.lua', import.meta.url), [], 'once');
+const changeScript = new Script(new URL('./group-change.lua', import.meta.url), [], 'once');
 
 /** A group that has not ended by then is forgotten. */
 const MAX_DURATION_MS = 7 * 24 * 3_600_000;

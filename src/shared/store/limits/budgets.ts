@@ -4,9 +4,9 @@ import type { Redis } from '../redis/connection.ts';
 import type { FleetKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 
-const takeScript = new Script(new URL('./budgets-take.lua', import.meta.url));
-const returnScript = new Script(new URL('./budgets-refund.lua', import.meta.url));
-const spendTimeScript = new Script(new URL('./spend-time.lua', import.meta.url));
+const takeScript = new Script(new URL('./budgets-take.lua', import.meta.url), [], 'once');
+const returnScript = new Script(new URL('./budgets-refund.lua', import.meta.url), [], 'once');
+const spendTimeScript = new Script(new URL('./spend-time.lua', import.meta.url), [], 'once');
 
 /** The part of a ledger's context that budgets need. */
 interface BudgetContext {

@@ -19,7 +19,7 @@ const RESERVED_MS = 2_000;
 
 const GRANT_LUA = [luaFunction(new URL('./limit-grant.lua', import.meta.url))];
 const acquireScript = new Script(new URL('./limit-acquire.lua', import.meta.url), GRANT_LUA);
-const renewScript = new Script(new URL('./limit-renew.lua', import.meta.url));
+const renewScript = new Script(new URL('./limit-renew.lua', import.meta.url), [], 'once');
 const releaseScript = new Script(new URL('./limit-release.lua', import.meta.url), GRANT_LUA);
 
 export interface Starter {

@@ -2,7 +2,7 @@
 import type { Redis } from './connection.ts';
 import { Script } from './script.ts';
 
-const replaceScript = new Script(new URL('./compare-and-set.lua', import.meta.url));
+const replaceScript = new Script(new URL('./compare-and-set.lua', import.meta.url), [], 'once');
 
 /** Replaces the expected value, or removes the field without a `value`. False when the field has another value. */
 export async function replaceField(

@@ -2,9 +2,10 @@
 import { createHash } from 'node:crypto';
 import { basename } from 'node:path';
 import type { Redis } from 'ioredis';
+import { uuidv7 } from '../../util/time.ts';
+import { backendError } from './backend-error.ts';
 import { readOwnFile } from './own-files.ts';
 import './ioredis/ioredis-promises.ts';
-import { backendError } from './backend-error.ts';
 
 const SHARED_FUNCTIONS = readOwnFile(new URL('./shared.lua', import.meta.url));
 
@@ -30,19 +31,33 @@ export function luaConstants(values: Readonly<Record<string, string | number>>):
     .join('');
 }
 
-/** A Lua script. It can call `functions` and those of `shared.lua`; its deferred writes are made when it returns. */
+/** Longer than a command that was sent waits for its answer, and the connection for its server. */
+const ANSWER_TTL_MS = 60_000;
+
+const RUN_LUA = 'local answer = script(KEYS, ARGV)\nflushWrites()\nreturn answer\n';
+
+const RUN_ONCE_LUA = `local ANSWER_TTL_MS = ${ANSWER_TTL_MS}\n${readOwnFile(new URL('./run-once.lua', import.meta.url))}`;
+
+/**
+ * A Lua script. It can call `functions` and those of `shared.lua`; its deferred writes are made when it returns.
+ *
+ * A connection that breaks may lose the answer of a script that has run. The client sends the script again, and `once` lets it answer the
+ * same without running: for a script whose second run would do or answer something else.
+ */
 export class Script {
   readonly name: string;
   readonly #lua: string;
   readonly #sha1: string;
+  readonly #once: boolean;
 
-  constructor(file: URL, functions: readonly string[] = []) {
+  constructor(file: URL, functions: readonly string[] = [], mode?: 'once') {
     this.name = scriptName(file);
+    this.#once = mode === 'once';
     this.#lua = [
       SHARED_FUNCTIONS,
       ...functions,
       namedLuaFunction('script', readOwnFile(file)),
-      'local answer = script(KEYS, ARGV)\nflushWrites()\nreturn answer\n',
+      this.#once ? RUN_ONCE_LUA : RUN_LUA,
     ].join('');
     this.#sha1 = createHash('sha1').update(this.#lua).digest('hex');
   }
@@ -54,15 +69,16 @@ export class Script {
   async run(client: Redis, keys: readonly string[], args: readonly ScriptArgument[]): Promise<unknown[]> {
     const known = scriptsSentTo(client);
     // A script for many calls has hundreds of arguments: `concat` copies them at once, spread one by one.
-    const values = ([] as ScriptArgument[]).concat(keys, args);
+    const allKeys = this.#once ? [...keys, `${keys[0]}:answer:${uuidv7()}`] : keys;
+    const values = ([] as ScriptArgument[]).concat(allKeys, args);
     try {
-      if (known.has(this)) return (await client.evalsha(this.#sha1, keys.length, ...values)) as unknown[];
+      if (known.has(this)) return (await client.evalsha(this.#sha1, allKeys.length, ...values)) as unknown[];
     } catch (error) {
       if (!isUnknownScript(error)) throw backendError(error);
     }
     known.add(this);
     try {
-      return (await client.eval(this.#lua, keys.length, ...values)) as unknown[];
+      return (await client.eval(this.#lua, allKeys.length, ...values)) as unknown[];
     } catch (error) {
       throw backendError(error);
     }

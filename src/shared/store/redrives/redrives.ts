@@ -12,7 +12,7 @@ import { signedText, verifiedText } from '../signing/signed-text.ts';
 
 const callsScript = new Script(new URL('./redrive-calls.lua', import.meta.url));
 const beginScript = new Script(new URL('./redrive-begin.lua', import.meta.url));
-const takeScript = new Script(new URL('./redrive-take.lua', import.meta.url));
+const takeScript = new Script(new URL('./redrive-take.lua', import.meta.url), [], 'once');
 const advanceScript = new Script(new URL('./redrive-advance.lua', import.meta.url));
 const stopScript = new Script(new URL('./redrive-stop.lua', import.meta.url));
 

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 when schedules are due  2 records  3 progress
 -- ARGV  1 the lease, ms  2 the most schedules
--- Returns {time now, ms, when the next one is due, ms; false for never, then ID, record and progress of each}
+-- Returns {time now, ms, when the next one is due, ms; false for never, then ID, record and progress of each}, and whether any was taken
 local taken = {nowMs(), false}
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', nowMs(), 'LIMIT', 0, ARGV[2])) do
   local record, progress = redis.call('HGET', KEYS[2], id), redis.call('HGET', KEYS[3], id)
@@ -15,4 +15,4 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', nowMs(), 'LIMIT
 end
 local _, next = unpack(redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES'))
 taken[2] = next or false
-return taken
+return taken, #taken > 2

@@ -11,8 +11,8 @@ import { Script } from '../redis/script.ts';
 import { reSignFields } from '../signing/re-sign.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
 
-const writeScript = new Script(new URL('./schedule-write.lua', import.meta.url));
-const takeScript = new Script(new URL('./schedules-take.lua', import.meta.url));
+const writeScript = new Script(new URL('./schedule-write.lua', import.meta.url), [], 'once');
+const takeScript = new Script(new URL('./schedules-take.lua', import.meta.url), [], 'once');
 
 const RECORD_MEMBERS = ['revision', 'tool', 'params', 'sessionKey'] as const;
 const PROGRESS_MEMBERS = ['change', 'cursorMs', 'recent', 'counts'] as const;

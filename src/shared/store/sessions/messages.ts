@@ -2,6 +2,9 @@
 import type { ChannelMessage } from '../../tools/capabilities.ts';
 import { isObject, parseJson } from '../../util/json/json-types.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
+import { Script } from '../redis/script.ts';
+
+const addScript = new Script(new URL('./message-add.lua', import.meta.url), [], 'once');
 
 const KEPT = 200;
 const KEPT_MS = 24 * 3_600_000;
@@ -15,8 +18,7 @@ interface SessionMessage extends ChannelMessage {
 
 export class Messages extends FleetRecords {
   async add(sessionKey: string, message: SessionMessage): Promise<void> {
-    const key = this.keys.messages(sessionKey);
-    await this.redis.multi().rpush(key, JSON.stringify(message)).ltrim(key, -KEPT, -1).pexpire(key, KEPT_MS).exec();
+    await addScript.run(this.redis, [this.keys.messages(sessionKey)], [JSON.stringify(message), KEPT, KEPT_MS]);
   }
 
   /** The oldest first. */

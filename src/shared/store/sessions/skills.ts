@@ -1,5 +1,6 @@
 /** The records of skills, by name. Sessions hold a copy of what they need, so changes are not broadcast. */
 import type { SkillRecord } from '../../sessions/skill.ts';
+import { replaceField } from '../redis/compare-and-set.ts';
 import { FleetRecords } from '../redis/fleet-records.ts';
 import { reSignFields } from '../signing/re-sign.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
@@ -21,7 +22,8 @@ export class SkillRecords extends FleetRecords {
 
   /** False when there is none. */
   async remove(name: string): Promise<boolean> {
-    return (await this.redis.hdel(this.keys.skills, name)) === 1;
+    const stored = await this.redis.hget(this.keys.skills, name);
+    return stored !== null && replaceField(this.redis, this.keys.skills, { field: name, expected: stored });
   }
 
   /** With the newest key. */

@@ -11,11 +11,11 @@ import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { signedMessage, verifiedMessage } from '../signing/signed-text.ts';
 
-const spawnScript = new Script(new URL('./agent-spawn.lua', import.meta.url));
-const tellScript = new Script(new URL('./agent-tell.lua', import.meta.url));
+const spawnScript = new Script(new URL('./agent-spawn.lua', import.meta.url), [], 'once');
+const tellScript = new Script(new URL('./agent-tell.lua', import.meta.url), [], 'once');
 const takeScript = new Script(new URL('./agent-take.lua', import.meta.url));
-const putBackScript = new Script(new URL('./agent-put-back.lua', import.meta.url));
-const replyScript = new Script(new URL('./agent-reply.lua', import.meta.url));
+const putBackScript = new Script(new URL('./agent-put-back.lua', import.meta.url), [], 'once');
+const replyScript = new Script(new URL('./agent-reply.lua', import.meta.url), [], 'once');
 
 /** After the last message or reply. */
 const KEPT_MS = 7 * 24 * 3_600_000;
