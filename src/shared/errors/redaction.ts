@@ -16,7 +16,7 @@ import {
   WEAK_SECRET,
   WEAK_SECRET_NAME,
 } from './secret-patterns.ts';
-import { programPatterns } from './secret-programs.ts';
+import { PROGRAM_NAME, programPatterns } from './secret-programs.ts';
 import { MIXED_PREFIXES, PLAIN_PREFIXES, SERVICE_HINT, SERVICE_KEYS, TOKEN_FORMS, WORD_START } from './secret-rules.ts';
 import { ESCAPE, FORMS_OF_VALUE, formsOf } from './value-forms.ts';
 
@@ -35,6 +35,8 @@ const TOKEN_LETTERS = 16;
 const IS_TOKEN_LETTER = Uint8Array.from({ length: 128 }, (_, code) =>
   /[\w+/=.~-]/.test(String.fromCharCode(code)) ? 1 : 0,
 );
+/** Most texts have neither a word that stands before secrets nor the name of a program whose arguments hold them. */
+const SECRET_HINT = PROGRAM_NAME.or(PATTERN_HINT);
 /** A possible payment card number: 15 or 16 digits of the known issuers, in their usual groups. */
 const CARD = /(?<![\w.-])(?:3[47]\d{2}[ -]?\d{6}[ -]?\d{5}|[3-6]\d{3}([ -]?)\d{4}\1\d{4}\1\d{4})(?![\w-]|\.\d)/g;
 /** An e-mail address, but no tool or package with its version, such as `tools.get_weather@1.0.0`. */
@@ -97,6 +99,7 @@ function redactVisible(text: string, secrets: readonly string[]): string {
   }
   clean = withoutCards(clean);
   if (hasTokenRun(clean, TOKEN_LETTERS)) clean = withoutTokens(clean);
+  if (SECRET_HINT.find(clean, 0) === undefined) return clean;
   clean = replaceAll(clean, programPatterns(clean));
   return PATTERN_HINT.find(clean, 0) === undefined ? clean : replaceAll(replaceAll(clean, PAIR_PATTERNS), PATTERNS);
 }

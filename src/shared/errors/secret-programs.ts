@@ -199,7 +199,7 @@ const PROGRAMS = [...new Set(RULES.flatMap(([programs]) => programs.split(/\|(?!
 /** The letters with which a name begins in any case. */
 const startOfName = (name: string) => /^[\w-]+?(?=\w[?*]|[^\w-]|$)/.exec(name)?.[0] ?? name;
 /** Most texts name none of these programs. */
-const PROGRAM_NAME = new WordSearch(
+export const PROGRAM_NAME = new WordSearch(
   new RegExp(`(?<![\\w-])(?:${PROGRAMS.join('|')})(?![\\w-])`),
   PROGRAMS.map(startOfName),
 );

@@ -74,3 +74,17 @@ test('random texts have the words that the expression alone finds', () => {
     expect(allFound(text), text).toEqual(allMatches(text));
   }
 });
+
+test('one search in place of two finds the words of both, in any case', () => {
+  const both = search.or(new WordSearch(/(?<=a )git(?!\w)/, ['git']));
+  for (const [text, index] of [
+    ['', undefined],
+    ['git', undefined],
+    ['a git', 2],
+    ['a GIT', 2],
+    ['a git, a pw', 2],
+    ['a gita, a pw', 10],
+    ['a pw, a git', 2],
+  ] as const)
+    expect(both.find(text, 0)?.index).toBe(index);
+});
