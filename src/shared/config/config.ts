@@ -21,6 +21,7 @@ import {
   NO_FOLDER_PATH,
   onOff,
   waitMs,
+  workspacePath,
 } from './setting-types.ts';
 import { toolPolicySchema } from './tool-settings.ts';
 
@@ -172,7 +173,7 @@ export const settingsSchema = z.strictObject({
   drainMs: waitMs.default(25_000),
   /** The time that a call waits for a worker that knows its tool, version and contract. */
   toolWaitMs: waitMs.default(5 * 60_000),
-  workspaceRoot: z.string().min(1).optional(),
+  workspaceRoot: workspacePath.optional(),
   /** Hosts (`host` or `host:port`) that `ctx.fetch` may reach although their address is private. */
   allowedHosts: z.array(hostWithPort).default([]),
   /** Folders with skills: `NAME/SKILL.md` below them, or a `SKILL.md` in them. */
