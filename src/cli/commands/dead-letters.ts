@@ -11,6 +11,7 @@ import { plural } from '../../shared/util/text/plural.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, pawlCommand, printList, printResult, say, usageError, withPawl } from '../context.ts';
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, moment } from '../print.ts';
 
 /** The interval at which a waiting command reads the progress of its redrive. */
@@ -78,6 +79,7 @@ export async function redrive(context: CliContext, ids: readonly string[], optio
       result = { matched, started, skipped, redriveId, state };
     }
     report(context, result, dryRun === true ? 'would be redriven' : 'redriven', options);
+    return exitCodeOf(ids, result);
   });
 }
 
@@ -87,6 +89,7 @@ export async function discard(context: CliContext, ids: readonly string[], optio
   return withPawl(context, async (pawl) => {
     const result = await pawl.deadLetters.discard(selection);
     report(context, result, dryRun === true ? 'would be discarded' : 'discarded', options);
+    return exitCodeOf(ids, result);
   });
 }
 
@@ -143,6 +146,11 @@ function report(context: CliContext, result: BulkAnswer, verb: string, { dryRun 
   if (skipped.length > MAX_LISTED_SKIPPED)
     lines.push(`  and ${skipped.length - MAX_LISTED_SKIPPED} more: --json lists them`);
   printResult(context, result, lines.join('\n'));
+}
+
+/** A command that names calls fails where one of them is skipped. */
+function exitCodeOf(ids: readonly string[], { skipped }: BulkAnswer): number {
+  return EXIT_CODES[ids.length > 0 && skipped.length > 0 ? 'failed' : 'success'].code;
 }
 
 /** A command without IDs and filter would select all dead letters, so it needs an explicit `--all`. */

@@ -74,6 +74,16 @@ test('pawl dead-letters lists, redrives and discards calls that failed', async (
   );
 });
 
+test('a named call that is not there is a failure, also beside one that is', async () => {
+  for (const action of ['redrive', 'discard']) {
+    for (const option of [[], ['--dry-run']]) {
+      const answer = await place.run(['dead-letters', action, 'w0.nowhere', ...option]);
+      expect(answer).toMatchObject({ code: 1, stdout: expect.stringContaining('w0.nowhere  UNKNOWN_CALL') });
+    }
+    expect(await place.run(['dead-letters', action, '--tool', 'none'])).toMatchObject({ code: 0 });
+  }
+});
+
 test('pawl calls resolve --all takes a reason', async () => {
   const run = (...more: string[]) => place.run(['calls', 'resolve', ...more]);
   expect(await run('--as', 'failed')).toMatchObject({ code: 2, stderr: expect.stringContaining('--all') });
