@@ -59,7 +59,9 @@ export async function runDoctor(context: CliContext): Promise<number> {
   if (settings !== undefined) {
     add(await checkDataDir(settings, context.cwd));
     outOfReach = await checkRedis(context, settings, add);
-    add(bindingFault(settings) ?? (await checkPort(settings.httpHost, settings.httpPort)));
+    add(bindingFault(settings) ?? (await checkPort(HTTP_PORT, settings.httpHost, settings.httpPort)));
+    const { metricsHost, metricsPort } = settings;
+    if (metricsPort !== undefined) add(await checkPort(METRICS_PORT, metricsHost, metricsPort));
   }
   add(await checkSandbox(settings?.sandbox ?? 'preferred'), checkPackages(settings));
   const failed = findings.filter(({ state }) => state === 'fail');
@@ -267,9 +269,29 @@ function bindingFault(settings: Settings): Finding | undefined {
   }
 }
 
+/** A port of the settings, and a page that shows whether a Pawl holds it. */
+interface PortCheck {
+  readonly check: string;
+  readonly page: string;
+  readonly own: RegExp;
+  readonly fix: string;
+}
+
+const HTTP_PORT: PortCheck = {
+  check: 'port',
+  page: 'openapi.json',
+  own: /"title":\s*"Pawl|"UNAUTHENTICATED"/i,
+  fix: 'choose another with --port or PAWL_HTTP_PORT (or PAWL_HTTP_HOST)',
+};
+const METRICS_PORT: PortCheck = {
+  check: 'metrics port',
+  page: 'readyz',
+  own: /^\{"status":"(?:not )?ready"/,
+  fix: 'choose another with PAWL_METRICS_PORT (or PAWL_METRICS_HOST); 0 takes any free port',
+};
+
 /** Checks that the port is free, or that a running Pawl holds it. */
-async function checkPort(host: string, port: number): Promise<Finding> {
-  const check = 'port';
+async function checkPort({ check, fix, ...own }: PortCheck, host: string, port: number): Promise<Finding> {
   if (port === 0) return ok(check, 'any free port will be taken');
   const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;
   const refusal = await new Promise<NodeJS.ErrnoException | undefined>((done) => {
@@ -278,20 +300,19 @@ async function checkPort(host: string, port: number): Promise<Finding> {
     server.listen({ host, port, exclusive: true }, () => server.close(() => done(undefined)));
   });
   if (refusal === undefined) return ok(check, `${address} is free`);
-  if (refusal.code === 'EADDRINUSE' && (await isPawl(address)))
+  if (refusal.code === 'EADDRINUSE' && (await isPawl(address, own)))
     return ok(check, `${address} is in use by a Pawl that runs already`);
   const message =
     refusal.code === 'EADDRINUSE'
       ? `${address} is in use by another program`
       : `${address} cannot be used: ${refusal.message}`;
-  return fail(check, message, `choose another with --port or PAWL_HTTP_PORT (or PAWL_HTTP_HOST)`);
+  return fail(check, message, fix);
 }
 
-async function isPawl(address: string): Promise<boolean> {
+async function isPawl(address: string, { page, own }: Pick<PortCheck, 'page' | 'own'>): Promise<boolean> {
   try {
-    const answer = await fetch(`http://${address}/openapi.json`, { signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) });
-    const text = await answer.text();
-    return answer.status === 401 ? /"UNAUTHENTICATED"/.test(text) : /"title":\s*"Pawl/i.test(text);
+    const answer = await fetch(`http://${address}/${page}`, { signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) });
+    return own.test(await answer.text());
   } catch {
     return false;
   }

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { connect, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -129,6 +129,25 @@ test('doctor explains why a Redis refuses commands: memory, channels for its use
   await atOnce(cases, look);
   await admin.config('SET', 'maxclients', '1');
   await look({ user: '', message: 'Redis cannot be used', fix: 'maxclients' });
+});
+
+test('doctor looks whether the port of the metrics can be used', async () => {
+  const other = createServer((client) => client.destroy());
+  await new Promise<void>((listening) => other.listen(0, '127.0.0.1', listening));
+  onTestFinished(() => new Promise<void>((closed) => void other.close(() => closed())));
+  const { port } = other.address() as AddressInfo;
+  const find = async (metricsPort: number) => {
+    const env = { PAWL_HTTP_PORT: '0', PAWL_METRICS_PORT: String(metricsPort) };
+    const { code, stdout } = await place.run(['doctor', '--json'], { env });
+    return { code, ...(JSON.parse(stdout) as Report).checks.find(({ check }) => check === 'metrics port') };
+  };
+  expect(await find(port)).toMatchObject({ code: 2, state: 'fail', fix: expect.stringContaining('PAWL_METRICS_PORT') });
+  expect(await find(0)).toMatchObject({ code: 0, state: 'ok' });
+  const worker = place.start(['worker', '--json'], { PAWL_METRICS_PORT: '0' });
+  const { metricsPort } = JSON.parse(await worker.line('"event":"ready"')) as { metricsPort: number };
+  expect(await find(metricsPort)).toMatchObject({ code: 0, message: expect.stringContaining('by a Pawl') });
+  worker.signal('SIGTERM');
+  await worker.ended;
 });
 
 test('doctor looks whether the data folder can be written to, wherever Redis is', async () => {
