@@ -2,9 +2,9 @@
  * Composition root of the library: reads the environment and the configuration file, and starts producers and workers with them.
  * Each side is loaded when it is started: a process that is one of them starts sooner without the other.
  */
-import { lstatSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, lstatSync, readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { basename, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { isatty } from 'node:tty';
 import { pathToFileURL } from 'node:url';
 import type { Pawl } from './producer/client.ts';
@@ -47,12 +47,23 @@ async function readSettings(
   const environment = withSecretFiles(process.env);
   const file = await configFile(process.cwd());
   const settings = resolveSettings({ options, environment, file });
+  checkWorkspaceRoot(settings);
   // A library logs warnings only, unless a setting names a level.
   const isAsked =
     options.logLevel !== undefined ||
     variableText(environment, 'LOG_LEVEL') !== undefined ||
     (file as Partial<SettingsInput> | undefined)?.logLevel !== undefined;
   return { settings, ownLogLevel: isAsked ? settings.logLevel : 'warn' };
+}
+
+/** The folder may come into being later. */
+function checkWorkspaceRoot({ workspaceRoot }: Settings): void {
+  if (workspaceRoot === undefined) return;
+  let there = resolve(workspaceRoot);
+  while (!existsSync(there) && dirname(there) !== there) there = dirname(there);
+  if (statSync(there, { throwIfNoEntry: false })?.isDirectory() !== false) return;
+  const fault = `must be a folder, and ${there} is none; got ${quoteValue(workspaceRoot)}`;
+  throw new PawlError('CONFIGURATION', `PAWL_WORKSPACE_ROOT (workspaceRoot): ${fault}.`);
 }
 
 /** The environment of the programs that this process starts for itself and for tools. */

@@ -1,10 +1,8 @@
 /** Kinds of values that settings share. */
-import { statSync } from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { z } from 'zod';
 import { forbiddenRoot } from '../policy/workspace-root.ts';
 import { hostInUrl } from '../util/hosts.ts';
-import { orUndefined } from '../util/or-undefined.ts';
 import { MAX_KEPT_MS, MAX_WAIT_MS } from '../util/time.ts';
 import { MODES } from './switches.ts';
 
@@ -33,17 +31,10 @@ export const workspacePath = z
   .string()
   .min(1)
   .superRefine((path, { addIssue }) => {
-    const fault = forbiddenRoot(path, []) ?? otherThanFolder(resolve(path));
+    const fault = forbiddenRoot(path, []);
     if (fault !== undefined)
       addIssue({ code: 'custom', message: `must be a folder that can be a workspace, and ${fault}` });
   });
-
-/** Says which part of a path is there and is no folder. */
-function otherThanFolder(path: string): string | undefined {
-  const found = orUndefined(() => statSync(path));
-  if (found === undefined) return dirname(path) === path ? undefined : otherThanFolder(dirname(path));
-  return found.isDirectory() ? undefined : `${path} is no folder`;
-}
 
 /** A time that a process waits. */
 export const waitMs = z.number().int().min(0).max(MAX_WAIT_MS);

@@ -44,6 +44,17 @@ test('a worker with tools files starts where its workspace is a folder that does
   expect(await worker.ended).toEqual({ code: 0, signal: null });
 });
 
+test('nothing starts where the workspace is a file, or lies in one', async () => {
+  for (const command of [['worker'], ['serve', '--port', '0'], ['up', '--port', '0']]) {
+    for (const name of ['tools.ts', 'tools.ts/within']) {
+      const env = { PAWL_WORKSPACE_ROOT: join(place.folder, name) };
+      const { code, stderr } = await place.run(command, { env });
+      expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining('tools.ts is none; got') });
+      expect(stderr).toContain('PAWL_WORKSPACE_ROOT (workspaceRoot): must be a folder');
+    }
+  }
+});
+
 test('with PAWL_METRICS_PORT a worker serves its health, its metrics and those of its process (R28), until the call that SIGTERM lets finish is over; a second one refuses the taken port', async () => {
   const worker = place.start(['worker', '--tools', 'tools.ts', '--json'], { PAWL_METRICS_PORT: '0' });
   const { metricsPort } = JSON.parse(await worker.line('"event":"ready"')) as { metricsPort: number };

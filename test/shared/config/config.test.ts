@@ -8,8 +8,6 @@ import { parseTiers, SECRET_VARIABLES, VARIABLES } from '../../../src/shared/con
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { MAX_TIMER_MS } from '../../../src/shared/util/time.ts';
 
-const OWN_FILE = import.meta.filename;
-
 type Sources = Parameters<typeof resolveSettings>[0];
 
 function refusal(sources: Sources): PawlError {
@@ -159,8 +157,6 @@ describe('a wrong value is named with its variable, its path, what came and what
     ['PAWL_DATA_DIR', 'dataDir', '/tmp/../proc/data', '"/tmp/../proc/data"', '/proc'],
     ['PAWL_WORKSPACE_ROOT', 'workspaceRoot', '/tmp', '"/tmp"', '/tmp holds what belongs to others'],
     ['PAWL_WORKSPACE_ROOT', 'workspaceRoot', '/etc/pawl', '"/etc/pawl"', '/etc/pawl belongs to the system'],
-    ['PAWL_WORKSPACE_ROOT', 'workspaceRoot', OWN_FILE, `"${OWN_FILE}"`, 'config.test.ts is no folder'],
-    ['PAWL_WORKSPACE_ROOT', 'workspaceRoot', `${OWN_FILE}/in`, `"${OWN_FILE}/in"`, 'config.test.ts is no folder'],
     ['PAWL_BLOB_STORE', 'blobStore', 'file:/proc/blobs', '"file:/proc/blobs"', '/proc'],
     ['PAWL_BLOB_STORE', 'blobStore', 'file:/sys/../proc', '"file:/sys/../proc"', '/proc'],
     ['TOOL_RELIABILITY_ENABLED', 'reliability.enabled', 'maybe', '"maybe"', 'true or false'],
