@@ -7,6 +7,7 @@ import { refusal } from '../../shared/calls/outcome.ts';
 import type { Issue, PawlError } from '../../shared/errors/failure.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
 import type { ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
+import { parametersOf } from '../../shared/model-tools/provider-refusals.ts';
 import { checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
 import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -275,8 +276,7 @@ export class ModelTools {
     // The fleet may run a newer version than the exported one, so the schema is read again.
     const { tools } = await this.#session.toolsFor(this.#provider, this.#options);
     const tool = [...tools, ...this.exported.tools].find((each) => each['name'] === toolName) ?? {};
-    const schema = tool['parameters'] ?? tool['input_schema'] ?? tool['inputSchema'];
-    return `${text}\nCall ${toolName} again with parameters that follow this schema: ${JSON.stringify(schema)}`;
+    return `${text}\nCall ${toolName} again with parameters that follow this schema: ${JSON.stringify(parametersOf(tool))}`;
   }
 
   /** Notifies the program and the session above, as `callWithReask` does. */

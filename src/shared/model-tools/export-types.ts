@@ -4,9 +4,16 @@ import type { Tool, ToolReference } from '../tools/tool.ts';
 import type { ToolExample, ToolIcon, ToolVariant } from '../tools/tool-variant.ts';
 import type { RemovedKeyword } from './provider-subset.ts';
 
-export const PROVIDERS = ['openai', 'anthropic', 'gemini', 'mcp'] as const;
+/** The providers, each with the number of tools that one request may have. */
+export const MAX_TOOLS = {
+  openai: 128,
+  anthropic: Number.POSITIVE_INFINITY,
+  gemini: 512,
+  mcp: Number.POSITIVE_INFINITY,
+} as const;
 
-export type Provider = (typeof PROVIDERS)[number];
+export type Provider = keyof typeof MAX_TOOLS;
+export const PROVIDERS = Object.keys(MAX_TOOLS) as readonly Provider[];
 
 /** The facts that an export needs of a tool: a `Tool`, or what workers publish of one. */
 export interface ExportableTool

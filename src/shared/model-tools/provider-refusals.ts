@@ -5,8 +5,9 @@
 import { canonicalJson } from '../schema/canonical-json.ts';
 import { hasPortablePatterns } from '../schema/ecma-pattern.ts';
 import { decodeStep } from '../schema/json-pointer.ts';
+import type { JsonSchema } from '../schema/json-schema.ts';
 import { isObject, isOfType } from '../util/json/json-types.ts';
-import { PROVIDERS, type Provider } from './export-types.ts';
+import { type ExportedTool, PROVIDERS, type Provider } from './export-types.ts';
 
 type SchemaObject = Readonly<Record<string, unknown>>;
 
@@ -128,6 +129,16 @@ const REFUSALS: readonly Refusal[] = [
 /** The names under which the forms of exported tools have their parameters. */
 const PARAMETERS = ['parameters', 'input_schema', 'parametersJsonSchema', 'inputSchema'] as const;
 
+function parametersName(exported: SchemaObject): (typeof PARAMETERS)[number] | undefined {
+  return PARAMETERS.find((name) => exported[name] !== undefined);
+}
+
+/** The parameters of an exported tool; undefined for a tool of the provider's own. */
+export function parametersOf(exported: ExportedTool): JsonSchema | undefined {
+  const name = parametersName(exported);
+  return name && (exported[name] as JsonSchema);
+}
+
 /** Parameters that every provider accepts. The worker validates with the tool's own schema all the same. */
 const ANY_OBJECT = { type: 'object', properties: {} } as const;
 
@@ -139,7 +150,7 @@ export function withoutRefusal(
   form: ProviderForm,
   exported: SchemaObject,
 ): { readonly exported: SchemaObject; readonly refusal?: string } {
-  const name = PARAMETERS.find((each) => exported[each] !== undefined);
+  const name = parametersName(exported);
   if (name === undefined) return { exported };
   const refusal = providerRefusal(form, exported[name] as SchemaObject);
   return refusal === undefined ? { exported } : { exported: { ...exported, [name]: ANY_OBJECT }, refusal };

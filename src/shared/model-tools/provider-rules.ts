@@ -1,5 +1,4 @@
 /** The schema rules and limits of each provider. */
-import type { Provider } from './export-types.ts';
 import type { SubsetRules } from './provider-subset.ts';
 
 const COMBINING = ['oneOf', 'allOf', 'not', 'if', 'then', 'else', 'dependentRequired', 'dependentSchemas'];
@@ -79,12 +78,4 @@ export const GEMINI: SubsetRules = {
   nullForOptional: false,
   closed: false,
   constAsEnum: true,
-};
-
-/** The tools that one request may have. */
-export const MOST_TOOLS: Readonly<Record<Provider, number>> = {
-  openai: 128,
-  anthropic: Number.POSITIVE_INFINITY,
-  gemini: 512,
-  mcp: Number.POSITIVE_INFINITY,
 };

@@ -15,6 +15,7 @@ import { openAiForm } from './export-openai.ts';
 import {
   type ExportableTool,
   type ExportOptions,
+  MAX_TOOLS,
   type NamedTool,
   PROVIDERS,
   type Provider,
@@ -26,7 +27,7 @@ import { exportedNames } from './names.ts';
 import { flatRoot } from './object-root.ts';
 import { withPlainNames } from './parameter-names.ts';
 import { providerRefusal, withoutRefusal } from './provider-refusals.ts';
-import { GEMINI, MOST_TOOLS, PLAIN } from './provider-rules.ts';
+import { GEMINI, PLAIN } from './provider-rules.ts';
 import { keywordText, type RemovedKeyword, toSubset } from './provider-subset.ts';
 
 const MAX_DESCRIPTION_LENGTH = 2_048;
@@ -74,7 +75,7 @@ export function toolsFor(
     provider,
     tools: ordered.map(({ exported }) => exported),
     reports: ordered.map(({ report }, index) =>
-      index < MOST_TOOLS[provider] ? report : withoutPlace(provider, report),
+      index < MAX_TOOLS[provider] ? report : withoutPlace(provider, report),
     ),
     names: Object.fromEntries(ordered.map(({ name, tool }) => [name, { namespace: tool.namespace, name: tool.name }])),
     ...(provider === 'gemini' ? { request: 'toolConfig.functionCallingConfig.mode VALIDATED' } : {}),
@@ -105,7 +106,7 @@ function withAcceptedParameters(
 
 /** The report of a tool that the request has no place for. A provider refuses all of such a request. */
 function withoutPlace(provider: Provider, report: ToolReport): ToolReport {
-  const warning = `the provider takes ${MOST_TOOLS[provider]} tools in a request and refuses one with more`;
+  const warning = `the provider takes ${MAX_TOOLS[provider]} tools in a request and refuses one with more`;
   return { ...report, warnings: [...report.warnings, warning] };
 }
 

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { parametersOf } from '../../../src/shared/model-tools/provider-refusals.ts';
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
@@ -39,6 +40,5 @@ export const object = (properties: object, more: object = {}): JsonSchema => ({
 });
 
 export function schemaOf(exported: Readonly<Record<string, unknown>> | undefined): JsonSchema {
-  const { parameters, input_schema, parametersJsonSchema, inputSchema } = exported ?? {};
-  return (parameters ?? input_schema ?? parametersJsonSchema ?? inputSchema) as JsonSchema;
+  return parametersOf(exported ?? {}) as JsonSchema;
 }

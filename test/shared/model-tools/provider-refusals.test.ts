@@ -10,6 +10,7 @@ import { plainParameters, toolsFor } from '../../../src/shared/model-tools/tools
 import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { inputJsonSchema } from '../../../src/shared/schema/schema.ts';
 import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';
+import { schemaOf } from './exported-tools.ts';
 import { ajv } from './judging.ts';
 import { schemas } from './random-schemas.ts';
 
@@ -30,8 +31,7 @@ function refusalsOf(inputSchema: JsonSchema): readonly string[] {
     [true, false].flatMap((strict) => {
       const { tools, reports } = toolsFor(provider, [tool(inputSchema)], { strict });
       const [exported = {}] = tools;
-      const names = ['parameters', 'input_schema', 'parametersJsonSchema', 'inputSchema'];
-      const parameters = exported[names.find((name) => name in exported) ?? ''] as JsonSchema;
+      const parameters = schemaOf(exported);
       const form = (reports[0]?.strict === true ? `${provider}-strict` : provider) as ProviderForm;
       const refusal = providerRefusal(form, parameters);
       return refusal === undefined ? [] : [`${form}: ${refusal}`];
@@ -118,11 +118,10 @@ test.each<[string, JsonSchema]>([
   for (const provider of PROVIDERS) {
     const { tools, reports } = toolsFor(provider, [tool(schema)]);
     expect(reports[0]?.warnings, provider).toEqual([]);
-    const names = ['parameters', 'input_schema', 'parametersJsonSchema', 'inputSchema'];
-    const parameters = tools[0]?.[names.find((name) => name in (tools[0] ?? {})) ?? ''];
+    const parameters = schemaOf(tools[0]);
     expect(parameters, provider).toMatchObject({ type: 'object', properties: expect.any(Object) });
     // The two others are given the tool's own patterns.
-    if (provider === 'openai' || provider === 'gemini') ajv.compile(parameters as JsonSchema);
+    if (provider === 'openai' || provider === 'gemini') ajv.compile(parameters);
   }
 });
 
@@ -263,12 +262,7 @@ describe('what one provider alone refuses is written in another way', () => {
   const withA = (a: object) => ({ type: 'object', properties: { a }, required: ['a'], additionalProperties: false });
   const exported = (provider: 'openai' | 'anthropic' | 'gemini', schema: JsonSchema) => {
     const { tools, reports } = toolsFor(provider, [tool(sanitizeSchema(schema).schema)], { strict: true });
-    const {
-      parameters,
-      input_schema: input,
-      parametersJsonSchema: json,
-    } = (tools[0] ?? {}) as Record<string, JsonSchema>;
-    return { schema: (parameters ?? input ?? json) as JsonSchema, report: reports[0] };
+    return { schema: schemaOf(tools[0]), report: reports[0] };
   };
 
   test.each<[string, object, object]>([

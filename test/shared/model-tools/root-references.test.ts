@@ -8,6 +8,7 @@ import type { JsonSchema } from '../../../src/shared/schema/json-schema.ts';
 import { compileSchema } from '../../../src/shared/schema/schema.ts';
 import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
+import { schemaOf } from './exported-tools.ts';
 
 const place = {
   type: 'object',
@@ -99,8 +100,7 @@ describe.each(Object.entries(ROOTS))('a root with %s', (_what, [root, names]) =>
     const listed = toMcpTool({ ...tool, mcpName: 'go', answersName: undefined }, false);
     const shown = [...PROVIDERS.map((provider) => toolsFor(provider, [tool]).tools[0]), listed];
     for (const each of shown as Readonly<Record<string, unknown>>[]) {
-      const place = ['parameters', 'input_schema', 'parametersJsonSchema', 'inputSchema'].find((name) => name in each);
-      const schema = each[String(place)] as JsonSchema;
+      const schema = schemaOf(each);
       expect(schema).toMatchObject({ type: 'object' });
       expect(schema).not.toHaveProperty('$ref');
       // There, choices are passed on as they are.
