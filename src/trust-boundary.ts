@@ -8,6 +8,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Settings } from './shared/config/config.ts';
 import { CONFIG_JSON, CONFIG_MODULES } from './shared/config/config-files.ts';
+import { blobFolder } from './shared/config/setting-types.ts';
 import { type Environment, SECRET_VARIABLES, variableText } from './shared/config/variables.ts';
 import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
 import { tenantsFolder } from './shared/policy/workspace-root.ts';
@@ -88,7 +89,7 @@ export function protectOwnCode(cwd: string, environment: Environment): void {
 /** The folders whose content calls may neither read nor change. An address such as `s3://…` is no folder. */
 function hiddenFolders(settings: Settings): readonly string[] {
   const { dataDir, audit, memory, blobStore, connectors } = settings;
-  const named = [audit.folder, memory.uri, /^file:(.+)$/.exec(blobStore)?.[1]].filter((path) => path !== undefined);
+  const named = [audit.folder, memory.uri, blobFolder(blobStore)].filter((path) => path !== undefined);
   const kept = named.filter((path) => !/^\w+:\/\//.test(path));
   return [dataDir, tenantsFolder(settings), ...kept, ...connectors.secrets.folders];
 }

@@ -1,7 +1,7 @@
 /** All settings with their defaults. Tools' own settings are in `tool-settings.ts`; `resolve-settings.ts` reads them. */
 import { z } from 'zod';
 import { callbackSecretSchema } from '../callbacks/callback.ts';
-import { DEFAULT_TTLS } from '../calls/call-state.ts';
+import { DEFAULT_TTLS, type LedgerTtls } from '../calls/call-state.ts';
 import { circuitDefaultsSchema } from '../circuits/circuit-policy.ts';
 import { budgetSettingsSchema } from '../limits/budget.ts';
 import { tenantSettingsSchema } from '../limits/tenant.ts';
@@ -11,7 +11,9 @@ import { shardCountSchema } from '../queues/shards.ts';
 import { retryOverridesSchema } from '../retries/retry.ts';
 import { TIERS } from '../tools/tool.ts';
 import { hostInUrl } from '../util/hosts.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import {
+  blobFolder,
   durability,
   folderPath,
   hostWithPort,
@@ -23,7 +25,7 @@ import {
   waitMs,
   workspacePath,
 } from './setting-types.ts';
-import { toolPolicySchema } from './tool-settings.ts';
+import { loopGuardSchema, toolPolicySchema, ttlSchema } from './tool-settings.ts';
 
 /** An IPv6 address may have brackets, as in a URL; `listen` takes it without them. */
 const listeningHost = z
@@ -131,14 +133,8 @@ export const settingsSchema = z.strictObject({
           z.strictObject({ dedupe: mode.optional(), retry: mode.optional(), circuits: mode.optional() }),
         )
         .default({}),
-      /** Limits repetitions of one call in a session, if the caller gives no key. */
-      loopGuard: z
-        .strictObject({
-          warnAt: z.number().int().min(1).default(10),
-          refuseAt: z.number().int().min(2).default(20),
-          /** The window begins with the first repetition; then the count restarts. */
-          windowMs: keptMs.default(300_000),
-        })
+      loopGuard: loopGuardSchema
+        .transform((guard) => ({ warnAt: 10, refuseAt: 20, windowMs: 300_000, ...defined(guard) }))
         .prefault({}),
     })
     .prefault({}),
@@ -156,7 +152,7 @@ export const settingsSchema = z.strictObject({
   blobStore: z
     .string()
     .regex(/^(redis|file(:.+)?)$/, 'must be redis, file or file:FOLDER')
-    .refine((store) => isFolderPath(store.replace(/^file:/, '')), NO_FOLDER_PATH)
+    .refine((store) => isFolderPath(blobFolder(store) ?? '.'), NO_FOLDER_PATH)
     .default('redis'),
   /** The age at which the records of calls that succeeded leave Redis for segments in the blob store. Default: they stay until they end. */
   segmentsAfterMs: keptMs.min(1_000).optional(),
@@ -223,15 +219,7 @@ export const settingsSchema = z.strictObject({
    * built-in list.
    */
   readOnlyPaths: z.array(z.string().min(1)).optional(),
-  ttl: z
-    .strictObject({
-      doneMs: keptMs.default(DEFAULT_TTLS.doneMs),
-      failedMs: keptMs.default(DEFAULT_TTLS.failedMs),
-      /** Default: `doneMs`. */
-      failedKeptMs: keptMs.optional(),
-      cancelledMs: keptMs.default(DEFAULT_TTLS.cancelledMs),
-    })
-    .prefault({}),
+  ttl: ttlSchema.transform((ttl): LedgerTtls => ({ ...DEFAULT_TTLS, ...defined(ttl) })).prefault({}),
   /** The defaults for every tool, unless the tool or `tools` sets something else. */
   defaults: z
     .strictObject({ retry: retryOverridesSchema.optional(), circuit: circuitDefaultsSchema.optional() })

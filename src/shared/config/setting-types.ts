@@ -36,6 +36,11 @@ export const workspacePath = z
       addIssue({ code: 'custom', message: `must be a folder that can be a workspace, and ${fault}` });
   });
 
+/** The folder that the setting `blobStore` names; undefined for `redis`, and for `file`, which is below the data folder. */
+export function blobFolder(blobStore: string): string | undefined {
+  return /^file:(.+)$/s.exec(blobStore)?.[1];
+}
+
 /** A time that a process waits. */
 export const waitMs = z.number().int().min(0).max(MAX_WAIT_MS);
 

@@ -17,6 +17,23 @@ import { defined } from '../util/json/omit-undefined.ts';
 import { MAX_WAIT_MS } from '../util/time.ts';
 import { bytes, durability, keptMs } from './setting-types.ts';
 
+/** Limits repetitions of one call in a session, if the caller gives no key. */
+export const loopGuardSchema = z
+  .strictObject({
+    warnAt: z.number().int().min(1),
+    refuseAt: z.number().int().min(2),
+    /** The window begins with the first repetition; then the count restarts. */
+    windowMs: keptMs,
+  })
+  .partial();
+
+/** The lifetimes of the records of calls. */
+export const ttlSchema = z
+  .strictObject({ doneMs: keptMs, failedMs: keptMs, failedKeptMs: keptMs, cancelledMs: keptMs } satisfies {
+    readonly [Name in keyof Required<LedgerTtls>]: typeof keptMs;
+  })
+  .partial();
+
 /** The operator's settings for one tool, under its name or `namespace.name`. */
 export const toolPolicySchema = z.strictObject({
   enabled: z.boolean().optional(),
@@ -31,18 +48,13 @@ export const toolPolicySchema = z.strictObject({
   /** Whether equal calls are merged across all sessions; only for tools with effects `none`. */
   scope: z.enum(['session', 'global']).optional(),
   /** Missing values are those of `reliability.loopGuard`. */
-  loopGuard: z
-    .strictObject({ warnAt: z.number().int().min(1), refuseAt: z.number().int().min(2), windowMs: keptMs })
-    .partial()
-    .optional(),
+  loopGuard: loopGuardSchema.optional(),
   /** The result of reusing a key with other parameters. */
   onConflict: z.enum(['refuse', 'independent']).optional(),
   /** Accept `dedupeMode: "disabled"` above the read-only tier. */
   allowDisabledDedupe: z.boolean().optional(),
-  ttl: z
-    .strictObject({ doneMs: keptMs, failedMs: keptMs, failedKeptMs: keptMs, cancelledMs: keptMs })
-    .partial()
-    .optional(),
+  /** Missing values are those of `ttl`. */
+  ttl: ttlSchema.optional(),
   /** The limits of the tool's calls in the whole fleet. */
   limits: limitSettingsSchema.optional(),
   /** For a tool with effects `once`; default: the setting `durability`. */

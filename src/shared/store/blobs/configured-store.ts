@@ -1,6 +1,7 @@
 /** The blob store that the settings name. */
 import { join } from 'node:path';
 import type { Settings } from '../../config/config.ts';
+import { blobFolder } from '../../config/setting-types.ts';
 import { PawlError } from '../../errors/failure.ts';
 import type { BlobStores } from './blob-stores.ts';
 import { FileBlobs } from './file-blobs.ts';
@@ -18,5 +19,5 @@ export function useConfiguredStore(
       'CONFIGURATION',
       'blobStore: expected file:FOLDER, a folder that all processes of this Redis share, and got file, the data folder of this one: with segmentsAfterMs, a process without the folder could answer no call that was moved.',
     );
-  blobs.keepIn(new FileBlobs(blobStore === 'file' ? join(dataDir, 'blobs') : blobStore.slice('file:'.length)));
+  blobs.keepIn(new FileBlobs(blobFolder(blobStore) ?? join(dataDir, 'blobs')));
 }
