@@ -1,11 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { circuitOverridesSchema } from '../../../src/shared/circuits/circuit-policy.ts';
 import { settingsSchema } from '../../../src/shared/config/config.ts';
 import { resolveSettings } from '../../../src/shared/config/resolve-settings.ts';
 import { toolPolicy } from '../../../src/shared/config/tool-settings.ts';
 import { parseTiers, SECRET_VARIABLES, VARIABLES } from '../../../src/shared/config/variables.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
+import { retryOverridesSchema } from '../../../src/shared/retries/retry.ts';
 import { MAX_TIMER_MS } from '../../../src/shared/util/time.ts';
 
 type Sources = Parameters<typeof resolveSettings>[0];
@@ -331,6 +333,15 @@ describe('the documented list of variables', () => {
       ...`${page}\n${read('README.md')}`.matchAll(/`((?:PAWL|TOOL_RELIAB|REDIS|LOG|OTEL)[A-Z0-9]*_[A-Z0-9_]+)`/g),
     ].map((match) => match[1] ?? '');
     expect([...new Set(named)].filter((name) => !names.includes(name))).toEqual([]);
+  });
+
+  test.each([
+    ['retry', retryOverridesSchema.shape],
+    ['circuit', circuitOverridesSchema.shape],
+  ])('every field of `%s` is in a table of its page', (_setting, shape) => {
+    const rows = read('docs/call-lifecycle.md').matchAll(/^\| `(\w+)` \|/gm);
+    const described = [...rows].map(([, field]) => field);
+    expect(Object.keys(shape).filter((field) => !described.includes(field))).toEqual([]);
   });
 
   test('every variable sets a setting that exists', () => {
