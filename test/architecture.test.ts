@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import manifest from '../package.json' with { type: 'json' };
@@ -61,6 +61,27 @@ test('no folder has more than 25 files', () => {
   const names = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8', withFileTypes: true });
   const paths = names.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
   expect(crowdedFolders(paths, 25)).toEqual([]);
+});
+
+/** The Lua scripts that a text names: a name of several words, to leave out files of editors. */
+const scriptsNamedIn = (text: string) =>
+  [...text.matchAll(/(?<![\w.*-])[a-z]+(?:-[a-z]+)+\.lua\b/g)].map(([name]) => name);
+
+test('every Lua script that a comment, a test or a page names exists', () => {
+  const files = ['src', 'test', 'docs'].flatMap((folder) =>
+    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+      .filter((name) => /\.(?:ts|lua|md)$/.test(name) && !/node_modules|^decisions/.test(name))
+      .map((name) => `${folder}/${name}`),
+  );
+  const scripts = new Set(files.filter((path) => path.endsWith('.lua')).map((path) => basename(path)));
+  const missing = files.flatMap((path) =>
+    scriptsNamedIn(readFileSync(join(ROOT, path), 'utf8'))
+      .filter((name) => !scripts.has(name))
+      .map((name) => `${path} names ${name}`),
+  );
+  expect(missing).toEqual([]);
+  const absent = `no-${'such'}.lua`;
+  expect(scriptsNamedIn(`${absent} and .nvim-tree.lua`)).toEqual([absent]);
 });
 
 test('what a file exports is used in another one, or is for programs that import Pawl', () => {

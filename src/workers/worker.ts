@@ -10,12 +10,12 @@ import { EXPOSITION_TYPE, exposition } from '../shared/telemetry/metric-set.ts';
 import { quoteValue } from '../shared/util/text/quote-value.ts';
 import { withinMs } from '../shared/util/wait.ts';
 import { containUncaughtErrors } from './attempt/uncaught-errors.ts';
+import { composeWorker, type WorkerParts } from './compose-worker.ts';
 import { isSandboxMissing } from './context/processes.ts';
-import { FleetNews } from './fleet-news.ts';
+import { WorkerFleetUpdates } from './fleet-updates.ts';
 import { OrphanSweep } from './queue/orphan-sweep.ts';
 import { SegmentSweep } from './queue/segment-sweep.ts';
 import { servedTools, type WorkerOptions } from './worker-options.ts';
-import { composeWorker, type WorkerParts } from './worker-parts.ts';
 
 export type { WorkerOptions };
 
@@ -42,7 +42,7 @@ export class ToolWorker implements AsyncDisposable {
   readonly #options: WorkerOptions;
   readonly #backend: Backend;
   readonly #parts: WorkerParts;
-  readonly #news: FleetNews;
+  readonly #updates: WorkerFleetUpdates;
   readonly #broadcasts: Subscription;
   readonly #auditService: AuditService;
   readonly #releaseUncaught: () => void;
@@ -85,14 +85,14 @@ export class ToolWorker implements AsyncDisposable {
     this.id = this.#parts.workerId;
     this.tools = this.#parts.published.map(publishedToolId);
     const { onDrainAsked = () => void this.close().catch(onError) } = options;
-    this.#news = new FleetNews({ backend, tiers, parts: this.#parts, onDrainAsked, onError });
+    this.#updates = new WorkerFleetUpdates({ backend, tiers, parts: this.#parts, onDrainAsked, onError });
     this.#broadcasts = receiveBroadcasts({
       url: backend.url,
       redis: backend.redis,
       prefix: settings.prefix,
       name: 'worker',
-      onBroadcast: (broadcast) => this.#news.receive(broadcast),
-      onSubscribed: () => void this.#news.catchUp().catch(onError),
+      onBroadcast: (broadcast) => this.#updates.receive(broadcast),
+      onSubscribed: () => void this.#updates.catchUp().catch(onError),
       onError,
     });
     this.#releaseUncaught = containUncaughtErrors(log);
@@ -101,7 +101,7 @@ export class ToolWorker implements AsyncDisposable {
 
   async #begin(): Promise<void> {
     const { declared, heartbeat, queues } = this.#parts;
-    await Promise.all([this.#news.updateSwitches(), declared.catchUp()]);
+    await Promise.all([this.#updates.updateSwitches(), declared.catchUp()]);
     await heartbeat.publish();
     this.#startTimers();
     await queues.refresh();
@@ -135,7 +135,7 @@ export class ToolWorker implements AsyncDisposable {
     };
     every(HEARTBEAT_MS, () => heartbeat.beat());
     every(HEARTBEAT_MS, () => declared.catchUp());
-    every(HEARTBEAT_MS, () => this.#news.refreshQueues());
+    every(HEARTBEAT_MS, () => this.#updates.refreshQueues());
     every(RENEWAL_MS, () => heartbeat.renewPublished());
     const sweep = new OrphanSweep(this.#backend.ledger, log);
     const mover = new SegmentSweep(this.#backend, settings, log);

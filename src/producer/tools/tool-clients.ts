@@ -10,7 +10,7 @@ import { invalidPart, PawlError } from '../../shared/errors/failure.ts';
 import type { ClientCalls } from '../../shared/store/connectors/client-calls.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { Progress } from '../../shared/tools/tool-context.ts';
-import { NewsWaits } from '../../shared/util/news-waits.ts';
+import { NamedWaits } from '../../shared/util/named-waits.ts';
 import type { Registry } from './registry.ts';
 
 interface ToolClientsDeps {
@@ -50,7 +50,7 @@ const POLL_MS = 2_000;
 
 export class ToolClients {
   readonly #deps: ToolClientsDeps;
-  readonly #news = new NewsWaits();
+  readonly #waits = new NamedWaits();
 
   constructor(deps: ToolClientsDeps) {
     this.#deps = deps;
@@ -58,7 +58,7 @@ export class ToolClients {
 
   /** Wakes the polls of a tool's clients: one of its calls waits for a client, or is cancelled. */
   notifyWaiting(tool: string): void {
-    this.#news.notify(tool);
+    this.#waits.notify(tool);
   }
 
   /** Throws `UNKNOWN_TOOL`, and `CONTRACT_INVALID` for a tool that no client may run. */
@@ -94,7 +94,7 @@ export class ToolClients {
     const poll = randomBytes(8).toString('hex');
     for (let first = true; ; first = false) {
       // Subscribe before reading, so that no call is missed in between.
-      const listener = this.#news.listen(tools, signal);
+      const listener = this.#waits.listen(tools, signal);
       try {
         const renewed = await clientCalls.next(clientId, running, take ? { id: poll, first } : undefined);
         if (renewed.kind !== 'renewed') throw renewed.kind === 'gone' ? clientGone() : pollSuperseded();

@@ -36,7 +36,7 @@ import { SwitchRecords } from './config/switches.ts';
 import { ClientCalls } from './connectors/client-calls.ts';
 import { DeclaredToolRecords } from './connectors/declared-tools.ts';
 import { DeadLetterIndex } from './dead-letters/dead-letter-index.ts';
-import { JobDispatch } from './dispatch/fetch-jobs.ts';
+import { JobDispatch } from './dispatch/job-dispatch.ts';
 import { Catalogue } from './fleet/catalogue.ts';
 import { TerminalOwners } from './fleet/terminal-owners.ts';
 import { WorkerMailbox } from './fleet/worker-mailbox.ts';

@@ -4,7 +4,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import { digest } from '../../shared/schema/canonical-json.ts';
 import type { QuestionRequest, Questions } from '../../shared/store/approvals/questions.ts';
 import type { Answer } from '../../shared/tools/capabilities.ts';
-import { NewsWaits } from '../../shared/util/news-waits.ts';
+import { NamedWaits } from '../../shared/util/named-waits.ts';
 
 const POLL_MS = 2_000;
 const DEFAULT_TIMEOUT_MS = 300_000;
@@ -12,7 +12,7 @@ const MAX_TIMEOUT_MS = 7 * 24 * 3_600_000;
 
 export class ElicitationState {
   readonly #questions: Questions;
-  readonly #news = new NewsWaits();
+  readonly #waits = new NamedWaits();
   readonly #audit: RecordAudit;
 
   constructor(questions: Questions, audit: RecordAudit) {
@@ -21,7 +21,7 @@ export class ElicitationState {
   }
 
   onEnded(id: string): void {
-    this.#news.notify(id);
+    this.#waits.notify(id);
   }
 
   /**
@@ -35,9 +35,9 @@ export class ElicitationState {
     const id = `${request.callId}.${number}.${digest(request.text).slice(0, 12)}`;
     let status = await this.#questions.ask(id, request, wholeMs(timeoutMs ?? DEFAULT_TIMEOUT_MS));
     while (status.state === 'waits') {
-      const news = this.#news.listen([id], signal);
-      await news.within(Math.min(status.leftMs, POLL_MS));
-      news.stop();
+      const waiting = this.#waits.listen([id], signal);
+      await waiting.within(Math.min(status.leftMs, POLL_MS));
+      waiting.stop();
       if (signal?.aborted === true) {
         // After a lost lease another worker has the call, and asks under the same ID: this worker must not withdraw the question.
         if (!isLeaseLost(signal.reason)) await this.#questions.withdraw(id).catch(() => {});

@@ -11,7 +11,7 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import type { ProbeAnswer } from '../../shared/tools/tool-result.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { NewsWaits } from '../../shared/util/news-waits.ts';
+import { NamedWaits } from '../../shared/util/named-waits.ts';
 import type { Executable } from './declared-tools.ts';
 
 type ClientToolRecord = Pick<DeclaredToolOf<'dynamic'>, 'namespace' | 'name' | 'effects' | 'timeoutMs' | 'routing'>;
@@ -23,7 +23,7 @@ const HANDOVER_CODES: readonly unknown[] = ['LEASE_LOST', 'DRAINED'];
 
 export class ClientToolCalls {
   readonly #clientCalls: Pick<ClientCalls, 'published' | 'read' | 'withdraw'>;
-  readonly #news = new NewsWaits();
+  readonly #waits = new NamedWaits();
 
   constructor(clientCalls: Pick<ClientCalls, 'published' | 'read' | 'withdraw'>) {
     this.#clientCalls = clientCalls;
@@ -31,7 +31,7 @@ export class ClientToolCalls {
 
   /** Wakes the waiters of a call whose record has changed. */
   notify(callId: string): void {
-    this.#news.notify(callId);
+    this.#waits.notify(callId);
   }
 
   /** The functions of a declared tool of this kind. */
@@ -76,7 +76,7 @@ export class ClientToolCalls {
     let lastReport = '';
     for (;;) {
       // Subscribing before reading ensures that no change is missed in between.
-      const change = this.#news.listen([call.callId], ctx.signal);
+      const change = this.#waits.listen([call.callId], ctx.signal);
       try {
         if (ctx.signal.aborted) return conclude(await this.#withdraw(call, ctx.signal));
         const callState = await this.#clientCalls.read(call);

@@ -3,7 +3,7 @@ import { mayVote, type Tally, tally, type Vote, votesOf } from '../../shared/cal
 import { classify } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf } from '../../shared/errors/failure.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
-import { needExcept } from '../../shared/store/dispatch/fetch-jobs.ts';
+import { needExcept } from '../../shared/store/dispatch/job-dispatch.ts';
 import type { AnyTool } from '../../shared/tools/tool.ts';
 import type { ToolResult } from '../../shared/tools/tool-result.ts';
 import { DEFAULT_VOTERS } from '../../shared/tools/trust-class.ts';

@@ -17,7 +17,7 @@ import {
   type FinishResult,
   type JobDispatch,
   LEFT_TO_OTHERS,
-} from '../../shared/store/dispatch/fetch-jobs.ts';
+} from '../../shared/store/dispatch/job-dispatch.ts';
 import { callOfJob, KEPT_JOBS, REMOVED_JOB_OPTIONS } from '../../shared/store/queues/jobs.ts';
 import { ignoreLateErrors } from '../../shared/store/redis/ioredis/late-errors.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';

@@ -14,7 +14,7 @@ import { stackOf } from '../../shared/errors/classify-error.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import { DispatchReader } from '../../shared/store/dispatch/direct-dispatch.ts';
-import type { FinishResult } from '../../shared/store/dispatch/fetch-jobs.ts';
+import type { FinishResult } from '../../shared/store/dispatch/job-dispatch.ts';
 import {
   type CallJob,
   callOfJob,

@@ -9,8 +9,8 @@ import type { BeginResult, StartedAttempt } from '../../../src/shared/store/call
 import type { Claim } from '../../../src/shared/store/calls/claim.ts';
 import { Ledger } from '../../../src/shared/store/calls/ledger.ts';
 import { Breakers } from '../../../src/shared/store/circuits/circuits.ts';
-import type { FetchRequest } from '../../../src/shared/store/dispatch/fetch-jobs.ts';
-import { JobDispatch } from '../../../src/shared/store/dispatch/fetch-jobs.ts';
+import type { FetchRequest } from '../../../src/shared/store/dispatch/job-dispatch.ts';
+import { JobDispatch } from '../../../src/shared/store/dispatch/job-dispatch.ts';
 import type { CallJob } from '../../../src/shared/store/queues/jobs.ts';
 import { openConnection, type Redis } from '../../../src/shared/store/redis/connection.ts';
 import { uuidv7 } from '../../../src/shared/util/time.ts';

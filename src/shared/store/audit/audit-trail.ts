@@ -17,7 +17,7 @@ import type { AuditWriter } from './audit-writer.ts';
 import { blockFields, expandNames, recordsOfBlock } from './stored-records.ts';
 
 const leaseScript = new Script(new URL('./audit-lease.lua', import.meta.url));
-const sealScript = new Script(new URL('./audit-seal.lua', import.meta.url));
+const appendScript = new Script(new URL('./audit-append.lua', import.meta.url));
 const restartScript = new Script(new URL('./audit-restart.lua', import.meta.url));
 const LEASE_MS = 5_000;
 /** The time to live of a trail in Redis after a new one has started. */
@@ -197,7 +197,7 @@ export class AuditChainer {
     const records = chainRecords(from, texts, link);
     const last = records.at(-1);
     if (last === undefined) return 'idle';
-    const [code] = await sealScript.run(
+    const [code] = await appendScript.run(
       redis,
       [writer, head, pending, this.#keys.chain(from.trail), sinks],
       [

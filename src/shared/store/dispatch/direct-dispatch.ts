@@ -8,7 +8,7 @@ import { callOfJob, KEPT_JOB_OPTIONS, REMOVED_JOB_OPTIONS } from '../queues/jobs
 import { slotOf } from '../redis/connection.ts';
 import type { Partition } from '../redis/keys.ts';
 import { Subscription } from '../redis/subscription.ts';
-import { type Capacity, type FetchedJob, parseFetchedJob } from './fetch-jobs.ts';
+import { type Capacity, type FetchedJob, parseFetchedJob } from './job-dispatch.ts';
 
 /** The first lines of a message: the number of jobs sent to this connection so far, and Redis' clock. */
 const HEAD_LINES = 2;

@@ -10,7 +10,7 @@ import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
 import { LedgerAccess } from '../../../../src/shared/store/calls/ledger-context.ts';
 import { LargeTexts } from '../../../../src/shared/store/calls/records/large-values.ts';
 import { MAX_INLINE_OUTCOME_BYTES, settleCall } from '../../../../src/shared/store/calls/settle.ts';
-import { JobDispatch } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
+import { JobDispatch } from '../../../../src/shared/store/dispatch/job-dispatch.ts';
 import { jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
 import { largeTextOf, PART_BYTES } from '../../../../src/shared/util/json/large-json.ts';
 import { type Books, callIdFor, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS, settle, started } from '../calls.ts';

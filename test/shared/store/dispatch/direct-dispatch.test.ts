@@ -5,7 +5,7 @@ import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
 import { type DispatchedJob, DispatchReader } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
-import type { FetchRequest } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
+import type { FetchRequest } from '../../../../src/shared/store/dispatch/job-dispatch.ts';
 import { jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { startServer } from '../../../chaos/server.ts';

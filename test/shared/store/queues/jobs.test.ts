@@ -78,7 +78,7 @@ describe('BullMQ’s own scripts, which ours follow or run inside', () => {
     const script = (require(`bullmq/dist/cjs/scripts/${name}-${keys}.js`) as Record<string, { content: string }>)[name];
     expect(
       digest(script?.content ?? ''),
-      'BullMQ has changed a script: compare it with enqueue.lua, next-job.lua, complete-job.lua, fetch-and-begin.lua and settle-and-fetch.lua, then update this test.',
+      'BullMQ has changed a script: compare it with enqueue.lua, fetch-jobs.lua, complete-job.lua, fetch-and-begin.lua and settle-and-fetch.lua, then update this test.',
     ).toBe(text);
   });
 });

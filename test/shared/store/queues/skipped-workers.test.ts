@@ -10,7 +10,7 @@ import {
   type FetchRequest,
   LEFT_TO_OTHERS,
   needExcept,
-} from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
+} from '../../../../src/shared/store/dispatch/job-dispatch.ts';
 import { callOfJob } from '../../../../src/shared/store/queues/jobs.ts';
 import { eventually } from '../../../helpers/signal.ts';
 import { type Books, callIdFor, claimOf, LEASE_MS, openBooks, PLACE } from '../calls.ts';

@@ -1,5 +1,5 @@
 /** Fetches jobs and starts their attempts in one script; settles calls, ends their jobs and fetches the next ones in another. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { type BeginResult, beginResult } from '../calls/begin-attempt.ts';
 import { ADD_RECORDS_LUA, type LedgerAccess, PARTITION_LUA } from '../calls/ledger-context.ts';
 import {
@@ -179,7 +179,7 @@ export class JobDispatch {
    */
   async #settleFirst(keys: PartitionKeys, settleArgs: readonly (string | number)[]): Promise<void> {
     writeSettle(this.#access, this.#access.bases(keys), settleArgs).catch(() => {});
-    await nextTurn();
+    await yieldToEventLoop();
   }
 
   async #finishBatch(keys: PartitionKeys, batch: readonly CallEnding[]): Promise<(FinishResult | Error)[]> {

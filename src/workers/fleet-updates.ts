@@ -3,9 +3,9 @@ import { PawlError } from '../shared/errors/failure.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import { type Broadcast, type BroadcastHandlers, handleBroadcast } from '../shared/store/redis/broadcasts.ts';
 import type { Tier } from '../shared/tools/tool.ts';
-import type { WorkerParts } from './worker-parts.ts';
+import type { WorkerParts } from './compose-worker.ts';
 
-interface FleetNewsDeps {
+interface WorkerFleetUpdatesDeps {
   readonly backend: Backend;
   readonly tiers: readonly Tier[];
   readonly parts: WorkerParts;
@@ -13,12 +13,12 @@ interface FleetNewsDeps {
   onError(error: Error): void;
 }
 
-export class FleetNews {
-  readonly #deps: FleetNewsDeps;
+export class WorkerFleetUpdates {
+  readonly #deps: WorkerFleetUpdatesDeps;
 
   readonly #handlers: BroadcastHandlers;
 
-  constructor(deps: FleetNewsDeps) {
+  constructor(deps: WorkerFleetUpdatesDeps) {
     this.#deps = deps;
     this.#handlers = this.#makeHandlers();
   }

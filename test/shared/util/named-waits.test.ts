@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { NewsWaits } from '../../../src/shared/util/news-waits.ts';
+import { NamedWaits } from '../../../src/shared/util/named-waits.ts';
 
 const LONG_MS = 60_000;
 
 test('news of any of its names ends a wait, also when it came before the wait began', async () => {
-  const news = new NewsWaits();
+  const news = new NamedWaits();
   const [both, other] = [news.listen(['a', 'b'], undefined), news.listen(['c'], undefined)];
   news.notify('b');
   await both.within(LONG_MS);
@@ -15,7 +15,7 @@ test('news of any of its names ends a wait, also when it came before the wait be
 });
 
 test('an abort ends a wait, and a stopped listener leaves those beside it', async () => {
-  const news = new NewsWaits();
+  const news = new NamedWaits();
   const [stopped, left] = [news.listen(['a'], undefined), news.listen(['a'], undefined)];
   stopped.stop();
   news.notify('a');

@@ -1,6 +1,6 @@
 import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import type { FetchedJob, FinishResult } from '../../../../src/shared/store/dispatch/fetch-jobs.ts';
+import type { FetchedJob, FinishResult } from '../../../../src/shared/store/dispatch/job-dispatch.ts';
 import { jobIdOf, KEPT_JOBS } from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { type Books, begin, claimOf, fetched, openBooks, PLACE, SUCCESS } from '../calls.ts';

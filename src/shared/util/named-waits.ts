@@ -1,15 +1,15 @@
-/** Waits for news under names: a broadcast that tells of a name ends every wait for it. */
+/** Waits under names: a notification of a name ends every wait for it. */
 import { getOrInsert } from './get-or-insert.ts';
 import { onAbort, withinMs } from './wait.ts';
 
-export class NewsWaits {
+export class NamedWaits {
   readonly #wakers = new Map<string, Set<() => void>>();
 
   notify(name: string): void {
     for (const wake of this.#wakers.get(name) ?? []) wake();
   }
 
-  /** News of any of the names, from now on, and an abort of the signal end the waits. To be stopped. */
+  /** From now on, a notification of any of the names, or an abort of the signal, ends the wait. The caller calls `stop`. */
   listen(names: readonly string[], signal: AbortSignal | undefined) {
     const { promise, resolve: wake } = Promise.withResolvers<void>();
     for (const name of names) getOrInsert(this.#wakers, name, () => new Set()).add(wake);
