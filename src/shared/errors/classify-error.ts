@@ -154,20 +154,25 @@ function retryAfterOf(thrown: unknown): number | undefined {
   const readHeader = (name: string) =>
     sources.map((headers) => headerOf(headers, name)).find((value) => value !== undefined);
   const header = readHeader('Retry-After');
+  // A time is one of the service's clock, from which this machine's may differ.
+  const servedAtMs = Date.parse(readHeader('Date') ?? '');
+  const nowMs = Number.isNaN(servedAtMs) ? systemClock.now() : servedAtMs;
   if (header === undefined)
-    return readHeader('X-RateLimit-Remaining') === '0' ? resetDelayOf(readHeader('X-RateLimit-Reset')) : undefined;
+    return readHeader('X-RateLimit-Remaining') === '0'
+      ? resetDelayOf(readHeader('X-RateLimit-Reset'), nowMs)
+      : undefined;
   const seconds = Number(header);
   if (Number.isFinite(seconds)) return Math.max(0, seconds * 1_000);
   const atMs = Date.parse(header);
-  return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - systemClock.now());
+  return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - nowMs);
 }
 
 /** No standard says what the number is: services give seconds from now, or the time in seconds or in milliseconds since 1970. */
-function resetDelayOf(header: string | undefined): number | undefined {
+function resetDelayOf(header: string | undefined, nowMs: number): number | undefined {
   const value = header === undefined ? Number.NaN : Number(header);
   if (!Number.isFinite(value)) return undefined;
   if (value < 1e8) return Math.max(0, value * 1_000);
-  return Math.max(0, (value < 1e11 ? value * 1_000 : value) - systemClock.now());
+  return Math.max(0, (value < 1e11 ? value * 1_000 : value) - nowMs);
 }
 
 function isDelay(value: unknown): value is number {

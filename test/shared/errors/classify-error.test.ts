@@ -184,6 +184,17 @@ describe('Retry-After', () => {
     expect(retryAfterMs).toBeGreaterThan(30_000);
     expect(retryAfterMs).toBeLessThanOrEqual(60_000);
   });
+
+  test('counts a time from the time of the answer, by the clock of the service, which may be hours off', () => {
+    const servedAtMs = Date.parse('2026-11-30T10:00:00Z');
+    const date = new Date(servedAtMs).toUTCString();
+    const later = new Date(servedAtMs + 9_000);
+    for (const headers of [
+      { date, 'retry-after': later.toUTCString() },
+      { date, 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': String(later.getTime()) },
+    ])
+      expect(classify(error('slow down', { status: 429, headers })).retryAfterMs).toBe(9_000);
+  });
 });
 
 describe('D12: any value can be thrown', () => {
