@@ -134,7 +134,7 @@ end
 local budgets, cost, firstBudget = tonumber(ARGV[13]), ARGV[14], 15
 for budget = 0, budgets - 1 do
   local index = firstBudget + budget * 6
-  local unit, used = exceededUnit(ARGV[index], cost, {unpack(ARGV, index + 1, index + 3)})
+  local unit, used = exceededUnit(ARGV[index], cost, {unpack(ARGV, index + 1, index + 3)}, ARGV[index + 4])
   if unit then return {'spent', callId, now, budget, unit, used, redis.call('PTTL', ARGV[index])} end
 end
 
@@ -147,7 +147,11 @@ if ARGV[10] ~= '' then
   local count = partition.loops .. ARGV[10]
   repetitions = redis.call('INCR', count)
   if repetitions == 1 then redis.call('PEXPIRE', count, terms.windowMs) end
-  if repetitions >= terms.refuseAt then return {'loop', callId, now, repetitions, redis.call('PTTL', count)} end
+  if repetitions >= terms.refuseAt then
+    -- The count would last for longer if Redis' clock was set back.
+    if redis.call('PTTL', count) > terms.windowMs then redis.call('PEXPIRE', count, terms.windowMs) end
+    return {'loop', callId, now, repetitions, redis.call('PTTL', count)}
+  end
 end
 for budget = 0, budgets - 1 do
   local index = firstBudget + budget * 6

@@ -6,7 +6,7 @@
 -- Returns {'taken'} · {'spent', budget, unit, spent, ms}, as claim does
 for budget, key in ipairs(KEYS) do
   local at = 2 + (budget - 1) * 5
-  local unit, used = exceededUnit(key, ARGV[1], {unpack(ARGV, at, at + 2)})
+  local unit, used = exceededUnit(key, ARGV[1], {unpack(ARGV, at, at + 2)}, ARGV[at + 3])
   if unit then return {'spent', budget - 1, unit, used, redis.call('PTTL', key)} end
 end
 for budget, key in ipairs(KEYS) do

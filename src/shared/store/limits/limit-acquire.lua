@@ -51,6 +51,8 @@ end
 local waitMs, promoted = 0, {}
 if rate > 0 then
   redis.call('ZREMRANGEBYSCORE', starts, '-inf', now)
+  -- Redis' clock was set back since.
+  redis.call('ZREMRANGEBYSCORE', starts, '(' .. text(now + math.max(ARGV[7] + window, ARGV[8])), '+inf')
   -- Unless the call was promoted for a start, which is reserved for it.
   if redis.call('ZREM', starts, jobId) == 0 then
     redis.call('ZADD', asking, 'NX', ARGV[10] == '' and now or ARGV[10], jobId)

@@ -361,14 +361,18 @@ end
 
 -- The unit of a budget that one more call of this cost would exceed (1 calls, 2 cost units, 3 time), and how much of it is spent; nil when
 -- the budget suffices. An error for a count that is no number: counting from zero would lift the limit.
---   limits  of calls, cost units and time, ms; '' for no limit
-local function exceededUnit(key, cost, limits)
+--   limits  of calls, cost units and time, ms; '' for no limit  keptMs  the longest that the record is kept: where Redis' clock was set
+--   back, it would expire later
+local function exceededUnit(key, cost, limits, keptMs)
   local spent = redis.call('HMGET', key, 'calls', 'costUnits', 'timeMs')
   for unit = 1, 3 do
     local limit, used = tonumber(limits[unit]), tonumber(spent[unit] or 0) or error('WRONGTYPE: a count of ' .. key .. ' is no number', 0)
     -- Rounded to 15 digits, 0.2 and 0.1 are 0.3.
     local after = unit == 1 and used + 1 or unit == 2 and tonumber(string.format('%.15g', used + cost)) or used
-    if limit and (after > limit or (unit == 3 and used >= limit)) then return unit, tostring(used) end
+    if limit and (after > limit or (unit == 3 and used >= limit)) then
+      if redis.call('PTTL', key) > tonumber(keptMs) then redis.call('PEXPIRE', key, keptMs) end
+      return unit, tostring(used)
+    end
   end
 end
 
