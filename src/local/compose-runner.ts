@@ -1,7 +1,7 @@
 /** Composes a local runner: the producer's submitter and the worker's executor, over one ledger of this process. */
 import { cancelCall } from '../producer/calls/cancel.ts';
 import { composeSubmitter } from '../producer/calls/compose-submitter.ts';
-import { Results } from '../producer/calls/result-waiters.ts';
+import { ResultWaiters } from '../producer/calls/result-waiters.ts';
 import type { DispatchEvent } from '../producer/calls/submission.ts';
 import type { CallSubmitter } from '../producer/calls/submit-call.ts';
 import { CircuitAdmin } from '../producer/circuits/circuit-admin.ts';
@@ -128,7 +128,7 @@ export function composeRunner(
   const retentionMs = settings.ttl.doneMs;
   const onEvent: LocalLedgerDeps['onEvent'] = (event) => results.deliver(event);
   const ledger = new LocalLedger({ store, circuits: breakers, schedule, retentionMs, ...callbacks, onEvent, onError });
-  const results = new Results(ledger, LOCAL_INBOX, onError);
+  const results = new ResultWaiters(ledger, LOCAL_INBOX, onError);
   const core = coreOf(parts, { tools, ledger, breakers, sessions }, (callId) => groups.callOf(callId));
   const submitter = submitterOf(core, circuitView, results);
   const cancel = (callId: string) => cancelCall({ ledger, results, inboxId: LOCAL_INBOX, settings, schedule }, callId);
@@ -204,7 +204,7 @@ function completionsOf({ settings, environment, ledger, sessions }: Core): Compl
   });
 }
 
-function submitterOf(core: Core, circuits: CircuitView, results: Results): CallSubmitter {
+function submitterOf(core: Core, circuits: CircuitView, results: ResultWaiters): CallSubmitter {
   const { sessions } = core;
   return composeSubmitter({
     ...core,

@@ -1,5 +1,5 @@
 /** Batches and plans of local runs: driven as in a fleet, but with records in memory. */
-import type { Results } from '../producer/calls/result-waiters.ts';
+import type { ResultWaiters } from '../producer/calls/result-waiters.ts';
 import type { CallSubmitter } from '../producer/calls/submit-call.ts';
 import { BATCH_RULES, BatchService } from '../producer/groups/batches.ts';
 import type { GroupCalls } from '../producer/groups/group-driver.ts';
@@ -19,7 +19,7 @@ interface LocalGroupsDeps {
   readonly submitter: Pick<CallSubmitter, 'identify' | 'submit' | 'permit'>;
   readonly ledger: Pick<CallLedger, 'read' | 'outcome' | 'now'>;
   readonly catalogue: Pick<ToolCatalogue, 'find' | 'peek'>;
-  readonly results: Pick<Results, 'wait'>;
+  readonly results: Pick<ResultWaiters, 'wait'>;
   readonly clock: Clock;
   readonly keptMs: number;
   /** Absent where the program decides on no calls: a plan that needs a decision is refused. */

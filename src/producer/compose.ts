@@ -27,7 +27,7 @@ import { CallbackService } from './callbacks/callback-service.ts';
 import { CallAudit, overrideRecorder } from './calls/audit.ts';
 import { CallSubscriptions } from './calls/call-events.ts';
 import { composeSubmitter } from './calls/compose-submitter.ts';
-import { Results } from './calls/result-waiters.ts';
+import { ResultWaiters } from './calls/result-waiters.ts';
 import type { DispatchEvent } from './calls/submission.ts';
 import type { CallSubmitter } from './calls/submit-call.ts';
 import type { CallTraces } from './calls/traces.ts';
@@ -129,7 +129,7 @@ function composeCore(options: PawlOptions, backend: Backend) {
     inboxId,
     sessionCache,
     catalogue,
-    results: new Results(backend.ledger, inboxId, onError),
+    results: new ResultWaiters(backend.ledger, inboxId, onError),
     view: new CircuitView(clock),
     switches: new SwitchCache(settings.reliability),
     metrics: new ProducerMetrics(settings),

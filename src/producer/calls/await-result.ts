@@ -7,12 +7,12 @@ import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { IdentifiedCall } from './checked-call.ts';
 import type { AwaitedCall } from './claim-call.ts';
 import { type DeadlineDeps, withDeadline } from './deadline.ts';
-import type { Results } from './result-waiters.ts';
+import type { ResultWaiters } from './result-waiters.ts';
 import type { DispatchEvent, Submission } from './submission.ts';
 import type { CallTraces } from './traces.ts';
 
 export interface AwaitDeps {
-  readonly results: Pick<Results, 'markFinished'>;
+  readonly results: Pick<ResultWaiters, 'markFinished'>;
   readonly deadlines: DeadlineDeps;
   readonly traces?: Pick<CallTraces, 'callerLeft'> | undefined;
   /** Records that a session has seen text from outside; resolves when policy applies it to the next call. */

@@ -6,7 +6,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord, StoredProgress } from '../../shared/store/calls/call-record.ts';
 import type { Ledger } from '../../shared/store/calls/ledger.ts';
 import { getOrInsert } from '../../shared/util/get-or-insert.ts';
-import type { Results } from './result-waiters.ts';
+import type { ResultWaiters } from './result-waiters.ts';
 import { type CallEvent, callEvents, compare, type Position } from './timeline.ts';
 
 /** Records are read this often even if no event arrives. */
@@ -23,7 +23,7 @@ export interface CallSubscriber {
 
 interface CallSubscriptionsDeps {
   readonly ledger: Pick<Ledger, 'follow' | 'progress'>;
-  readonly results: Pick<Results, 'wait'>;
+  readonly results: Pick<ResultWaiters, 'wait'>;
   readonly inboxId: string;
   readonly onError: (error: Error) => void;
 }

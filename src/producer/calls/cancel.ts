@@ -11,7 +11,7 @@ import type { Effects } from '../../shared/retries/effects.ts';
 import type { CallLedger, CallView } from '../../shared/store/ports.ts';
 import { backgroundSchedule, type Schedule } from '../../shared/util/time.ts';
 import { withinMs } from '../../shared/util/wait.ts';
-import type { Results } from './result-waiters.ts';
+import type { ResultWaiters } from './result-waiters.ts';
 
 export interface Cancellation {
   readonly settlement: Settlement;
@@ -23,7 +23,7 @@ const CANCEL_ANSWER_MS = 10_000;
 
 interface CancelDeps {
   readonly ledger: CallLedger;
-  readonly results: Results;
+  readonly results: ResultWaiters;
   readonly inboxId: string;
   readonly settings: Pick<Settings, 'ttl' | 'tools'>;
   readonly schedule?: Schedule;

@@ -13,7 +13,7 @@ import { ClaimBuilder } from './build-claim.ts';
 import { CallClaimer } from './claim-call.ts';
 import { CallIdentifier } from './identify-call.ts';
 import { CallRefusals } from './refusals.ts';
-import type { Results } from './result-waiters.ts';
+import type { ResultWaiters } from './result-waiters.ts';
 import type { DispatchEvent } from './submission.ts';
 import { CallSubmitter } from './submit-call.ts';
 import type { CallTraces } from './traces.ts';
@@ -24,7 +24,7 @@ interface SubmitterDeps extends Pick<AuthorizeDeps, 'catalogue' | 'sessions'>, P
   readonly switches: CircuitCheckDeps['switches'];
   readonly circuits: CircuitCheckDeps['circuits'];
   readonly hooks: Hooks;
-  readonly results: Results;
+  readonly results: ResultWaiters;
   readonly inboxId: string;
   readonly clock: Clock;
   /** Default: the system's timers. */

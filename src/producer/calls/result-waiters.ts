@@ -43,9 +43,10 @@ interface WaitOptions {
   readonly startsAfterMs?: number | undefined;
 }
 
-interface FinishedCall {
+/** A call that has ended, whose outcome is to be read. */
+interface OutcomeToFetch {
   readonly callId: string;
-  /** The event that reported its end, if there was one. */
+  /** The event that reported the end, if there was one. */
   readonly event: SettledEvent | undefined;
 }
 
@@ -80,7 +81,7 @@ function lostCall(callId: string): PawlError {
   return new PawlError('BACKEND_UNAVAILABLE', `Redis has lost call ${callId}: ask again with the same key.`);
 }
 
-export class Results {
+export class ResultWaiters {
   readonly #ledger: CallLedger;
   readonly #inboxId: string;
   readonly #onError: (error: Error) => void;
@@ -88,7 +89,7 @@ export class Results {
   /** The IDs of recently finished calls, in two generations: a repeated call is most likely among them. */
   #finished = new Set<string>();
   #previouslyFinished: ReadonlySet<string> = new Set();
-  readonly #toFetch: FinishedCall[] = [];
+  readonly #toFetch: OutcomeToFetch[] = [];
   readonly #timer: NodeJS.Timeout;
   #closed: PawlError | undefined;
   /** How many times a check of all calls was requested since the running one began. */

@@ -19,7 +19,7 @@ import { afterCall, hookedTool } from '../calls/call-hooks.ts';
 import { type Cancellation, cancelCall, requestCancellation, unknownCall } from '../calls/cancel.ts';
 import { type CallFilter, findCalls } from '../calls/find-calls.ts';
 import { parseResolution, type Resolution, resolveAs, resolvedOutput } from '../calls/resolution.ts';
-import type { Results } from '../calls/result-waiters.ts';
+import type { ResultWaiters } from '../calls/result-waiters.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
 import { type BulkResolution, resolveMany } from './bulk-resolution.ts';
 
@@ -35,7 +35,7 @@ interface CallServiceDeps {
   readonly backend: Pick<Backend, 'ledger' | 'shards' | 'approvals' | 'sessions'>;
   /** They have the TTLs of records. */
   readonly settings: Pick<Settings, 'ttl' | 'tools'>;
-  readonly results: Results;
+  readonly results: ResultWaiters;
   readonly inboxId: string;
   readonly approvals: Pick<ApprovalService, 'cancelled' | 'requestAgain' | 'requested'>;
   readonly hooks: Hooks;

@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { CallSubscriptions } from '../../../src/producer/calls/call-events.ts';
-import { type ProgressEvent, Results } from '../../../src/producer/calls/result-waiters.ts';
+import { type ProgressEvent, ResultWaiters } from '../../../src/producer/calls/result-waiters.ts';
 import type { Outcome } from '../../../src/shared/calls/outcome.ts';
 import type { CallLedger } from '../../../src/shared/store/ports.ts';
 import { eventually, within } from '../../helpers/signal.ts';
@@ -8,7 +8,7 @@ import { claimOf, openBooks, PLACE, SUCCESS, settle, started } from '../../share
 
 async function open() {
   const books = await openBooks();
-  const results = new Results(books.ledger, 'producer-1', () => {});
+  const results = new ResultWaiters(books.ledger, 'producer-1', () => {});
   onTestFinished(() => results.close());
   const settled = async (name: string, outcome: Outcome = SUCCESS) => {
     const claim = claimOf(name);
@@ -72,7 +72,7 @@ describe('who waits for which call', () => {
   test('outcomes that are reported together and fetched arrive together', async () => {
     const { promise: late, resolve } = Promise.withResolvers<Outcome>();
     const ledger = { outcome: async (callId: string) => (callId === 'late' ? late : SUCCESS) } as CallLedger;
-    const results = new Results(ledger, 'producer-1', () => {});
+    const results = new ResultWaiters(ledger, 'producer-1', () => {});
     onTestFinished(() => results.close());
     const arrived: string[] = [];
     const both = ['early', 'late'].map((callId) => results.wait(callId).outcome.then(() => arrived.push(callId)));
@@ -175,7 +175,7 @@ describe('who waits for which call', () => {
   test('with more calls waiting than are looked up at a time, each has its turn', async () => {
     const looked: string[] = [];
     const ledger = { read: async (callId: string) => void looked.push(callId) } as unknown as CallLedger;
-    const results = new Results(ledger, 'producer-1', () => {});
+    const results = new ResultWaiters(ledger, 'producer-1', () => {});
     onTestFinished(() => results.close());
     for (const callId of ['a', 'b', 'c']) results.wait(callId);
     results.check(0, 2);
@@ -189,7 +189,7 @@ describe('who waits for which call', () => {
   test('after a gap all are looked at, two thousand at a time, and once more where there was another gap meanwhile', async () => {
     const answers: (() => void)[] = [];
     const ledger = { read: () => new Promise<void>((answer) => answers.push(answer)) } as unknown as CallLedger;
-    const results = new Results(ledger, 'producer-1', () => {});
+    const results = new ResultWaiters(ledger, 'producer-1', () => {});
     onTestFinished(() => results.close());
     for (let number = 0; number < 4_500; number += 1) results.wait(`call-${number}`);
     const looked = results.checkAll();
@@ -213,7 +213,7 @@ describe('who waits for which call', () => {
 });
 
 test('a client that is closed ends the waiting, also of a call that was on its way', async () => {
-  const results = new Results({} as CallLedger, 'inbox', () => {});
+  const results = new ResultWaiters({} as CallLedger, 'inbox', () => {});
   const before = results.wait('r0.before');
   results.close();
   const after = results.wait('r0.after');

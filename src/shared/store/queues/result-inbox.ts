@@ -2,7 +2,6 @@
  * The inbox of one producer: a channel for the events of its calls, and in each partition a list of the events that were sent while it did
  * not listen. After a cut connection, the owner reads the records instead (`onGap`).
  */
-
 import type { Progress } from '../../tools/tool-context.ts';
 import { isClustered, type Redis, slotOf } from '../redis/connection.ts';
 import { FleetKeys, type Partition, PartitionKeys } from '../redis/keys.ts';
@@ -58,7 +57,12 @@ export class InboxReader {
 
   private constructor(options: InboxReaderOptions) {
     this.#options = options;
-    this.follow();
+  }
+
+  static open(options: InboxReaderOptions): InboxReader {
+    const reader = new InboxReader(options);
+    reader.follow();
+    return reader;
   }
 
   /** Subscribes to the inboxes of all current partitions. */
@@ -99,10 +103,6 @@ export class InboxReader {
       onError,
     });
     this.#subscriptions.set(channel, subscription);
-  }
-
-  static open(options: InboxReaderOptions): InboxReader {
-    return new InboxReader(options);
   }
 
   /** Delivers the stored events; later ones arrive on the channel. */
