@@ -16,12 +16,12 @@ import type { CallAudit, SubmittedRecord } from './audit.ts';
 import type { ClaimBuilder } from './build-claim.ts';
 import type { IdentifiedCall } from './checked-call.ts';
 import type { CallRefusals } from './refusals.ts';
-import type { ClaimUnderWay, Results, ResultWait } from './result-waiters.ts';
+import type { ClaimUnderWay, ResultWait, ResultWaiters } from './result-waiters.ts';
 import type { DispatchEvent, SubmitOptions } from './submission.ts';
 
 interface ClaimDeps {
   readonly ledger: Pick<CallLedger, 'claim' | 'ended'>;
-  readonly results: Results;
+  readonly results: ResultWaiters;
   readonly builder: ClaimBuilder;
   readonly refusals: CallRefusals;
   readonly audit?: Pick<CallAudit, 'newRecord'>;
@@ -53,7 +53,15 @@ type SentClaim =
 
 type Claimed = Extract<ClaimAnswer, { kind: 'claimed' }>;
 type Rejected = Extract<ClaimAnswer, { kind: 'overloaded' | 'spent' | 'loop' | 'past' | 'lost' }>;
+type Accepted = Exclude<ClaimAnswer, Rejected>;
 type Inflight = Extract<ClaimAnswer, { kind: 'inflight' }>;
+
+/** A call that is being claimed, with its record in the audit trail. */
+interface Claiming {
+  readonly call: IdentifiedCall;
+  readonly options: SubmitOptions;
+  readonly record: SubmittedRecord | undefined;
+}
 
 export class CallClaimer {
   readonly #deps: ClaimDeps;
@@ -64,51 +72,44 @@ export class CallClaimer {
 
   /** Rejects when Redis is unavailable. */
   async claim(call: IdentifiedCall, options: SubmitOptions): Promise<ClaimedCall> {
-    const { envelope, tool, identity, paramsDigest, sessionActorId } = call;
-    const { submittedBy } = options;
-    const { audit, results } = this.#deps;
-    const record = audit?.newRecord(envelope, tool, { paramsDigest, submittedBy, sessionActorId });
-    const finished = await this.#readFinished(call, record, options);
+    const claiming = { call, options, record: this.#newRecord(call, options) };
+    const finished = await this.#readFinished(claiming);
     if (finished !== undefined) return finished;
-    const underWay = results.claimUnderWay(identity.callId);
-    if (underWay !== undefined && mayJoin(call, underWay, options)) {
-      const joined = await this.#joinUnderWay(call, underWay, record, options);
-      if (joined !== undefined) return joined;
-    }
-    // The waiter is registered before the claim is sent: the result may arrive before the claim's reply.
-    const waiting = results.wait(identity.callId, options.onProgress, { startsAfterMs: call.start?.afterMs });
-    const sending = this.#send(call, record, options);
+    const underWay = this.#joinableClaim(claiming);
+    const joined = underWay && (await this.#joinUnderWay(claiming, underWay));
+    return joined ?? this.#claimNow(claiming);
+  }
+
+  #newRecord(call: IdentifiedCall, { submittedBy }: SubmitOptions): SubmittedRecord | undefined {
+    const { envelope, tool, paramsDigest, sessionActorId } = call;
+    return this.#deps.audit?.newRecord(envelope, tool, { paramsDigest, submittedBy, sessionActorId });
+  }
+
+  /** Sends the claim, and follows its answer. The waiter is registered before: the result may arrive before the claim's answer. */
+  async #claimNow(claiming: Claiming): Promise<ClaimedCall> {
+    const waiting = this.#wait(claiming);
+    const sending = this.#send(claiming);
+    const { paramsDigest } = claiming.call;
     waiting.claiming({ paramsDigest, answer: sending.then(({ answer }) => answer, noAnswer) });
     const sent = await sending.catch((error: unknown) => {
       waiting.stop();
       throw error;
     });
-    if (sent.answer === undefined) {
-      waiting.stop();
-      return { kind: 'refused', error: sent.refusal };
-    }
-    const { claim, answer } = sent;
-    if (isRejected(answer)) {
-      waiting.stop();
-      const conflicting = answer.kind === 'lost' ? { callId: answer.callId } : {};
-      return { kind: 'refused', error: this.#errorOf(answer, call), ...conflicting };
-    }
-    record?.recordAnswer(answer, envelope.transport.dedupeMode);
-    this.#deps.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
-    if (answer.kind === 'claimed') return this.#claimed(call, claim, answer, { waiting, options });
-    if (answer.kind === 'inflight') return this.#joined(call, answer, { waiting, options });
+    const { answer } = sent;
+    if (answer !== undefined && !isRejected(answer)) return this.#accept(claiming, sent.claim, answer, waiting);
     waiting.stop();
-    if (answer.kind === 'ended') options.onAccepted?.(answer.callId);
-    return answer;
+    return answer === undefined ? { kind: 'refused', error: sent.refusal } : this.#reject(claiming.call, answer);
+  }
+
+  #wait({ call, options }: Claiming): ResultWait {
+    return this.#deps.results.wait(call.identity.callId, options.onProgress, { startsAfterMs: call.start?.afterMs });
   }
 
   /** Answers a call that this process has seen end, from its record if that still exists. No claim is sent then. */
-  async #readFinished(
-    { envelope, identity: { callId }, paramsDigest }: IdentifiedCall,
-    record: SubmittedRecord | undefined,
-    options: SubmitOptions,
-  ): Promise<FinishedCall | undefined> {
+  async #readFinished({ call, options, record }: Claiming): Promise<FinishedCall | undefined> {
     const { results, ledger, refusals, onEvent } = this.#deps;
+    const { envelope, identity, paramsDigest } = call;
+    const { callId } = identity;
     if (!results.hasFinished(callId)) return undefined;
     const mode = envelope.transport.dedupeMode;
     let finished: FinishedCall | undefined;
@@ -125,7 +126,7 @@ export class CallClaimer {
     return finished;
   }
 
-  async #send(call: IdentifiedCall, record: SubmittedRecord | undefined, options: SubmitOptions): Promise<SentClaim> {
+  async #send({ call, options, record }: Claiming): Promise<SentClaim> {
     const { builder, ledger, refusals } = this.#deps;
     let claim: Claim;
     try {
@@ -141,17 +142,26 @@ export class CallClaimer {
     }
   }
 
+  /** A claim under way that this one may join. A driver's step is checked by each of its claims. */
+  #joinableClaim({ call, options }: Claiming): ClaimUnderWay | undefined {
+    const { envelope, identity, paramsDigest } = call;
+    const underWay = this.#deps.results.claimUnderWay(identity.callId);
+    const mayJoin =
+      underWay?.paramsDigest === paramsDigest &&
+      envelope.transport.dedupeMode === 'enforced' &&
+      options.step === undefined;
+    return mayJoin ? underWay : undefined;
+  }
+
   /**
    * Shares the answer to an equal claim that is under way: Redis would answer that the call is in flight, or has ended. Undefined when the
    * other claim had another answer.
    */
-  async #joinUnderWay(
-    { envelope, identity: { callId }, start }: IdentifiedCall,
-    underWay: ClaimUnderWay,
-    record: SubmittedRecord | undefined,
-    options: SubmitOptions,
-  ): Promise<AwaitedCall | FinishedCall | undefined> {
-    const waiting = this.#deps.results.wait(callId, options.onProgress, { startsAfterMs: start?.afterMs });
+  async #joinUnderWay(claiming: Claiming, underWay: ClaimUnderWay): Promise<AwaitedCall | FinishedCall | undefined> {
+    const { call, options, record } = claiming;
+    const { envelope, identity } = call;
+    const { callId } = identity;
+    const waiting = this.#wait(claiming);
     const answer = await underWay.answer;
     if (answer === undefined || !isShared(answer) || answer.callId !== callId) {
       waiting.stop();
@@ -170,23 +180,58 @@ export class CallClaimer {
     return { kind: 'awaited', callId, waiting, joinedAgeMs: answer.kind === 'inflight' ? answer.ageMs : 0 };
   }
 
-  #errorOf(answer: Rejected, call: IdentifiedCall): PawlError {
-    const { envelope, tool, admission } = call;
-    if (answer.kind === 'overloaded') {
-      const shards = this.#deps.shards?.layout[tool.tier].current ?? 1;
-      const partition = { ...partitionFor(call.identity.callId), shards };
-      return overloaded(partition, admission.priority, answer.inflight);
+  #reject(call: IdentifiedCall, answer: Rejected): ClaimedCall {
+    const { kind, callId } = answer;
+    if (kind === 'loop') {
+      const { repetitions } = answer;
+      this.#deps.onEvent({ type: 'loop', envelope: call.envelope, callId, action: 'refused', repetitions });
     }
-    if (answer.kind === 'lost') return new PawlError('RESULT_LOST', answer.message);
-    if (answer.kind === 'past') return startInPast(call.start?.atMs ?? answer.nowMs, answer.nowMs);
-    if (answer.kind === 'spent') {
-      const { account, unit, spent, leftMs } = answer;
-      const requested = unit === 'calls' ? 1 : unit === 'costUnits' ? (admission.spends?.costUnits ?? 1) : 0;
-      return budgetExhausted(account, unit, { spent, requested, leftMs });
+    const error = this.#rejectionError(call, answer);
+    return { kind: 'refused', error, ...(kind === 'lost' && { callId }) };
+  }
+
+  #rejectionError({ identity, tool, admission, start }: IdentifiedCall, answer: Rejected): PawlError {
+    switch (answer.kind) {
+      case 'overloaded': {
+        const shards = this.#deps.shards?.layout[tool.tier].current ?? 1;
+        return overloaded({ ...partitionFor(identity.callId), shards }, admission.priority, answer.inflight);
+      }
+      case 'lost':
+        return new PawlError('RESULT_LOST', answer.message);
+      case 'past':
+        return startInPast(start?.atMs ?? answer.nowMs, answer.nowMs);
+      case 'spent': {
+        const { account, unit, spent, leftMs } = answer;
+        const requested = unit === 'calls' ? 1 : unit === 'costUnits' ? (admission.spends?.costUnits ?? 1) : 0;
+        return budgetExhausted(account, unit, { spent, requested, leftMs });
+      }
+      case 'loop':
+        return loopDetected(tool.name, answer.repetitions, answer.retryAfterMs);
     }
-    const { callId, repetitions, retryAfterMs } = answer;
-    this.#deps.onEvent({ type: 'loop', envelope, callId, action: 'refused', repetitions });
-    return loopDetected(tool.name, repetitions, retryAfterMs);
+  }
+
+  #accept(
+    { call, options, record }: Claiming,
+    claim: Claim,
+    answer: Accepted,
+    waiting: ResultWait,
+  ): ClaimedCall | Promise<ClaimedCall> {
+    const { envelope } = call;
+    record?.recordAnswer(answer, envelope.transport.dedupeMode);
+    this.#deps.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
+    switch (answer.kind) {
+      case 'claimed':
+        return this.#claimed(call, claim, answer, { waiting, options });
+      case 'inflight':
+        return this.#joined(call, answer, { waiting, options });
+      case 'ended':
+        waiting.stop();
+        options.onAccepted?.(answer.callId);
+        return answer;
+      case 'conflict':
+        waiting.stop();
+        return answer;
+    }
   }
 
   async #claimed(
@@ -241,15 +286,6 @@ export class CallClaimer {
     if (circuit.modes.circuits === 'shadow' && repetitions >= loop.guard.refuseAt)
       onEvent({ type: 'shadow', envelope, callId, kind: 'refused', detail: 'LOOP_DETECTED' });
   }
-}
-
-/** A driver's step is checked by each of its claims. */
-function mayJoin(
-  { envelope, paramsDigest }: IdentifiedCall,
-  underWay: ClaimUnderWay,
-  { step }: SubmitOptions,
-): boolean {
-  return underWay.paramsDigest === paramsDigest && envelope.transport.dedupeMode === 'enforced' && step === undefined;
 }
 
 function noAnswer(): undefined {}
