@@ -15,7 +15,7 @@ import { failureOf, PawlError } from '../../shared/errors/failure.ts';
 import type { Effects } from '../../shared/retries/effects.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { ToolCatalogue } from '../tools/tool-catalogue.ts';
-import type { Submission } from './submission.ts';
+import type { AnsweredSubmission, PendingSubmission, Submission } from './submission.ts';
 
 interface HookedSubmission {
   readonly hooks: Hooks;
@@ -44,36 +44,59 @@ export async function submitWithHooks(
   } catch (error) {
     submission = refuse(error, submitted);
   }
-  const call = (callId?: string) => ({
-    ...eventOf(tool, envelope, values),
-    ...(callId !== undefined && { callId }),
-  });
-  const shortCircuit = (reason: ShortCircuit, result?: ToolResultEnvelope, callId?: string) =>
-    hooks.onShortCircuit({ ...call(callId), reason, ...(result !== undefined && { result }) });
+  const call = { hooks, tool, event: eventOf(tool, envelope, values) };
+  return submission.kind === 'answered' ? answerWithHooks(call, submission) : resultWithHooks(call, submission);
+}
 
-  if (submission.kind === 'answered') {
-    const { result, callId } = submission;
-    const reported = await orErrorEnvelope(tool, result, async () => {
-      await shortCircuit(reasonOf(result), result, callId);
-      return result;
-    });
-    const answer = await orErrorEnvelope(tool, reported, () => hooks.afterCall({ ...call(callId), result: reported }));
-    return { ...submission, result: answer };
-  }
-  const { callId, merged = false } = submission;
-  const reportedMerge = merged ? shortCircuit('merged', undefined, callId) : Promise.resolve();
+/** A call whose `beforeCall` has run. */
+interface HookedCall {
+  readonly hooks: Hooks;
+  readonly tool: HookedTool;
+  readonly event: Omit<HookEvent, 'signal'>;
+}
+
+async function answerWithHooks(call: HookedCall, answered: AnsweredSubmission): Promise<Submission> {
+  const { result, callId } = answered;
+  const reported = await orErrorEnvelope(call.tool, result, async () => {
+    await shortCircuit(call, callId, { reason: reasonOf(result), result });
+    return result;
+  });
+  return { ...answered, result: await runAfterCall(call, callId, reported) };
+}
+
+async function resultWithHooks(call: HookedCall, pending: PendingSubmission): Promise<Submission> {
+  const { callId, merged = false } = pending;
+  const reportedMerge = merged ? shortCircuit(call, callId, { reason: 'merged' }) : Promise.resolve();
   // The result reports a failure of this hook.
   await reportedMerge.catch(() => {});
-  const result = submission.result.then(async (finalResult) => {
-    const reported = await orErrorEnvelope(tool, finalResult, async () => {
+  const result = pending.result.then(async (finalResult) => {
+    const reported = await orErrorEnvelope(call.tool, finalResult, async () => {
       await reportedMerge;
-      if (!merged && hasNotRun(finalResult)) await shortCircuit(reasonOf(finalResult), finalResult, callId);
+      if (!merged && hasNotRun(finalResult))
+        await shortCircuit(call, callId, { reason: reasonOf(finalResult), result: finalResult });
       return finalResult;
     });
-    return orErrorEnvelope(tool, reported, () => hooks.afterCall({ ...call(callId), result: reported }));
+    return runAfterCall(call, callId, reported);
   });
   result.catch(() => {});
-  return { ...submission, result };
+  return { ...pending, result };
+}
+
+function shortCircuit(
+  { hooks, event }: HookedCall,
+  callId: string | undefined,
+  ending: { readonly reason: ShortCircuit; readonly result?: ToolResultEnvelope },
+): Promise<void> {
+  return hooks.onShortCircuit({ ...event, ...(callId !== undefined && { callId }), ...ending });
+}
+
+function runAfterCall(
+  { hooks, tool, event }: HookedCall,
+  callId: string | undefined,
+  result: ToolResultEnvelope,
+): Promise<ToolResultEnvelope> {
+  const call = { ...event, ...(callId !== undefined && { callId }), result };
+  return orErrorEnvelope(tool, result, () => hooks.afterCall(call));
 }
 
 /** The tool of a record as hooks see it. Hooks also run for results of a tool that no worker publishes any more. */
@@ -101,9 +124,7 @@ export function afterCall(
   envelope: ToolCallEnvelope,
   result: ToolResultEnvelope,
 ): Promise<ToolResultEnvelope> {
-  const { callId } = result;
-  const event = { ...eventOf(tool, envelope, new Map()), ...(callId !== undefined && { callId }), result };
-  return orErrorEnvelope(tool, result, () => hooks.afterCall(event));
+  return runAfterCall({ hooks, tool, event: eventOf(tool, envelope, new Map()) }, result.callId, result);
 }
 
 /** The result after its hooks. If a hook denies or fails closed, this caller gets an error envelope instead. */

@@ -9,10 +9,14 @@ import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 import type { AuthorizedCall, IdentifiedCall } from './checked-call.ts';
 import type { ProgressEvent } from './result-waiters.ts';
 
-export type Submission<Output = unknown> =
-  /** Refused or finished already: the envelope is final. */
-  | { readonly kind: 'answered'; readonly callId?: string; readonly result: ToolResultEnvelope<Output> }
-  | PendingSubmission<Output>;
+export type Submission<Output = unknown> = AnsweredSubmission<Output> | PendingSubmission<Output>;
+
+/** Refused or finished already: the envelope is final. */
+export interface AnsweredSubmission<Output = unknown> {
+  readonly kind: 'answered';
+  readonly callId?: string;
+  readonly result: ToolResultEnvelope<Output>;
+}
 
 /** In the queue or running. `stop` ends the waiting, not the call. */
 export interface PendingSubmission<Output = unknown> {

@@ -44,6 +44,9 @@ interface SubmitContext {
   readonly traces?: CallTraces | undefined;
 }
 
+/** A call that may be claimed, or the answer to one that was refused. */
+type CheckedSubmission = { readonly call: IdentifiedCall } | { readonly refused: Submission };
+
 export class CallSubmitter {
   readonly #steps: SubmitSteps;
   readonly #context: SubmitContext;
@@ -127,31 +130,43 @@ export class CallSubmitter {
   }
 
   async #submit(submitted: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
-    const { authorizer, circuits, identifier, claimer, refusals } = this.#steps;
+    const { identifier, claimer } = this.#steps;
     const envelope = this.#context.traces?.begin(submitted) ?? submitted;
-    let call: IdentifiedCall;
-    try {
-      // The start is computed first: the delay begins when the call arrives.
-      const start = this.#startOf(envelope, options);
-      // Hooks may have changed the call after it was identified.
-      const identified = options.identified?.submitted === submitted ? options.identified : undefined;
-      const authorized = identified?.authorized ?? (await authorizer.authorize(envelope, options.session));
-      const circuit = circuits.circuitOf(authorized.envelope, authorized.tool);
-      // The current state of a circuit does not matter for a later start.
-      const open = start === undefined ? circuits.refusal(authorized.tool, circuit) : undefined;
-      if (open !== undefined) return refusals.answerOpenCircuit({ ...authorized, circuit }, open);
-      call =
-        identified === undefined
-          ? await identifier.identify({ ...authorized, circuit, start })
-          : { ...identified, circuit, envelope: { ...identified.envelope, trace: envelope.trace } };
-      if (start !== undefined && !start.isPast) await authorizer.keepSession(authorized.session, start.atMs);
-    } catch (error) {
-      return refusals.answer(error, envelope);
-    }
+    // Hooks may have changed the call after it was identified.
+    const identified = options.identified?.submitted === submitted ? options.identified : undefined;
+    const checked = await this.#check(envelope, options, identified);
+    if ('refused' in checked) return checked.refused;
+    const { call } = checked;
     const claimed = await claimer.claim(call, options);
     if (claimed.kind !== 'conflict' || !this.#mayBeIndependent(call)) return this.#await(call, claimed, options);
     const independent = identifier.makeIndependent(call);
     return this.#await(independent, await claimer.claim(independent, options), options);
+  }
+
+  /** The steps before the claim. Each throws a typed error that ends the call. */
+  async #check(
+    envelope: ToolCallEnvelope,
+    options: SubmitOptions,
+    identified: IdentifiedSubmission | undefined,
+  ): Promise<CheckedSubmission> {
+    const { authorizer, circuits, identifier, refusals } = this.#steps;
+    try {
+      // The start is computed first: the delay begins when the call arrives.
+      const start = this.#startOf(envelope, options);
+      const authorized = identified?.authorized ?? (await authorizer.authorize(envelope, options.session));
+      const circuit = circuits.circuitOf(authorized.envelope, authorized.tool);
+      // The current state of a circuit does not matter for a later start.
+      const open = start === undefined ? circuits.refusal(authorized.tool, circuit) : undefined;
+      if (open !== undefined) return { refused: refusals.answerOpenCircuit({ ...authorized, circuit }, open) };
+      const call =
+        identified === undefined
+          ? await identifier.identify({ ...authorized, circuit, start })
+          : { ...identified, circuit, envelope: { ...identified.envelope, trace: envelope.trace } };
+      if (start !== undefined && !start.isPast) await authorizer.keepSession(authorized.session, start.atMs);
+      return { call };
+    } catch (error) {
+      return { refused: refusals.answer(error, envelope) };
+    }
   }
 
   /** Throws `CONTRACT_INVALID`. */
