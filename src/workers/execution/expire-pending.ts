@@ -19,7 +19,7 @@ import type { AttemptAudit } from './audit.ts';
 
 interface PendingExpiryDeps {
   readonly records: Pick<PendingRecords, 'expire' | 'resume'>;
-  readonly settler: Pick<CallSettler, 'refusal'>;
+  readonly settler: Pick<CallSettler, 'failedCallSettle'>;
   readonly settings: Settings;
   readonly workerId: string;
   readonly audit: Pick<AttemptAudit, 'expired'>;
@@ -91,7 +91,7 @@ export class PendingExpiry {
     };
     const { callId } = job;
     const known = { tool: { ...namedTool(call), effects: tool.effects ?? 'once' }, envelope };
-    const settle = settler.refusal({ callId, fence: call.fence, outcome, attempts, call: known });
+    const settle = settler.failedCallSettle({ callId, fence: call.fence, outcome, attempts, call: known });
     const answer = await records.expire(settle);
     if (answer === 'early') return { kind: 'postponed', delayMs: RECHECK_MS };
     if (answer !== 'settled') return { kind: 'dropped' };

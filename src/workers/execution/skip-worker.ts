@@ -8,7 +8,7 @@ import { needOf, type StoredRequest } from '../../shared/store/calls/call-record
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import type { CallSettler, RefusedCall } from '../outcome/settle-call.ts';
+import type { CallSettler, FailedCall } from '../outcome/settle-call.ts';
 import type { LastPublished } from './version-check.ts';
 
 /** The delay of a job that no living worker can run. */
@@ -67,7 +67,7 @@ export class IncompatibleCalls {
 }
 
 /** The call whose tool this worker does not know, as its request describes it. */
-function knownCall({ tool, envelope }: StoredRequest): NonNullable<RefusedCall['call']> {
+function knownCall({ tool, envelope }: StoredRequest): NonNullable<FailedCall['call']> {
   const { toolNamespace: namespace, toolName: name } = envelope;
   return { tool: { namespace, name, effects: tool.effects ?? 'once' }, envelope };
 }

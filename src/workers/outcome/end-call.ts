@@ -55,7 +55,7 @@ export class CallEnder {
     const isExternal = details.ran && attempt.tool.annotations.openWorldHint === true;
     if (!(await this.#taint(attempt, isExternal))) return { kind: 'abandoned' };
     const failure = withoutSecrets(raw, secretsOfCall(allParams(attempt), this.#deps.secrets));
-    const settle = this.#deps.settler.failureSettle(attempt, failure, details);
+    const settle = this.#deps.settler.failedAttemptSettle(attempt, failure, details);
     this.#emitEnd(attempt, { ...settle.outcome, attempts: attempt.number });
     return this.#deps.settler.fail(attempt, settle);
   }

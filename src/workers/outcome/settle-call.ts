@@ -41,8 +41,8 @@ export interface FailureDetails {
   readonly settlement?: Settlement;
 }
 
-/** The end of a call for which no attempt of this worker ran. */
-export interface RefusedCall {
+/** A call that ends without a result. */
+export interface FailedCall {
   readonly callId: string;
   readonly fence: number;
   readonly outcome: Outcome;
@@ -111,7 +111,7 @@ export class CallSettler {
     return port.settle(settle, attempt.running);
   }
 
-  failureSettle(attempt: Attempt, failure: Failure, details: FailureDetails): Settle {
+  failedAttemptSettle(attempt: Attempt, failure: Failure, details: FailureDetails): Settle {
     const { status, ran, breakerState, settlement } = details;
     const attempts = ran ? attemptsWith(attempt, failure) : attempt.started.earlierAttempts;
     const outcome: Outcome = {
@@ -125,7 +125,7 @@ export class CallSettler {
     const ttls = ttlsOf(this.#deps.settings, tool);
     const unstarted = settlement === 'cancelled' && unstartedLifetime(ttls, compensatedCallId(envelope) !== undefined);
     const { fence } = started;
-    return { ...this.refusal({ callId, fence, outcome, attempts, call: attempt }), ...unstarted };
+    return { ...this.failedCallSettle({ callId, fence, outcome, attempts, call: attempt }), ...unstarted };
   }
 
   fail(attempt: Attempt, settle: Settle): Promise<JobOutcome> {
@@ -133,12 +133,11 @@ export class CallSettler {
   }
 
   /** Ends a call for which no attempt of this worker ran. */
-  refuse(refused: RefusedCall): Promise<JobOutcome> {
-    return this.#immediate.settle(this.refusal(refused), undefined);
+  refuse(refused: FailedCall): Promise<JobOutcome> {
+    return this.#immediate.settle(this.failedCallSettle(refused), undefined);
   }
 
-  /** Builds the end of a call for which no attempt of this worker ran. */
-  refusal({ callId, fence, outcome, attempts, call }: RefusedCall): Settle {
+  failedCallSettle({ callId, fence, outcome, attempts, call }: FailedCall): Settle {
     const { settings } = this.#deps;
     const ttls = call === undefined ? settings.ttl : ttlsOf(settings, call.tool);
     const keptLong = endsInDoubt(call?.tool.effects ?? 'none', attempts, outcome.settlement);
@@ -182,7 +181,7 @@ export class CallSettler {
       const nothingHappened = !hasAttemptInDoubt(attempts);
       const settlement = abortedSettlement(attempt.tool.effects, nothingHappened);
       const failure = { ...failureOf('CANCELLED'), nothingHappened };
-      return this.fail(attempt, this.failureSettle(attempt, failure, { status: 'error', ran, settlement }));
+      return this.fail(attempt, this.failedAttemptSettle(attempt, failure, { status: 'error', ran, settlement }));
     }
     return notWritten(answer);
   }
