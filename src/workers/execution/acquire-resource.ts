@@ -19,13 +19,13 @@ export class AttemptLocks {
   }
 
   /**
-   * Acquires the lock that these parameters need, if any. With `anyResource` a lock that the call holds on another resource is enough:
-   * the parameters may still be rewritten.
+   * Acquires the lock that these parameters need, if any. For `draft` parameters, which may still be rewritten, a lock that the call holds
+   * on another resource is enough.
    */
   async acquire(
     attempt: Attempt,
     params: unknown,
-    anyResource: boolean,
+    stage: 'draft' | 'final',
   ): Promise<ResourceLockResult | { readonly kind: 'failed'; readonly failure: Failure }> {
     const { tool, envelope, started, running } = attempt;
     if (!needsResourceLock(tool)) return { kind: 'granted' };
@@ -36,7 +36,7 @@ export class AttemptLocks {
       return { kind: 'failed', failure: classify(error) };
     }
     if (lock === undefined) return { kind: 'granted' };
-    const answer = await this.#records.acquire(attempt, started.fence, lock, anyResource);
+    const answer = await this.#records.acquire(attempt, started.fence, lock, stage === 'draft');
     running.holdsLock = answer.kind === 'granted';
     return answer;
   }

@@ -33,12 +33,12 @@ export class ResourceLocks extends FleetRecords {
     this.#leaseMs = leaseMs;
   }
 
-  /** Acquires a lock. With `any`, one that the call was granted before is accepted, whatever its resource is. */
+  /** Acquires a lock. With `anyResource`, one that the call was granted before is accepted, whatever its resource is. */
   async acquire(
     job: Named,
     fence: number,
     { resource, mode }: ResourceLock,
-    any: boolean,
+    anyResource: boolean,
   ): Promise<ResourceLockResult> {
     const [code, withinMs, ...next] = await acquireScript.run(
       this.redis,
@@ -50,7 +50,7 @@ export class ResourceLocks extends FleetRecords {
         this.#leaseMs,
         resource,
         mode === 'exclusive' ? 'x' : 's',
-        any ? '1' : '0',
+        anyResource ? '1' : '0',
       ],
     );
     await this.#promote(next as string[]);
