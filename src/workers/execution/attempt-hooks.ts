@@ -7,6 +7,7 @@ import { classify } from '../../shared/errors/classify-error.ts';
 import { type Failure, PawlError } from '../../shared/errors/failure.ts';
 import type { AttemptResult } from '../attempt/attempt-result.ts';
 import { type Attempt, paramsOf } from '../attempt/attempt-state.ts';
+import type { PreparedOptions } from './prepare-call.ts';
 import { type AttemptOptions, checkedResult } from './run-tool.ts';
 
 export class AttemptHooks {
@@ -23,22 +24,23 @@ export class AttemptHooks {
    * The attempt as the hooks leave it. Throws `PERMISSION_DENIED` and `HOOK_FAILED`, and `INVALID_PARAMS` for rewritten parameters.
    * Policy decides on rewritten parameters as well.
    */
-  async before(attempt: Attempt, options: AttemptOptions): Promise<AttemptOptions> {
+  async before(attempt: Attempt, options: PreparedOptions): Promise<AttemptOptions> {
     if (!this.#hooks.has('beforeAttempt', 'afterAttempt', 'onRetry')) return options;
     const { values } = options.context;
     for (const [name, value] of this.#values.get(attempt) ?? []) values.set(name, value);
     this.#values.set(attempt, values);
-    const { permittedParams: permitted = attempt.envelope.payload.params, isApproved = false } = options;
-    const { params } = this.#rewritten.get(attempt) ?? (await this.#rewrite(attempt, permitted));
+    const { permission } = options;
+    const { params } = this.#rewritten.get(attempt) ?? (await this.#rewrite(attempt, permission.params));
     if (params === undefined) return options;
     // A person approved exactly the original parameters, so no others may run.
-    if (isApproved) throw new PawlError('PERMISSION_DENIED', 'A hook rewrote parameters that a person had approved.');
+    if (permission.isApproved)
+      throw new PawlError('PERMISSION_DENIED', 'A hook rewrote parameters that a person had approved.');
     attempt.running.params = params;
     const issues = await attempt.registered.validate(params);
     if (issues.length > 0)
       throw new PawlError('INVALID_PARAMS', 'A hook made parameters that the schema refuses.', { issues });
     // Policy has allowed the caller's parameters; the rewritten ones need its permission as well.
-    options.checkRewritten?.(params);
+    permission.checkRewritten(params);
     return { ...options, params: options.tool.parse(params) };
   }
 

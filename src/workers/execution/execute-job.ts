@@ -29,7 +29,7 @@ import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import { serializeResult } from '../outcome/serialize-result.ts';
 import { type AttemptSteps, composeSteps } from './compose-steps.ts';
 import type { ExecutorDeps } from './executor-deps.ts';
-import { refusalFailure } from './prepare-call.ts';
+import { type PreparedOptions, refusalFailure } from './prepare-call.ts';
 import { type AttemptOptions, checkReady, runAttempt } from './run-tool.ts';
 import { NO_WORKER_DELAY_MS } from './skip-worker.ts';
 
@@ -62,7 +62,7 @@ export class Executor {
     }
     const attempt = start.go;
     const outcome = await this.#attempt(attempt)
-      .catch((error) => this.#release(attempt, error))
+      .catch((error) => this.#releaseAfterOutage(attempt, error))
       .finally(() => limits?.release(attempt));
     await locks?.release(attempt, outcome);
     if (!this.#ran.has(attempt)) this.#steps.audit.withoutAttempt(attempt, outcome);
@@ -72,8 +72,11 @@ export class Executor {
     return outcome;
   }
 
-  /** Redis failed before the tool's code was reached: nothing has happened, and the job goes back without consuming an attempt. */
-  #release(attempt: Attempt, error: unknown): Promise<JobOutcome> {
+  /**
+   * Redis failed before the tool's code was reached: nothing has happened, and the job goes back without consuming an attempt. Throws every
+   * other error.
+   */
+  #releaseAfterOutage(attempt: Attempt, error: unknown): Promise<JobOutcome> {
     if (this.#ran.has(attempt) || !(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
     // Releasing this attempt would lose the probe of the previous one. The lease runs out instead, and the call is recovered again.
     if (attempt.started.recovered && attempt.tool.effects === 'once') throw error;
@@ -104,7 +107,7 @@ export class Executor {
     const { options } = prepared;
     const ready = await this.#ready(attempt, options);
     if ('end' in ready) return ready.end;
-    const locked = await this.#lock(attempt, options.params, true);
+    const locked = await this.#lock(attempt, options.params, 'draft');
     if ('end' in locked) return locked.end;
     const persisted = await barrier.persist(attempt);
     if ('end' in persisted) return persisted.end;
@@ -145,9 +148,8 @@ export class Executor {
     return { end: await this.#steps.parking.parkUntil(attempt, delayMs, isReady) };
   }
 
-  /** `anyResource`: the parameters may still be rewritten, so a lock that the call holds on another resource is enough. */
-  async #lock(attempt: Attempt, params: unknown, anyResource: boolean): Promise<Step<void>> {
-    const answer = await this.#deps.locks?.acquire(attempt, params, anyResource);
+  async #lock(attempt: Attempt, params: unknown, stage: 'draft' | 'final'): Promise<Step<void>> {
+    const answer = await this.#deps.locks?.acquire(attempt, params, stage);
     switch (answer?.kind) {
       case undefined:
       case 'granted':
@@ -162,14 +164,14 @@ export class Executor {
   }
 
   /** Parameters that a hook rewrote may work on another resource, which needs its own lock. */
-  async #guard(attempt: Attempt, options: AttemptOptions): Promise<Step<AttemptOptions>> {
+  async #guard(attempt: Attempt, options: PreparedOptions): Promise<Step<AttemptOptions>> {
     let guarded: AttemptOptions;
     try {
       guarded = await this.#steps.hooks.before(attempt, options);
     } catch (error) {
       return { end: await this.#steps.ender.giveUp(attempt, refusalFailure(error)) };
     }
-    const locked = await this.#lock(attempt, guarded.params, false);
+    const locked = await this.#lock(attempt, guarded.params, 'final');
     return 'end' in locked ? locked : { go: guarded };
   }
 

@@ -15,7 +15,7 @@ import type { CallLookups, ToolServices, WorkerTools } from './executor-deps.ts'
 
 type Params = Readonly<Record<string, unknown>>;
 
-interface CallPermission {
+export interface CallPermission {
   readonly params: Params;
   /** A person approved exactly these parameters. */
   readonly isApproved: boolean;

@@ -13,13 +13,18 @@ import type { Schedule } from '../../shared/util/time.ts';
 import { type Attempt, remainingMs, timeLimitMs } from '../attempt/attempt-state.ts';
 import type { PreparedContext } from '../context/tool-context.ts';
 import { compensatingTool } from './compensation.ts';
-import type { CallPermits } from './permit-call.ts';
+import type { CallPermission, CallPermits } from './permit-call.ts';
 import type { AttemptOptions } from './run-tool.ts';
 import { hasDrifted } from './version-check.ts';
 
+/** An attempt before its hooks, which may rewrite its parameters within the permission. */
+export interface PreparedOptions extends AttemptOptions {
+  readonly permission: Omit<CallPermission, 'escalated'>;
+}
+
 /** An attempt that is ready to run, or the reason why its call ends before. */
 export type Prepared =
-  | { readonly options: AttemptOptions }
+  | { readonly options: PreparedOptions }
   | { readonly failure: Failure; readonly status: 'error' | 'timeout' };
 
 export interface PreparationDeps {
@@ -53,13 +58,14 @@ export class Preparation {
     }
   }
 
-  async #options(attempt: Attempt, remaining: number | undefined): Promise<AttemptOptions> {
+  async #options(attempt: Attempt, remaining: number | undefined): Promise<PreparedOptions> {
     const { permits, sessionOf, callOf, log, schedule } = this.#deps;
     const { envelope, started, registered, running } = attempt;
     const session = await sessionOf(envelope.target.sessionKey);
     if (session === undefined) throw new PawlError('UNKNOWN_SESSION');
     // The worker checks the permission again: a producer's check is not enough.
-    const { params, isApproved, escalated, checkRewritten } = await permits.permit(attempt, session);
+    const permission = await permits.permit(attempt, session);
+    const { params, escalated } = permission;
     const issues = await registered.validate(params);
     if (issues.length > 0) {
       const code = hasDrifted(started.request, registered) ? 'DEFINITION_CHANGED' : 'INVALID_PARAMS';
@@ -72,9 +78,7 @@ export class Preparation {
     return {
       tool,
       params: tool.parse(params),
-      permittedParams: params,
-      isApproved,
-      checkRewritten,
+      permission,
       context,
       flushProgress,
       running,

@@ -24,12 +24,6 @@ const WIND_DOWN_MS = 2_000;
 export interface AttemptOptions {
   readonly tool: AnyTool;
   readonly params: unknown;
-  /** The parameters that policy and the approver allowed, before `parse`. */
-  readonly permittedParams?: Readonly<Record<string, unknown>>;
-  /** A person approved exactly these parameters, so no hook may rewrite them. */
-  readonly isApproved?: boolean;
-  /** Throws `PERMISSION_DENIED` for parameters that policy denies, or would ask a person about. */
-  readonly checkRewritten?: (params: Readonly<Record<string, unknown>>) => void;
   readonly context: ToolContext;
   flushProgress(): void;
   readonly running: RunningAttempt;

@@ -40,7 +40,9 @@ function preparation(deps: Partial<PreparationDeps> = {}): Preparation {
 
 test('a permitted call with valid parameters is ready to run', async () => {
   const prepared = await preparation().prepare(attemptOf());
-  expect(prepared).toMatchObject({ options: { params: { amount: 1 }, isApproved: false, timeoutMs: 50 } });
+  expect(prepared).toMatchObject({
+    options: { params: { amount: 1 }, permission: { isApproved: false }, timeoutMs: 50 },
+  });
 });
 
 test('a call whose deadline has passed times out', async () => {
