@@ -1,8 +1,8 @@
 /**
  * Moves jobs between a queue and this worker, in one command each way. One script fetches jobs and starts their attempts. One script
- * writes a success, ends its job and starts the next one; the success of the only running job is written before. A worker with free slots receives new jobs by direct dispatch, and fetches
- * queued ones. BullMQ's worker decides when to fetch: it waits for markers and due jobs, and checks for stalled ones. It never gets
- * a job itself.
+ * writes a success, ends its job and starts the next one; the success of the only running job is written before. A worker with free slots
+ * receives new jobs by direct dispatch, and fetches queued ones. BullMQ's worker decides when to fetch: it waits for markers and due jobs,
+ * and checks for stalled ones. It never gets a job itself.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 'bullmq';
@@ -88,6 +88,7 @@ const LATE_SHARE = 1 / 6;
 const MAX_FETCHED = 16;
 
 type JobAnswer = FetchedJob & { readonly job: unknown[] };
+type NextJob = JobAnswer & { readonly fetched: FetchRequest };
 type JobLease = Pick<FetchRequest, 'lockToken' | 'requestedAtMs'>;
 type MoveToActive = RedisQueueBackend['moveToActive'];
 
@@ -213,35 +214,40 @@ export class JobFetcher {
   }
 
   async #run(answer: JobAnswer, lease: JobLease): Promise<void> {
-    const { slots, run } = this.#deps;
     const job = activeJob(answer, lease);
     let end: JobEnd | undefined;
-    let next: (JobAnswer & { readonly fetched: FetchRequest }) | undefined;
     let keepsSlot = false;
     try {
-      end = await run(job);
+      end = await this.#deps.run(job);
     } finally {
-      // The job passes its slot on to the next job of its queue, unless another queue waits for a slot.
-      keepsSlot = this.#slotHolders.delete(job.id);
-      if (keepsSlot && (end === undefined || this.#closed || !slots.mayKeep(this))) {
-        slots.release(1);
-        keepsSlot = false;
-      }
+      keepsSlot = this.#leaveSlot(job, end);
     }
     if (end === undefined) return;
-    try {
-      next = await this.#finish(job, end, keepsSlot);
-    } finally {
-      if (keepsSlot && (next === undefined || !this.#occupiesSlot(next))) slots.release(1);
-    }
+    const next = await this.#endAndFetch(job, end, keepsSlot);
     if (next !== undefined) this.#start(next, this.#leaseOf(next, next.fetched));
   }
 
-  async #finish(
-    job: ActiveJob,
-    end: JobEnd,
-    fetchNext: boolean,
-  ): Promise<(JobAnswer & { fetched: FetchRequest }) | undefined> {
+  /** Releases the job's slot, or keeps it for the next job of the queue, unless another queue waits for a slot. */
+  #leaveSlot(job: ActiveJob, end: JobEnd | undefined): boolean {
+    const { slots } = this.#deps;
+    if (!this.#slotHolders.delete(job.id)) return false;
+    if (end !== undefined && !this.#closed && slots.mayKeep(this)) return true;
+    slots.release(1);
+    return false;
+  }
+
+  /** Ends a job. The job that was fetched with it takes the slot that was kept; without one, the slot is released. */
+  async #endAndFetch(job: ActiveJob, end: JobEnd, keepsSlot: boolean): Promise<NextJob | undefined> {
+    let next: NextJob | undefined;
+    try {
+      next = await this.#finish(job, end, keepsSlot);
+      return next;
+    } finally {
+      if (keepsSlot && (next === undefined || !this.#occupiesSlot(next))) this.#deps.slots.release(1);
+    }
+  }
+
+  async #finish(job: ActiveJob, end: JobEnd, fetchNext: boolean): Promise<NextJob | undefined> {
     const request = this.#fetchRequest(job.lockToken);
     const { returnValue } = end;
     const isAlone = this.#slotHolders.size === 0;

@@ -267,29 +267,21 @@ export class JobQueue {
 
   /** The job ID identifies the call. The job's data is not trusted: anyone who can write to Redis may have changed it. */
   #callOf(jobId: string, data: string): CallJob | undefined {
+    const { partition } = this.#deps;
     const { callId, generation } = callOfJob(jobId);
+    const home = partitionOf(callId);
+    if (home?.tier !== partition.tier || home.shard !== partition.shard || !/^\d+$/.test(generation)) {
+      this.#auditForged('the job has a name that this fleet gives to no job: nothing ran');
+      return undefined;
+    }
     const fields = membersIn(parseJson(data)) as Partial<CallJob>;
-    const { partition, backend } = this.#deps;
-    const callPartition = partitionOf(callId);
-    const isOurs =
-      callPartition?.tier === partition.tier && callPartition.shard === partition.shard && /^\d+$/.test(generation);
-    const { audit } = backend;
-    if (!isOurs)
-      void audit({
-        type: 'refused',
-        what: 'job',
-        reason: 'the job has a name that this fleet gives to no job: nothing ran',
-      });
-    else if ((fields.callId ?? callId) !== callId || (fields.generation ?? generation) !== generation)
-      void audit({
-        type: 'refused',
-        what: 'job',
-        callId,
-        reason: 'the data of the job names another call than the job: it was ignored',
-      });
-    return isOurs
-      ? { callId, generation, session: typeof fields.session === 'string' ? fields.session : '' }
-      : undefined;
+    if ((fields.callId ?? callId) !== callId || (fields.generation ?? generation) !== generation)
+      this.#auditForged('the data of the job names another call than the job: it was ignored', callId);
+    return { callId, generation, session: typeof fields.session === 'string' ? fields.session : '' };
+  }
+
+  #auditForged(reason: string, callId?: string): void {
+    void this.#deps.backend.audit({ type: 'refused', what: 'job', ...(callId !== undefined && { callId }), reason });
   }
 
   /** The call is not lost with this job: it is recovered when its lease ends. */
