@@ -351,12 +351,9 @@ end
 --   allowance  `RetryAllowance`
 local function refillRetries(buckets, allowance)
   local key, budget = buckets .. allowance.bucket, allowance.budget
-  local refill = refills[key]
-  if not refill then
-    refill = {tokens = 0, floor = budget.floor, capacity = budget.capacity, windowMs = budget.windowMs}
-    refills[key] = refill
-  end
+  local refill = refills[key] or {tokens = 0, floor = budget.floor, capacity = budget.capacity, windowMs = budget.windowMs}
   refill.tokens = refill.tokens + budget.ratio
+  refills[key] = refill
 end
 
 -- The unit of a budget that one more call of this cost would exceed (1 calls, 2 cost units, 3 time), and how much of it is spent; nil when
