@@ -5,15 +5,15 @@ import type { ToolExample, ToolIcon, ToolVariant } from '../tools/tool-variant.t
 import type { RemovedKeyword } from './provider-subset.ts';
 
 /** The providers, each with the number of tools that one request may have. */
-export const MAX_TOOLS = {
+export const TOOL_LIMITS = {
   openai: 128,
   anthropic: Number.POSITIVE_INFINITY,
   gemini: 512,
   mcp: Number.POSITIVE_INFINITY,
 } as const;
 
-export type Provider = keyof typeof MAX_TOOLS;
-export const PROVIDERS = Object.keys(MAX_TOOLS) as readonly Provider[];
+export type Provider = keyof typeof TOOL_LIMITS;
+export const PROVIDERS = Object.keys(TOOL_LIMITS) as readonly Provider[];
 
 /** The facts that an export needs of a tool: a `Tool`, or what workers publish of one. */
 export interface ExportableTool

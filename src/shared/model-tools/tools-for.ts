@@ -15,10 +15,10 @@ import { openAiForm } from './export-openai.ts';
 import {
   type ExportableTool,
   type ExportOptions,
-  MAX_TOOLS,
   type NamedTool,
   PROVIDERS,
   type Provider,
+  TOOL_LIMITS,
   type ToolExport,
   type ToolForm,
   type ToolReport,
@@ -75,7 +75,7 @@ export function toolsFor(
     provider,
     tools: ordered.map(({ exported }) => exported),
     reports: ordered.map(({ report }, index) =>
-      index < MAX_TOOLS[provider] ? report : withoutPlace(provider, report),
+      index < TOOL_LIMITS[provider] ? report : withoutPlace(provider, report),
     ),
     names: Object.fromEntries(ordered.map(({ name, tool }) => [name, { namespace: tool.namespace, name: tool.name }])),
     ...(provider === 'gemini' ? { request: 'toolConfig.functionCallingConfig.mode VALIDATED' } : {}),
@@ -106,7 +106,7 @@ function withAcceptedParameters(
 
 /** The report of a tool that the request has no place for. A provider refuses all of such a request. */
 function withoutPlace(provider: Provider, report: ToolReport): ToolReport {
-  const warning = `the provider takes ${MAX_TOOLS[provider]} tools in a request and refuses one with more`;
+  const warning = `the provider takes ${TOOL_LIMITS[provider]} tools in a request and refuses one with more`;
   return { ...report, warnings: [...report.warnings, warning] };
 }
 
