@@ -15,7 +15,7 @@
  * run        run the tool's code (`run-tool.ts`), and the hooks after it
  * decide     settle, try again later, release the job, or leave it to other workers (`decide-outcome.ts`)
  *
- * Each step takes what the one before returned, or ends the job.
+ * Each step takes what the one before returned, or ends the job. A step that returns nothing lets the call go on.
  */
 import { hasTarget } from '../../shared/circuits/circuit-key.ts';
 import { failureOf, PawlError, reasonOf } from '../../shared/errors/failure.ts';
@@ -88,29 +88,24 @@ export class Executor {
   }
 
   async #attempt(attempt: Attempt): Promise<JobOutcome> {
-    const { recovery, forced, consensus, preparation, ender, barrier, audit } = this.#steps;
-    const early = await this.#waitForStart(attempt);
-    if (early !== undefined) return early;
-    if (attempt.started.recovered) audit.lost(attempt);
-    const recovered = await recovery.recover(attempt);
-    if ('end' in recovered) return recovered.end;
-    const refused = await forced.check(attempt);
-    if (refused !== undefined) return refused;
-    const leftToVoters = await consensus.leaveToOtherVoters(attempt);
-    if (leftToVoters !== undefined) return leftToVoters;
-    const limited = await this.#limit(attempt);
-    if (limited !== undefined) return limited;
+    const { forced, consensus, preparation, ender, barrier } = this.#steps;
+    const notAdmitted =
+      (await this.#waitForStart(attempt)) ??
+      (await this.#recover(attempt)) ??
+      (await forced.check(attempt)) ??
+      (await consensus.leaveToOtherVoters(attempt)) ??
+      (await this.#limit(attempt));
+    if (notAdmitted !== undefined) return notAdmitted;
     // The preparation parses the parameters, for which the schema of a tool may run code.
     await this.#reachCode(attempt);
     const prepared = await preparation.prepare(attempt);
     if ('failure' in prepared) return ender.fail(attempt, prepared.failure, { status: prepared.status, ran: false });
     const { options } = prepared;
-    const ready = await this.#ready(attempt, options);
-    if ('end' in ready) return ready.end;
-    const locked = await this.#lock(attempt, options.params, 'draft');
-    if ('end' in locked) return locked.end;
-    const persisted = await barrier.persist(attempt);
-    if ('end' in persisted) return persisted.end;
+    const notReady =
+      (await this.#ready(attempt, options)) ??
+      (await this.#lock(attempt, options.params, 'draft')) ??
+      (await barrier.persist(attempt));
+    if (notReady !== undefined) return notReady;
     const guarded = await this.#guard(attempt, options);
     if ('end' in guarded) return guarded.end;
     const result = await this.#run(attempt, guarded.go);
@@ -125,6 +120,11 @@ export class Executor {
     return this.#steps.parking.postpone(attempt, { phase: 'unstarted', attempts: earlier, delayMs });
   }
 
+  async #recover(attempt: Attempt): Promise<JobOutcome | undefined> {
+    if (attempt.started.recovered) this.#steps.audit.lost(attempt);
+    return this.#steps.recovery.recover(attempt);
+  }
+
   async #limit(attempt: Attempt): Promise<JobOutcome | undefined> {
     const waiting = await this.#deps.limits?.acquire(attempt);
     return waiting && this.#steps.parking.parkUntil(attempt, waiting.waitMs, waiting.isReady);
@@ -136,30 +136,30 @@ export class Executor {
     if (solitude?.isHeldBy(running) === true) await backend.ledger.reachCode?.(callId, started.fence);
   }
 
-  async #ready(attempt: Attempt, options: AttemptOptions): Promise<Step<void>> {
+  async #ready(attempt: Attempt, options: AttemptOptions): Promise<JobOutcome | undefined> {
     const { started } = attempt;
-    if (options.tool.ready === undefined) return { go: undefined };
+    if (options.tool.ready === undefined) return undefined;
     const check = () => checkReady(options, nowMs(attempt) - started.firstStartedAtMs);
     const answer = await check();
-    if (answer.kind === 'ready') return { go: undefined };
-    if (answer.kind !== 'waiting') return { end: await this.#steps.resolver.resolve(attempt, answer) };
+    if (answer.kind === 'ready') return undefined;
+    if (answer.kind !== 'waiting') return this.#steps.resolver.resolve(attempt, answer);
     const delayMs = Math.min(answer.againInMs, options.remainingMs ?? answer.againInMs);
     const isReady = async () => (await check()).kind !== 'waiting';
-    return { end: await this.#steps.parking.parkUntil(attempt, delayMs, isReady) };
+    return this.#steps.parking.parkUntil(attempt, delayMs, isReady);
   }
 
-  async #lock(attempt: Attempt, params: unknown, stage: 'draft' | 'final'): Promise<Step<void>> {
+  async #lock(attempt: Attempt, params: unknown, stage: 'draft' | 'final'): Promise<JobOutcome | undefined> {
     const answer = await this.#deps.locks?.acquire(attempt, params, stage);
     switch (answer?.kind) {
       case undefined:
       case 'granted':
-        return { go: undefined };
+        return undefined;
       case 'failed':
-        return { end: await this.#steps.ender.giveUp(attempt, answer.failure) };
+        return this.#steps.ender.giveUp(attempt, answer.failure);
       case 'fenced':
-        return { end: { kind: 'abandoned' } };
+        return { kind: 'abandoned' };
       case 'waiting':
-        return { end: await this.#steps.parking.parkForLock(attempt, answer.withinMs) };
+        return this.#steps.parking.parkForLock(attempt, answer.withinMs);
     }
   }
 
@@ -171,8 +171,8 @@ export class Executor {
     } catch (error) {
       return { end: await this.#steps.ender.giveUp(attempt, refusalFailure(error)) };
     }
-    const locked = await this.#lock(attempt, guarded.params, 'final');
-    return 'end' in locked ? locked : { go: guarded };
+    const notLocked = await this.#lock(attempt, guarded.params, 'final');
+    return notLocked === undefined ? { go: guarded } : { end: notLocked };
   }
 
   async #run(attempt: Attempt, options: AttemptOptions): Promise<AttemptResult> {

@@ -5,7 +5,7 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
-import type { Step } from '../attempt/job-outcome.ts';
+import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { OutcomeResolver } from '../outcome/decide-outcome.ts';
 import type { Parking } from '../outcome/park-call.ts';
 
@@ -30,10 +30,10 @@ export class StartBarrier {
   }
 
   /** A power failure must not forget that a `once` attempt began: a repeated request would cause a second effect. */
-  async persist(attempt: Attempt): Promise<Step<void>> {
+  async persist(attempt: Attempt): Promise<JobOutcome | undefined> {
     const { settings, ledger, onDisk, parking, resolver, log } = this.#deps;
     const { callId, started, tool, running } = attempt;
-    if (onDisk === undefined || durabilityOf(settings, tool) !== 'waitaof') return { go: undefined };
+    if (onDisk === undefined || durabilityOf(settings, tool) !== 'waitaof') return undefined;
     try {
       await onDisk(callId);
       // After a failover the new server may lack this start, so its lease is checked once more.
@@ -42,9 +42,9 @@ export class StartBarrier {
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
       log.warn({ callId, error: error.message }, 'fsync of an attempt start failed; the attempt will be retried');
-      return { end: await parking.requeue(attempt, RETRY_AFTER_MS) };
+      return await parking.requeue(attempt, RETRY_AFTER_MS);
     }
-    if (!running.signal.aborted) return { go: undefined };
-    return { end: await resolver.aborted(attempt, running.signal.reason as PawlError, 'not-run') };
+    if (!running.signal.aborted) return undefined;
+    return resolver.aborted(attempt, running.signal.reason as PawlError, 'not-run');
   }
 }

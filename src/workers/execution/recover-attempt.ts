@@ -3,7 +3,7 @@ import { decideRecovery } from '../../shared/calls/call-state.ts';
 import { type Failure, failureOf, type PawlError } from '../../shared/errors/failure.ts';
 import type { ToolResult } from '../../shared/tools/tool-result.ts';
 import { type Attempt, needsProbe, supportsProbe } from '../attempt/attempt-state.ts';
-import type { JobOutcome, Step } from '../attempt/job-outcome.ts';
+import type { JobOutcome } from '../attempt/job-outcome.ts';
 import type { OutcomeResolver } from '../outcome/decide-outcome.ts';
 import type { CallEnder } from '../outcome/end-call.ts';
 import { serializeResult } from '../outcome/serialize-result.ts';
@@ -29,49 +29,49 @@ export class Recovery {
     this.#deps = deps;
   }
 
-  async recover(attempt: Attempt): Promise<Step<void>> {
+  async recover(attempt: Attempt): Promise<JobOutcome | undefined> {
     const { started, running } = attempt;
     if (started.recovered || needsProbe(attempt)) {
       const decided = await this.#decide(attempt);
-      if ('end' in decided) return decided;
+      if (decided !== undefined) return decided;
     }
-    if (!running.signal.aborted) return { go: undefined };
+    if (!running.signal.aborted) return undefined;
     const reason = running.signal.reason as PawlError;
-    return { end: await this.#deps.resolver.aborted(attempt, reason, 'not-run') };
+    return this.#deps.resolver.aborted(attempt, reason, 'not-run');
   }
 
   /** The effects of the tool decide. */
-  async #decide(attempt: Attempt): Promise<Step<void>> {
+  async #decide(attempt: Attempt): Promise<JobOutcome | undefined> {
     const { started, tool, registered, circuit, modes } = attempt;
     const plan = decideRecovery(tool.effects, started.isPoison, supportsProbe(registered));
-    if (plan.kind === 'stop') return { end: await this.#deps.ender.giveUp(attempt, failureOf(plan.code)) };
+    if (plan.kind === 'stop') return this.#deps.ender.giveUp(attempt, failureOf(plan.code));
     if (plan.kind === 'probe') {
       const probed = await this.#probe(attempt);
-      if ('end' in probed) return probed;
+      if (probed !== undefined) return probed;
     }
     const mayPass = circuit.snapshot.state === 'CLOSED' || circuit.probe !== undefined || modes.circuits !== 'on';
-    if (mayPass) return { go: undefined };
+    if (mayPass) return undefined;
     // The circuit opened meanwhile: the next attempt is admitted by it like any other.
     const next = { phase: 'waiting-retry', attempts: started.earlierAttempts, delayMs: 1 } as const;
-    return { end: await this.#deps.settler.postpone(attempt, next) };
+    return this.#deps.settler.postpone(attempt, next);
   }
 
   /** Asks the tool what became of the lost attempt. The call goes on when that attempt had no effect. */
-  async #probe(attempt: Attempt): Promise<Step<void>> {
+  async #probe(attempt: Attempt): Promise<JobOutcome | undefined> {
     const { preparation, hooks, ender } = this.#deps;
     await this.#deps.reachCode(attempt);
     const prepared = await preparation.prepare(attempt);
     if ('failure' in prepared) {
       // Without a probe the outcome stays unknown.
       const isUnreadable = prepared.failure === attempt.unreadable;
-      return { end: await ender.giveUp(attempt, isUnreadable ? prepared.failure : failureOf('OUTCOME_UNKNOWN')) };
+      return ender.giveUp(attempt, isUnreadable ? prepared.failure : failureOf('OUTCOME_UNKNOWN'));
     }
     const options = await hooks.before(attempt, prepared.options).catch(() => undefined);
-    if (options === undefined) return { end: await ender.giveUp(attempt, failureOf('OUTCOME_UNKNOWN')) };
+    if (options === undefined) return ender.giveUp(attempt, failureOf('OUTCOME_UNKNOWN'));
     const answer = await runProbe(options);
-    if (answer.state === 'done') return { end: await this.#endWithProbed(attempt, options, answer.result) };
-    if (answer.state === 'unknown') return { end: await this.#unanswered(attempt, answer.fault) };
-    return { go: undefined };
+    if (answer.state === 'done') return this.#endWithProbed(attempt, options, answer.result);
+    if (answer.state === 'unknown') return this.#unanswered(attempt, answer.fault);
+    return undefined;
   }
 
   /** Ends the call with the result of the lost attempt, which its hooks have not seen yet. */
