@@ -10,7 +10,9 @@ export interface Wire extends AsyncDisposable {
   readonly url: string;
   /** Breaks every connection, and refuses new ones until `heal`. */
   cut(): void;
-  /** Takes back `cut` and `deafenWhenSaid` for connections to come. */
+  /** Refuses new connections until `heal`; open ones stay. */
+  refuse(): void;
+  /** Takes back `cut`, `refuse` and `deafenWhenSaid` for connections to come. */
   heal(): void;
   /**
    * Open connections pass nothing any more, and nobody is told: a half-open wire. New ones work.
@@ -105,6 +107,9 @@ export async function startWire(redisUrl: string): Promise<Wire> {
     cut: () => {
       whole = false;
       cutAll();
+    },
+    refuse: () => {
+      whole = false;
     },
     heal: () => {
       whole = true;

@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -135,6 +136,23 @@ describe('draining', () => {
     expect(result.error?.code ?? result.status).toBe(end);
     expect(result.attempts).toBe(1);
     if (end === 'success') expect(result).not.toHaveProperty('retriedBy');
+  });
+
+  test('ends while the connection that waits for jobs is being made again', async () => {
+    const fleet = await startFleet({ tools: [echo], workers: 0 });
+    const wire = await startWire(fleet.world.redisUrl);
+    const worker = await fleet.startWorker({ settings: { redisUrl: wire.url } });
+    const { redis } = fleet.pawl.backend;
+    const blocked = await eventually(async () => {
+      const list = String(await redis.client('LIST')).split('\n');
+      const found = list.find((line) => line.includes(fleet.world.prefix) && line.includes('cmd=bzpopmin'));
+      return found && /\bid=(\d+)/.exec(found)?.[1];
+    });
+    wire.refuse();
+    await redis.client('KILL', 'ID', blocked);
+    await setTimeout(200);
+    await within(worker.close(), 20_000, 'the end of the worker');
+    wire.heal();
   });
 
   test('of a worker that runs nothing ends although Redis is away, however long its grace period', async () => {

@@ -199,7 +199,8 @@ export class JobQueue {
   async close(force = false): Promise<void> {
     this.#dispatches?.close();
     if (!force) await this.#fetcher.ended();
-    await this.#bull.close(force);
+    // Without force, BullMQ waits for the end of its blocking connection. A connection that waits to reconnect emits none.
+    await this.#bull.close(true);
   }
 
   closeLocks(): void {
