@@ -108,6 +108,18 @@ test('a session that is opened', async () => {
   await expect(open(fleet.pawl)).rejects.toMatchObject({ code: 'CONTRACT_INVALID' });
 });
 
+test('a session that is opened, and closed by another process before its opener hears of it', async () => {
+  const { fleet, unheard } = await withLoss();
+  const { redis, prefix } = fleet.pawl.backend;
+  const isDone = async () => {
+    if ((await redis.exists(new FleetKeys(prefix).session('mine'))) === 0) return false;
+    await fleet.pawl.sessions.close('mine');
+    return true;
+  };
+  const open = (pawl: Pawl) => pawl.openSession({ sessionKey: 'mine', actorId: 'ada' });
+  expect((await unheard('"sessionKey":"mine"', open, isDone)).key).toBe('mine');
+});
+
 test('a tool that is declared', async () => {
   const { fleet, unheard } = await withLoss();
   const spec = { kind: 'dynamic', version: '1.0.0', description: 'Says it.', inputSchema: { type: 'object' } };

@@ -18,6 +18,7 @@ import { FleetRecords } from '../redis/fleet-records.ts';
 import { Script } from '../redis/script.ts';
 import { signedText, verifiedText } from '../signing/signed-text.ts';
 
+const createScript = new Script(new URL('./session-create.lua', import.meta.url), [], 'once');
 const replaceScript = new Script(new URL('./session-replace.lua', import.meta.url));
 const keepScript = new Script(new URL('./session-keep.lua', import.meta.url));
 const enterScript = new Script(new URL('./session-enter.lua', import.meta.url));
@@ -120,10 +121,9 @@ export class Sessions extends FleetRecords {
     await this.#addToParent(record);
     const key = this.keys.session(record.sessionKey);
     const text = this.#signed(record);
-    const created = await this.redis.set(key, text, 'PX', KEPT_MS, 'NX');
-    // The stored record may be this very one: the first answer was lost, and the command was sent again.
-    const current = created === null ? await this.redis.get(key) : text;
-    if (current !== text) {
+    const [isCreated] = await createScript.run(this.redis, [key], [text, KEPT_MS]);
+    if (isCreated !== 1) {
+      const current = await this.redis.get(key);
       const isForged = current !== null && this.#opened(record.sessionKey, current) === undefined;
       if (isForged) throw sessionForged(record.sessionKey);
       return undefined;
