@@ -15,7 +15,8 @@ const selfReferences = Object.entries(manifest.exports)
 process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(new URL('node_modules/.cache/tests', import.meta.url));
 
 /** Files that start processes take longest: they come first, so that none of them is left alone at the end. */
-const STARTS_PROCESSES = /\/test\/(chaos|cli|journeys|dashboards|examples)\b/;
+const STARTS_PROCESSES =
+  /\/test\/(chaos|cli|journeys|dashboards|examples|index|bundled|workers\/(connectors|context|sandbox|workspace)|shared\/store\/redis)\b/;
 
 /** Files that replace a module of Pawl's or the clock of their process, or that give a module's cache other content. */
 const ALONE = [

@@ -39,7 +39,8 @@ export async function startMcpFleet(options: Partial<FleetOptions> = {}): Promis
     tools: [echo],
     tiers: TIERS,
     ...options,
-    settings: { dataDir, ...options.settings },
+    // The sandbox has tests of its own, and costs each server a few hundred folders in its workspace.
+    settings: { dataDir, sandbox: 'off', ...options.settings },
   });
   const environment = { ...process.env, ...options.environment };
   const parts = { settings: fleet.settings, environment, log: silentLogger, pawlVersion: '0.0.0' };

@@ -3,10 +3,14 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { McpConnectionOptions } from '../../../src/shared/connectors/mcp-routing.ts';
+import { detectIsolation } from '../../../src/workers/context/processes.ts';
 import { contentOf } from '../../helpers/fleet.ts';
 import { startMcpFleet, temporaryFolder } from './mcp-rig.ts';
 
 const require = createRequire(import.meta.url);
+
+/** The official servers run in the sandbox, where one works. */
+const settings = { sandbox: (await detectIsolation()).includes('bubblewrap') ? 'preferred' : 'off' } as const;
 
 function official(
   name: string,
@@ -20,7 +24,7 @@ function official(
 
 describe('the official servers', () => {
   test('filesystem: tools are qualified by server, of the tier that policy says, and confined to their folder', async () => {
-    const fleet = await startMcpFleet();
+    const fleet = await startMcpFleet({ settings });
     const folder = await temporaryFolder();
     const outcome = await fleet.bring('files', official('filesystem', [folder], { folder }), {
       readOnly: ['read_text_file', 'list_directory'],
@@ -48,7 +52,7 @@ describe('the official servers', () => {
   });
 
   test('memory: one call finds what another one stored', async () => {
-    const fleet = await startMcpFleet();
+    const fleet = await startMcpFleet({ settings });
     const folder = await temporaryFolder();
     const environment = { MEMORY_FILE_PATH: join(folder, 'memory.json') };
     await fleet.bring('memory', official('memory', [], { folder, environment }));
@@ -64,7 +68,7 @@ describe('the official servers', () => {
   });
 
   test('everything: text, structure, pictures, progress, resources', async () => {
-    const fleet = await startMcpFleet();
+    const fleet = await startMcpFleet({ settings });
     const outcome = await fleet.bring('everything', official('everything', []));
     expect(outcome).toMatchObject({ state: 'declared', resources: true });
     // The tool answers with tasks of an older kind only.
