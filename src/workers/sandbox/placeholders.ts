@@ -5,7 +5,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { constants, opendirSync, statSync } from 'node:fs';
-import { mkdir, open, readdir, readlink, rename, rmdir, unlink } from 'node:fs/promises';
+import { link, mkdir, open, readdir, readlink, rename, rmdir, unlink } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { isAlive } from '../../shared/util/is-alive.ts';
@@ -56,8 +56,9 @@ interface Placeholders {
 /** Creates the placeholders that this user can create. Where it may not write, its programs cannot either. */
 export async function makePlaceholders(absent: readonly string[]): Promise<Placeholders> {
   const marks = new Map<string, string>();
+  const firstMarks: FirstMarks = new Map();
   await inFolders(absent, async (entry, path) => {
-    const mark = await createPlaceholder(entry);
+    const mark = await createPlaceholder(entry, firstMarks);
     if (mark !== undefined) marks.set(path, mark);
   });
   const paths = [...marks.keys()];
@@ -107,15 +108,18 @@ async function inFolders(paths: readonly string[], use: (entry: string, path: st
   await Promise.all([...Map.groupBy(paths, (path) => dirname(path))].map(inFolder));
 }
 
+/** The first mark below each opened folder; the other marks there are links to it, which need no files of their own. */
+type FirstMarks = Map<string, Promise<string>>;
+
 /** Returns the name of the mark, or undefined where this user cannot create the folder. */
-async function createPlaceholder(path: string): Promise<string | undefined> {
+async function createPlaceholder(path: string, firstMarks: FirstMarks): Promise<string | undefined> {
   const host = encodeURIComponent(hostname());
   const mark = `.pawl-${host} ${process.pid} ${randomBytes(6).toString('hex')}`;
   for (let tries = 0; tries < MAX_TRIES; tries += 1) {
     try {
       await mkdir(path).catch(ignore('EEXIST'));
       await removeStaleMarks(path, host);
-      await (await open(join(path, mark), 'wx')).close();
+      await createMark(join(path, mark), dirname(path), firstMarks);
       return mark;
     } catch (error) {
       // Another run has just removed it, unless a folder above it is gone.
@@ -123,6 +127,23 @@ async function createPlaceholder(path: string): Promise<string | undefined> {
     }
   }
   return undefined;
+}
+
+async function createMark(path: string, folder: string, firstMarks: FirstMarks): Promise<void> {
+  const first = firstMarks.get(folder);
+  if (first === undefined) {
+    const created = createFile(path);
+    firstMarks.set(folder, created);
+    // A first mark that could not be created leaves the others to be files.
+    await created;
+    return;
+  }
+  await first.then((existing) => link(existing, path)).catch(() => createFile(path));
+}
+
+async function createFile(path: string): Promise<string> {
+  await (await open(path, 'wx')).close();
+  return path;
 }
 
 /** Removes the marks of processes of this machine that have ended. */

@@ -4,7 +4,6 @@ import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { OWNER_FILES, readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
-import { makePlaceholders } from '../../../src/workers/sandbox/placeholders.ts';
 import { write } from '../../../src/workers/tools/write.ts';
 import { pathsNamedIn } from '../../../src/workers/workspace/named-files.ts';
 import { protectOwnerFiles } from '../../../src/workers/workspace/protected-paths.ts';
@@ -395,17 +394,6 @@ describe('what the owner of a workspace runs later', () => {
     }
     await run(root, 'for f in .vscode .cargo/config .husky pawl.config.ts; do echo evil > $f/x; echo evil > $f; done');
     for (const folder of folders) expect(readdirSync(folder), folder).toEqual([]);
-  });
-
-  test('is not listed while an empty folder stands in its place', async () => {
-    const root = temporaryFolder();
-    mkdirSync(join(root, '.husky'));
-    const { paths, remove } = await makePlaceholders([join(root, '.vscode'), join(root, '.envrc')]);
-    expect(paths).toHaveLength(2);
-    const { workspace } = testContext({ workspaceRoot: root });
-    expect((await workspace.list('.')).map(({ path }) => path)).toEqual(['.husky']);
-    await remove();
-    expect(readdirSync(root)).toEqual(['.husky']);
   });
 
   test.each(
