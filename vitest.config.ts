@@ -18,10 +18,11 @@ process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(new URL('node_modules/.cache
 const STARTS_PROCESSES =
   /\/test\/(chaos|cli|journeys|dashboards|examples|index|bundled|workers\/(connectors|context|sandbox|workspace)|shared\/store\/redis)\b/;
 
-/** Files that replace a module of Pawl's or the clock of their process, or that give a module's cache other content. */
+/** Files that replace a module of Pawl's or the clock of their process, give a module's cache other content, or count what is in memory. */
 const ALONE = [
   'test/model/broken-rules.test.ts',
   'test/model/calls.test.ts',
+  'test/producer/adapters/notices.test.ts',
   'test/shared/store/clock-follower.test.ts',
   'test/shared/store/redis/command-timeout.test.ts',
   'test/workers/circuits/node-circuit.test.ts',

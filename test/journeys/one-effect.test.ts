@@ -1,18 +1,21 @@
 import { expect, test } from 'vitest';
+import type { TestProcess } from '../helpers/process.ts';
 import { type Fleet, startFleet, tallyOf } from './fixtures/fleet.ts';
 import type { Batch, Tally } from './fixtures/producer.ts';
 
 const PRODUCERS = 4;
 const CALLS_EACH = 250;
 
+type BatchOfOne = Omit<Batch, 'session' | 'count'>;
+
 async function callFromAll(
-  fleet: Fleet,
-  batch: (producer: number) => Omit<Batch, 'session' | 'count'>,
+  { session }: Fleet,
+  producers: readonly TestProcess[],
+  batch: (producer: number) => BatchOfOne,
 ): Promise<Tally> {
-  const producers = await Promise.all(Array.from({ length: PRODUCERS }, () => fleet.addProducer()));
   const tallies = await Promise.all(
     producers.map((producer, number) =>
-      tallyOf(producer, { session: fleet.session.key, count: CALLS_EACH, ...batch(number) }),
+      tallyOf(producer, { session: session.key, count: CALLS_EACH, ...batch(number) }),
     ),
   );
   const add = (sum: Record<string, number>, more: Record<string, number>) => {
@@ -26,29 +29,28 @@ async function callFromAll(
   };
 }
 
-test('1,000 concurrent calls with one key from 4 processes have one effect and 1,000 equal outputs (TR-2, TR-3)', async () => {
+test('1,000 concurrent calls with one key from 4 processes have one effect: 1,000 equal outputs, or 999 conflicts where their parameters differ (TR-2, TR-3, TR-4)', async () => {
   const fleet = await startFleet({ workers: 2 });
-  const tally = await callFromAll(fleet, () => ({
+  const producers = await Promise.all(Array.from({ length: PRODUCERS }, () => fleet.addProducer()));
+  const same = await callFromAll(fleet, producers, () => ({
     tool: 'record_once',
     params: { label: 'same', beforeMs: 100 },
     key: 'the-one-key',
   }));
-  expect(tally.errors).toEqual({});
-  expect(Object.values(tally.outputs)).toEqual([PRODUCERS * CALLS_EACH]);
-  expect(tally.callIds).toHaveLength(1);
+  expect(same.errors).toEqual({});
+  expect(Object.values(same.outputs)).toEqual([PRODUCERS * CALLS_EACH]);
+  expect(same.callIds).toHaveLength(1);
   expect(fleet.effects().map((line) => line.phase)).toEqual(['begin', 'effect']);
-});
 
-test('one key with 1,000 different parameters has one effect and 999 conflicts (TR-4)', async () => {
-  const fleet = await startFleet({ workers: 2 });
-  const tally = await callFromAll(fleet, (producer) => ({
+  const different = await callFromAll(fleet, producers, (producer) => ({
     tool: 'record_once',
     params: {},
-    key: 'the-one-key',
+    key: 'the-key-of-many',
     labels: `from-${producer}`,
   }));
-  expect(tally.errors).toEqual({ IDEMPOTENCY_CONFLICT: PRODUCERS * CALLS_EACH - 1 });
-  expect(Object.values(tally.outputs)).toEqual([1]);
-  expect(tally.callIds).toHaveLength(1);
-  expect(fleet.effects().map((line) => line.phase)).toEqual(['begin', 'effect']);
+  expect(different.errors).toEqual({ IDEMPOTENCY_CONFLICT: PRODUCERS * CALLS_EACH - 1 });
+  expect(Object.values(different.outputs)).toEqual([1]);
+  expect(different.callIds).toHaveLength(1);
+  expect(fleet.effects(different.callIds[0]).map((line) => line.phase)).toEqual(['begin', 'effect']);
+  expect(fleet.effects()).toHaveLength(4);
 });
