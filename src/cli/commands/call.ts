@@ -207,14 +207,14 @@ export const SETTLEMENT_SENTENCES = {
 function showResult(context: CliContext, result: ToolResultEnvelope): number {
   if (context.json) print(context, prettyJson(result));
   else if (result.status === 'success') showOutput(context, result.output);
+  else explain(context, result);
   if (result.status === 'success' && result.cache !== undefined && context.err.isTTY)
     say(context, `the result of call ${result.callId} from ${duration(result.cache.ageMs)} ago`);
-  if (result.status !== 'success' && !context.json) explain(context, result);
   return exitCodeOfResult(result);
 }
 
 function explain(context: CliContext, result: Exclude<ToolResultEnvelope, { readonly status: 'success' }>): void {
-  const { callId } = result;
+  const { callId, cache } = result;
   const { code, message, issues = [], retryAfterMs } = result.error;
   say(context, `${result.toolName}: ${code}: ${message}`);
   // The message lists the issues already.
@@ -222,7 +222,13 @@ function explain(context: CliContext, result: Exclude<ToolResultEnvelope, { read
   if (code === 'SIGNATURE_INVALID') say(context, `'pawl doctor' says which processes hold other signing keys`);
   if (code === 'LOOP_DETECTED') say(context, 'or give an intended repetition a --key of its own');
   if (result.attempts > 1) say(context, `after ${plural(result.attempts, 'attempt')}`);
-  if (callId !== undefined) for (const line of resolutionSteps(result.error, callId)) say(context, line);
+  const steps = callId === undefined ? [] : resolutionSteps(result.error, callId);
+  // Without this line, a failure whose cause is mended looks as if it happened again.
+  if (cache?.matchedOn === 'completed') {
+    const next = steps.length === 0 ? '; another --key makes a new call' : '';
+    say(context, `that was ${duration(cache.ageMs)} ago, and nothing ran now${next}`);
+  }
+  for (const line of steps) say(context, line);
 }
 
 function showOutput(
