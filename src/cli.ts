@@ -65,6 +65,8 @@ export async function runCommand(context: CliContext, argv: readonly string[]): 
     }
     if (!(error instanceof PawlError || error instanceof ToolError)) throw error;
     say(context, error.message);
+    if (error.code === 'UNKNOWN_SESSION')
+      say(context, `'pawl sessions' lists the sessions; 'pawl sessions open --key NAME' opens one`);
     return error instanceof PawlError ? exitCodeOfError(error) : EXIT_CODES.failed.code;
   }
 }

@@ -92,6 +92,7 @@ const SLOW_START_MS = 1_500;
 function commandLogger(context: CliContext): { readonly log: Logger; started(): void } {
   const buffered: string[] = [];
   let refusalReported = false;
+  let newDataDir: unknown;
   let isSlow = false;
   let started = false;
   const timer = setTimeout(() => {
@@ -103,6 +104,7 @@ function commandLogger(context: CliContext): { readonly log: Logger; started(): 
       debug: () => {},
       info: (fields, message) => {
         if (!('event' in fields) || fields.event !== EMBEDDED_REDIS_STEP) return;
+        if ('newDataDir' in fields) newDataDir = fields.newDataDir;
         if (isSlow) say(context, message);
         else buffered.push(message);
       },
@@ -119,6 +121,12 @@ function commandLogger(context: CliContext): { readonly log: Logger; started(): 
     started: () => {
       started = true;
       clearTimeout(timer);
+      // A terminal in another folder than that of `pawl up` would else show an empty fleet without a reason.
+      if (newDataDir !== undefined)
+        say(
+          context,
+          `no Pawl has run in this folder: ${newDataDir} is new. PAWL_DATA_DIR or REDIS_URL names another one`,
+        );
     },
   };
 }

@@ -72,16 +72,38 @@ export const listSessions = pawlCommand(async (context, pawl, options: { limit: 
 
 export const showSession = pawlCommand(async (context, pawl, key: string) => {
   const { record } = await pawl.session(key);
-  const sessionView = { ...record, ...(await spentBy(pawl, record)) };
+  const spent = await spentBy(pawl, record);
+  const sessionView = { ...record, ...spent };
   const calls = await pawl.calls.list({ sessionKey: key, limit: CALLS_SHOWN });
-  const fields = Object.entries({ ...sessionView, createdAtMs: undefined, opened: moment(record.createdAtMs) });
-  const texts = fields.map(
-    ([name, value]) => [name, typeof value === 'string' ? value : (JSON.stringify(value) ?? '')] as const,
-  );
   const callLines = calls.length === 0 ? 'no calls' : table(calls, CALL_COLUMNS);
   const json = { ...sessionView, calls: calls.map(callSummary) };
-  printResult(context, json, [...fieldLines(texts), '', callLines].join('\n'));
+  printResult(context, json, [...describeSession(record, spent), '', callLines].join('\n'));
 });
+
+/** The facts of a session, one on each line; those that it does not have are left out. */
+function describeSession(record: SessionRecord, { spent }: { readonly spent?: object }): string[] {
+  const { agentId = '', agent, channel, skills = [], taint = [], budget } = record;
+  const json = (value: object | undefined) => (value === undefined ? '' : JSON.stringify(value));
+  const { kind: channelKind = '', ...target } = channel ?? {};
+  return fieldLines([
+    ['session', record.sessionKey],
+    ['kind', record.kind],
+    ['state', record.state],
+    ['parent', record.parent ?? ''],
+    ['actor', record.actorId],
+    ['agent', json(agent) || agentId],
+    ['tenant', record.tenantId ?? ''],
+    ['workspace', record.workspaceRoot],
+    ['channel', [channelKind, ...Object.values(target)].join(' ')],
+    ['importance', record.importance ?? ''],
+    ['skills', skills.join(', ')],
+    ['callbacks to', record.callbackUrl ?? ''],
+    ['budget', json(budget)],
+    ['spent', json(spent)],
+    ['read from', taint.map(({ source }) => source).join(', ')],
+    ['opened', moment(record.createdAtMs)],
+  ]);
+}
 
 export const setSessionState = signingCommand(async (context, pawl, key: string, state: string) => {
   const record = await pawl.sessions.setState(key, state);

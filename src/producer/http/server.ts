@@ -222,7 +222,7 @@ function listenError(error: NodeJS.ErrnoException, host: string, port: number): 
   const address = `${host} port ${port}`;
   const reason =
     error.code === 'EADDRINUSE'
-      ? `${address} is taken already; choose another port (PAWL_HTTP_PORT)`
+      ? `${address} is taken already; choose another port (--port, PAWL_HTTP_PORT)`
       : error.code === 'EACCES'
         ? `this user may not listen on ${address}; choose a port above 1023`
         : `it cannot listen on ${address} (${error.code ?? error.message})`;

@@ -234,7 +234,7 @@ export function newSession(
 
 export function sessionTaken(sessionKey: string): PawlError {
   const issues = [{ path: 'sessionKey', message: `is taken: ${JSON.stringify(sessionKey)}` }];
-  const message = `There is already a session ${JSON.stringify(sessionKey)}; to continue it, use pawl.session(key).`;
+  const message = `There is already a session ${JSON.stringify(sessionKey)}: name it in calls to continue it, or choose another key.`;
   return new PawlError('CONTRACT_INVALID', message, { issues });
 }
 

@@ -1,4 +1,5 @@
 /** A process's connection to Redis, checked, and the stores that use it. Starts the embedded server when no Redis is configured. */
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { AuditType, RecordAudit } from '../audit/audit-event.ts';
 import type { Settings } from '../config/config.ts';
@@ -18,6 +19,7 @@ import { Signatures } from '../signing/signatures.ts';
 import { EMBEDDED_REDIS_STEP, type Logger, REDIS_PROMISE } from '../telemetry/log.ts';
 import { TIERS, type Tier } from '../tools/tool.ts';
 import { liesIn } from '../util/file-path.ts';
+import { defined } from '../util/json/omit-undefined.ts';
 import type { SyncedClock } from '../util/time.ts';
 import { Approvals } from './approvals/approvals.ts';
 import { Questions } from './approvals/questions.ts';
@@ -242,17 +244,16 @@ async function loadShards(redis: Redis, { prefix, shards: configured }: Settings
 }
 
 async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
+  const { dataDir } = options.settings;
+  const newDataDir = existsSync(dataDir) ? undefined : resolve(dataDir);
   try {
     return await startEmbeddedRedis({
-      dataDir: options.settings.dataDir,
+      dataDir,
       environment: options.environment,
-      log: (line) => options.log.info({ event: EMBEDDED_REDIS_STEP }, line),
+      log: (line) => options.log.info(defined({ event: EMBEDDED_REDIS_STEP, newDataDir }), line),
     });
   } catch (error) {
-    throw (
-      folderError(error, options.settings.dataDir) ??
-      new PawlError('BACKEND_UNAVAILABLE', reasonOf(error), { cause: error })
-    );
+    throw folderError(error, dataDir) ?? new PawlError('BACKEND_UNAVAILABLE', reasonOf(error), { cause: error });
   }
 }
 

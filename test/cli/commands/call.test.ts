@@ -69,6 +69,21 @@ describe('pawl call', () => {
     expect(JSON.parse(second.stdout)).toMatchObject({ callId, fromCache: true, cache: { matchedOn: 'completed' } });
   });
 
+  test('a recorded failure is not taken for a new one', async () => {
+    const fail = ['call', 'break', '--key', fresh()];
+    expect((await place.run(fail)).stderr).not.toContain('ago');
+    const again = await place.run(fail);
+    expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining('BROKEN') });
+    expect(again.stderr).toMatch(/that was \S+ \S+ ago, and nothing ran now; another --key makes a new call/);
+  });
+
+  test('in a folder without a fleet, says so', async () => {
+    const env = { REDIS_URL: undefined, PAWL_DATA_DIR: join(place.folder, 'elsewhere') };
+    const first = await place.run(['calls'], { env });
+    expect(first.stderr).toContain(`no Pawl has run in this folder: ${env.PAWL_DATA_DIR} is new`);
+    expect((await place.run(['calls'], { env })).stderr).toBe('pawl: there are no calls\n');
+  });
+
   test('sends its turn and its tags, so that budgets per turn count it (I17)', async () => {
     await place.run(['sessions', 'open', '--key', 'turns', '--budget', '{"perTurn":{"calls":1}}']);
     const call = (...more: string[]) => place.run(['call', 'plain', '--session', 'turns', '--key', fresh(), ...more]);
@@ -258,6 +273,9 @@ describe('pawl calls, tools and sessions', () => {
   test('a call can be cancelled from elsewhere, once', async () => {
     const call = place.start(['call', 'linger', '--params', '{"ms":60000}', '--key', fresh(), '--session', 'other']);
     const callId = await runningIn('other');
+    const listed = await place.run(['calls', 'ls', '--session', 'other']);
+    expect(listed.stdout).toMatch(/linger +running +1 /);
+    expect((await place.run(['calls', 'show', callId])).stdout).toMatch(/state +running for /);
     const cancelled = await place.run(['calls', 'cancel', callId, '--json']);
     expect({ code: cancelled.code, ...(JSON.parse(cancelled.stdout) as object) }).toMatchObject({
       code: 6,
@@ -338,13 +356,15 @@ describe('pawl calls, tools and sessions', () => {
     const hostile = '\u001b[2J\u001b]0;all is well\u0007';
     await place.run(['sessions', 'open', '--actor', hostile, '--agent', hostile, '--key', 'hostile']);
     const described = await place.run(['sessions', 'show', 'hostile']);
-    expect(described.stdout).toMatch(/^actorId +\\u\{1B\}\[2J\\u\{1B\}\]0;all is well\\u\{7\}$/m);
+    expect(described.stdout).toMatch(/^actor +\\u\{1B\}\[2J\\u\{1B\}\]0;all is well\\u\{7\}$/m);
     expect(described.stdout).not.toMatch(/[\u001b\u0007]/);
     expect(await place.run(['sessions', 'state', 'trip', 'planning'])).toMatchObject({
       code: 0,
       stdout: 'trip is planning\n',
     });
     expect((await place.run(['sessions', 'state', 'trip', 'closed'])).code).toBe(2);
+    const unknown = await place.run(['sessions', 'show', 'nobody']);
+    expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining("'pawl sessions open --key NAME'") });
     const about = ['--agent', 'planner', '--agent-name', 'The planner', '--model', 'm-1', '--state', 'acting'];
     const { stdout } = await place.run(['sessions', 'open', '--key', 'described', '--json', ...about]);
     expect(JSON.parse(stdout)).toMatchObject({
@@ -367,7 +387,12 @@ describe('pawl calls, tools and sessions', () => {
       importance: 'background',
       spent: { calls: 1, costUnits: 1 },
     });
-    expect((await place.run(['sessions', 'show', 'thrifty'])).stdout).toMatch(/^spent +\{"calls":1,/m);
+    const forPeople = (await place.run(['sessions', 'show', 'thrifty'])).stdout.split('\n');
+    const fields = forPeople.slice(0, forPeople.indexOf('')).map((line) => line.split(/\s{2,}/)[0]);
+    expect(fields).toEqual(
+      ...[['session', 'kind', 'state', 'actor', 'tenant', 'workspace', 'importance', 'budget', 'spent', 'opened']],
+    );
+    expect(forPeople).toContainEqual(expect.stringMatching(/^spent +\{"calls":1,/));
   });
 
   test('a session is opened with a budget, and an invalid budget is refused with the expected form (I3)', async () => {

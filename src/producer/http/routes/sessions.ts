@@ -105,7 +105,7 @@ function checkChannelTarget(caller: Caller, channel: OpenSession['channel'], set
 }
 
 /** The part of its own budget that the session and its descendants have spent. */
-export async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord): Promise<object> {
+export async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord): Promise<{ readonly spent?: object }> {
   if (budget === undefined) return {};
   return { spent: await spent(pawl.backend.ledger.access, sessionAccount(sessionKey, budget).name) };
 }
