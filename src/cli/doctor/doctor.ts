@@ -72,8 +72,8 @@ export async function runDoctor(context: CliContext): Promise<number> {
 }
 
 function lineOf({ check, state, message, fix }: Finding): string {
-  const line = `${MARKS[state]}  ${check.padEnd(13)} ${escapeLines(message)}`;
-  return fix === undefined ? line : `${line}\n${''.padEnd(20)}→ ${escapeLine(fix)}`;
+  const fixes = fix?.split('\n').map((each) => `${''.padEnd(20)}→ ${escapeLine(each)}`) ?? [];
+  return [`${MARKS[state]}  ${check.padEnd(13)} ${escapeLines(message)}`, ...fixes].join('\n');
 }
 
 export function checkNode(version: string): Finding {

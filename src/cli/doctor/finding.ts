@@ -4,7 +4,7 @@ export interface Finding {
   /** `warn`: usable, but worth knowing. */
   readonly state: 'ok' | 'warn' | 'fail';
   readonly message: string;
-  /** The instruction to fix it. */
+  /** The instruction to fix it; one of several on each line. */
   readonly fix?: string;
 }
 

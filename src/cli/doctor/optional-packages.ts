@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { Settings } from '../../shared/config/config.ts';
 import { installCommand, OPTIONAL_FEATURES, type OptionalFeatureName } from '../../shared/errors/optional-packages.ts';
+import { plural } from '../../shared/util/text/plural.ts';
 import { type Finding, fail, ok, warn } from './finding.ts';
 
 /** Settings that turn on a feature which cannot do without its packages. */
@@ -33,8 +34,8 @@ export function checkPackages(
   if (incomplete.length === 0) return ok(check, 'all optional packages are installed');
   return warn(
     check,
-    `not installed: ${incomplete.map(({ purpose, whenMissing, missing }) => `${missing.join(', ')} (${purpose}; without: ${whenMissing})`).join('; ')}`,
-    `install those that you use: ${installCommand(incomplete.flatMap(({ missing }) => missing))}`,
+    `the packages of ${plural(incomplete.length, 'feature')} are not installed; install those that you use`,
+    incomplete.map(({ purpose, missing }) => `${installCommand(missing)}   # ${purpose}`).join('\n'),
   );
 }
 

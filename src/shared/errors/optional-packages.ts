@@ -1,43 +1,36 @@
 /** Packages that only some features need: users install them beside Pawl, and each is loaded when its feature is first used. */
 import { PawlError, reasonOf } from './failure.ts';
 
-/** A feature of its own packages. `purpose` begins sentences, and `whenMissing` says what happens where they are missing. */
+/** A feature of its own packages. `purpose` begins sentences. */
 interface OptionalFeature {
   readonly purpose: string;
   readonly packages: readonly string[];
-  readonly whenMissing: string;
 }
 
 export const OPTIONAL_FEATURES = {
   traces: {
     purpose: 'Sending traces to a collector',
     packages: ['@opentelemetry/sdk-node', '@opentelemetry/sdk-trace', '@opentelemetry/exporter-trace-otlp-http'],
-    whenMissing: 'producers and workers with an OTLP endpoint do not start',
   },
   mcpServers: {
     purpose: 'Calling tools of MCP servers',
     packages: ['@modelcontextprotocol/client'],
-    whenMissing: 'calls of declared MCP tools fail',
   },
   webPages: {
     purpose: 'The main content of web pages as Markdown',
     packages: ['@mozilla/readability', 'linkedom', 'turndown'],
-    whenMissing: 'web_fetch returns the plain text of the whole page',
   },
   board: {
     purpose: 'Bull Board at /queues',
     packages: ['@bull-board/api', '@bull-board/express'],
-    whenMissing: '/queues answers 404, with the command that installs them',
   },
   terminals: {
     purpose: 'A command in a terminal',
     packages: ['@lydell/node-pty'],
-    whenMissing: 'exec_command with tty: true fails',
   },
   largeMemory: {
     purpose: 'Memory in LanceDB',
     packages: ['@lancedb/lancedb', 'apache-arrow'],
-    whenMissing: 'memory is kept in SQLite; with memory.store or memory.uri for LanceDB, it fails',
   },
 } as const satisfies Readonly<Record<string, OptionalFeature>>;
 

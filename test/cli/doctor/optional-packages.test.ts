@@ -7,15 +7,15 @@ const without =
   (packages: readonly string[]) =>
     packages.filter((name) => names.includes(name));
 
-test('packages that no setting needs are worth a note, which says what works without them', () => {
+test('packages that no setting needs are worth a note, with a command for each feature', () => {
   const settings = resolveSettings({ options: {} });
   expect(checkPackages(settings, without('linkedom', '@bull-board/api'))).toEqual({
     check: 'packages',
     state: 'warn',
-    message:
-      'not installed: linkedom (The main content of web pages as Markdown; without: web_fetch returns the plain text of the whole page); ' +
-      '@bull-board/api (Bull Board at /queues; without: /queues answers 404, with the command that installs them)',
-    fix: 'install those that you use: npm install linkedom @bull-board/api',
+    message: 'the packages of 2 features are not installed; install those that you use',
+    fix:
+      'npm install linkedom   # The main content of web pages as Markdown\n' +
+      'npm install @bull-board/api   # Bull Board at /queues',
   });
   expect(checkPackages(settings, without())).toMatchObject({ state: 'ok' });
 });
