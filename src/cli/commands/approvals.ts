@@ -9,7 +9,7 @@ import {
 } from '../../producer/http/core/views.ts';
 import type { ApprovalState, StandingApprovalRequest } from '../../shared/approvals/approval.ts';
 import type { StandingApproval } from '../../shared/store/approvals/standing-approvals.ts';
-import { qualifiedName } from '../../shared/tools/tool.ts';
+import { qualifiedName, shortName } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { truncateText } from '../../shared/util/text/truncate-json.ts';
 import { escapeInvisible, escapeLine } from '../../shared/util/text/visible-text.ts';
@@ -21,7 +21,7 @@ import { block, type Column, fieldLines, moment } from '../print.ts';
 const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'ID', text: ({ record }) => record.request.id },
   { title: 'STATE', text: ({ record }) => record.state },
-  { title: 'TOOL', text: ({ record }) => qualifiedName(record.request.tool) },
+  { title: 'TOOL', text: ({ record }) => shortName(record.request.tool) },
   { title: 'ASKED BY', text: (listing) => requesterText(approvalView(listing)) },
   { title: 'SESSION', text: ({ record }) => record.request.session.key },
   { title: 'WHAT', text: (listing) => summaryText(approvalView(listing)) },
@@ -75,7 +75,7 @@ export async function decideApproval(
 
 const REMEMBERED_COLUMNS: readonly Column<StandingApproval>[] = [
   { title: 'ID', text: ({ approvalId }) => approvalId },
-  { title: 'TOOL', text: ({ tool }) => qualifiedName(tool) },
+  { title: 'TOOL', text: ({ tool }) => shortName(tool) },
   { title: 'WHAT', text: ({ amendment }) => scopeText(amendment) },
   { title: 'BY', text: ({ by }) => by },
   { title: 'UNTIL', text: ({ validUntilMs }) => moment(validUntilMs) },

@@ -5,7 +5,7 @@ import { isUnresolved, type Outcome } from '../../shared/calls/outcome.ts';
 import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
-import { qualifiedName } from '../../shared/tools/tool.ts';
+import { qualifiedName, shortName } from '../../shared/tools/tool.ts';
 import { isCompatibleVersion } from '../../shared/tools/versions.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { escapeInvisible, escapeLine, escapeLines } from '../../shared/util/text/visible-text.ts';
@@ -48,7 +48,7 @@ function field(name: string, value: string): string {
 function stateText({ state, phase, readAtMs, createdAtMs, updatedAtMs, cancelRequested }: CallRecord): string {
   if (state !== 'inflight') return `${state}, ${duration(updatedAtMs - createdAtMs)} after it was submitted`;
   const cancelText = cancelRequested ? ', asked to cancel' : '';
-  return `${phase ?? state} since ${duration(Math.max(0, readAtMs - updatedAtMs))}${cancelText}`;
+  return `${phase ?? state} for ${duration(Math.max(0, readAtMs - updatedAtMs))}${cancelText}`;
 }
 
 /** One line for each event of the call, with its time since the submission. */
@@ -178,6 +178,12 @@ function outcomeLines({ error, output }: Outcome, callId: string): string[] {
   return clip(text, MAX_OUTPUT_LENGTH)
     .split('\n')
     .map((line) => `  ${line}`);
+}
+
+/** The name of the call's tool, as `pawl call` takes it. */
+export function toolOf({ request }: CallRecord): string {
+  const { toolNamespace, toolName } = request.envelope;
+  return shortName({ namespace: toolNamespace, name: toolName });
 }
 
 /** Instructions for an error that leaves the effect of its call unknown. */

@@ -11,7 +11,7 @@ import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, duration } from '../print.ts';
 import { SETTLEMENT_SENTENCES } from './call.ts';
-import { resolutionSteps, storyOf } from './call-story.ts';
+import { resolutionSteps, storyOf, toolOf } from './call-story.ts';
 import { type BulkOptions, resolveAll } from './dead-letters.ts';
 
 interface ListCallsOptions extends CallFilter {
@@ -21,12 +21,17 @@ interface ListCallsOptions extends CallFilter {
 
 export const CALL_COLUMNS: readonly Column<CallRecord>[] = [
   { title: 'CALL', text: ({ callId }) => callId },
-  { title: 'TOOL', text: ({ request }) => request.envelope.toolName },
+  { title: 'TOOL', text: toolOf },
   { title: 'STATE', text: callStatus },
-  { title: 'ATTEMPTS', align: 'right', text: ({ attempts }) => String(attempts.length) },
+  { title: 'ATTEMPTS', align: 'right', text: (record) => String(attemptsBegun(record)) },
   { title: 'AGE', align: 'right', text: ({ readAtMs, createdAtMs }) => duration(Math.max(0, readAtMs - createdAtMs)) },
   { title: 'SESSION', text: ({ request }) => request.envelope.target.sessionKey },
 ];
+
+/** The attempts that have ended, and the one that runs. */
+export function attemptsBegun({ attempts, state, phase }: CallRecord): number {
+  return attempts.length + (state === 'inflight' && phase === 'running' ? 1 : 0);
+}
 
 /** `running`, `done`, `failed: TOOL_FAILED`. */
 export function callStatus({ state, phase, outcome }: CallRecord): string {

@@ -13,6 +13,7 @@ import { type CliContext, pawlCommand, printList, printResult, say, usageError, 
 import { requireTrustedKeys } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, moment } from '../print.ts';
+import { toolOf } from './call-story.ts';
 
 /** The interval at which a waiting command reads the progress of its redrive. */
 const POLL_MS = 1_000;
@@ -29,7 +30,7 @@ export interface BulkOptions extends FilterOptions {
 
 const COLUMNS: readonly Column<DeadLetter>[] = [
   { title: 'CALL', text: ({ record }) => record.callId },
-  { title: 'TOOL', text: ({ record }) => record.request.envelope.toolName },
+  { title: 'TOOL', text: ({ record }) => toolOf(record) },
   { title: 'CODE', text: ({ record }) => record.outcome?.error?.code ?? '' },
   { title: 'ATTEMPTS', align: 'right', text: ({ record }) => String(record.attempts.length) },
   { title: 'FAILED', text: ({ failedAtMs }) => moment(failedAtMs) },

@@ -1,5 +1,6 @@
 /** `pawl plans`: lists, shows, runs and cancels plans. */
 import type { PlanSummary, PlanView } from '../../producer/groups/plan-view.ts';
+import { shortName } from '../../shared/tools/tool.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import {
   type CliContext,
@@ -28,7 +29,7 @@ type NamedNode = readonly [name: string, node: PlanView['nodes'][string]];
 
 const NODE_COLUMNS: readonly Column<NamedNode>[] = [
   { title: 'NODE', text: ([name]) => name },
-  { title: 'TOOL', text: ([, { tool }]) => tool },
+  { title: 'TOOL', text: ([, { namespace, tool }]) => shortName({ namespace, name: tool }) },
   { title: 'STATE', text: ([, { state }]) => state },
   { title: 'NEEDS', text: ([, { needs }]) => needs.join(', ') },
   { title: 'RESULT', text: ([, node]) => resultOf(node) },
@@ -90,7 +91,7 @@ export async function planCommand(
     say(context, `the plan ${planId} ${status}; it continues when this command ends`);
     if (irreversible !== undefined) say(context, `calls of these nodes cannot be undone: ${irreversible.join(', ')}`);
     const finished = await pawl.plans.ended(planId);
-    printPlan(context, finished);
+    printPlan(context, context.json ? finished : await pawl.plans.show(planId));
     if (finished.state === 'done') return EXIT_CODES.success.code;
     return finished.approval?.state === 'refused' ? EXIT_CODES.denied.code : EXIT_CODES.failed.code;
   });

@@ -115,6 +115,10 @@ export async function importOpenApiFile(
     imported.tools.map(({ name, changes }) => ({ tool: name, changes })),
   );
   if (imported.tools.length === 0) throw usageError(`${file}: no operation was selected that can be imported.`);
+  saySecrets(
+    context,
+    imported.tools.map(({ spec }) => spec),
+  );
   if (dryRun === true) {
     const tools = imported.tools.map(({ name, spec }) => ({ name, ...spec }));
     printResult(context, { tools, skipped: imported.skipped, changed }, table(tools, IMPORTED_COLUMNS));
@@ -128,6 +132,16 @@ export async function importOpenApiFile(
     show(context, records, { skipped: imported.skipped, changed });
     say(context, `${plural(records.length, 'tool')} in the namespace ${imported.namespace}`);
   });
+}
+
+/** Says where the workers look for the secrets of tools: without them, each call fails with `CONFIGURATION`. */
+function saySecrets(context: CliContext, specs: readonly DeclaredTool[]): void {
+  const sources = specs.flatMap((spec) => (spec.kind === 'http' ? Object.values(spec.routing.secrets ?? {}) : []));
+  const names = sources.map((source) => {
+    if ('env' in source) return `the variable ${source.env}`;
+    return 'file' in source ? `the file ${source.file}` : `the program ${source.exec.join(' ')}`;
+  });
+  if (names.length > 0) say(context, `workers read a secret from ${[...new Set(names)].join(', ')}`);
 }
 
 /** `SCHEME=env:NAME`, `SCHEME=file:/path` or `SCHEME=exec:/program`. */

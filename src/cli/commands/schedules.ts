@@ -1,6 +1,7 @@
 /** `pawl schedules`: lists, shows, writes and changes schedules. */
 import type { PutSchedule } from '../../producer/schedules/schedule-service.ts';
 import type { OccurrenceView, ScheduleView } from '../../producer/schedules/schedule-view.ts';
+import { shortName } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, operatorName, pawlCommand, printList, printResult, say, withPawl } from '../context.ts';
@@ -12,7 +13,7 @@ const changeOptions = () => ({ by: operatorName() });
 
 const COLUMNS: readonly Column<ScheduleView>[] = [
   { title: 'SCHEDULE', text: ({ id }) => id },
-  { title: 'TOOL', text: ({ namespace, tool }) => `${namespace}.${tool}` },
+  { title: 'TOOL', text: ({ namespace, tool }) => shortName({ namespace, name: tool }) },
   { title: 'TIMES', text: timesOf },
   { title: 'SESSION', text: ({ session }) => session },
   { title: 'STATE', text: ({ state }) => state },

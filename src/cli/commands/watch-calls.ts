@@ -9,7 +9,8 @@ import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, print, say, withPawl } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { jsonLine, moment, table } from '../print.ts';
-import { CALL_COLUMNS, callStatus } from './calls.ts';
+import { toolOf } from './call-story.ts';
+import { attemptsBegun, CALL_COLUMNS, callStatus } from './calls.ts';
 
 interface WatchCallsOptions {
   readonly session?: string;
@@ -132,9 +133,9 @@ export class CallChanges {
 }
 
 function lineOf(call: CallRecord): string {
-  const { request, callId, attempts, updatedAtMs } = call;
-  const { toolName, target } = request.envelope;
+  const { request, callId, updatedAtMs } = call;
+  const { sessionKey } = request.envelope.target;
   return escapeLine(
-    `${moment(updatedAtMs)} ${callId} ${toolName} ${callStatus(call)} (${plural(attempts.length, 'attempt')}) ${target.sessionKey}`,
+    `${moment(updatedAtMs)} ${callId} ${toolOf(call)} ${callStatus(call)} (${plural(attemptsBegun(call), 'attempt')}) ${sessionKey}`,
   );
 }

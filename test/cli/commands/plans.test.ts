@@ -23,7 +23,7 @@ test('pawl plans checks, runs, lists and shows a plan', async () => {
   const dry = await run('run', file, '--session', 'trip', '--dry-run');
   expect([dry.code, dry.stdout]).toEqual([0, 'first\nsecond\n']);
   const ended = await run('run', file, '--session', 'trip');
-  expect(ended.stdout).toMatch(/: done\n\n.*first +list_dir +success/s);
+  expect(ended.stdout).toMatch(/: done\n\n.*first +list_dir +success +Listed \d+ entries/s);
   const idOf = ({ stdout }: { readonly stdout: string }) => JSON.parse(stdout).planId;
   const keyed = async () => idOf(await run('run', file, '--session', 'trip', '--key', 'a', '--json'));
   expect(await keyed()).toBe(await keyed());

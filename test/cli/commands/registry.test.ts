@@ -89,6 +89,7 @@ test('pawl tools import-mcp, import-openapi: a worker runs the declared tools (C
   expect(sums, sums.stderr).toMatchObject({ code: 0 });
   expect(sums.stdout).toContain('mcp.sums.add');
   expect(dry.stderr).toMatch(/left out: .*multipart/);
+  expect(dry.stderr).toContain('workers read a secret from the variable PAWL_SECRET_KEY\n');
   expect(JSON.parse(dry.stdout).skipped).toEqual([
     { operation: 'addPicture', reason: expect.stringContaining('multipart') },
   ]);

@@ -20,7 +20,7 @@ test('pawl schedules writes, shows, pauses, resumes and removes a schedule', asy
     await run('put', 'nightly', ...call, '--cron', '0 2 * * *', '--timezone', 'Europe/Berlin', '--json'),
   );
   expect(put).toMatchObject({ id: 'nightly', revision: 1, next: { length: 5 }, overlap: 'skip' });
-  expect(await run()).toMatch(/nightly +tools\.read +0 2 \* \* \* Europe\/Berlin +ops +active/);
+  expect(await run()).toMatch(/nightly +read +0 2 \* \* \* Europe\/Berlin +ops +active/);
   expect(await run('pause', 'nightly', '--reason', 'holidays')).toBe('nightly is paused\n');
   expect(await run('show', 'nightly')).toMatch(/pauseReason +holidays/);
   expect(await run('resume', 'nightly')).toMatch(/nightly is active, next \d{4}-/);
