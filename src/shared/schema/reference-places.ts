@@ -16,7 +16,7 @@ export class ReferenceResolver {
 
   constructor(root: SchemaObject) {
     this.#root = root;
-    this.#base = absolute(addressOf(root) ?? '', NO_ADDRESS);
+    this.#base = absolute(schemaIdOf(root) ?? '', NO_ADDRESS);
   }
 
   /** The target of a reference. `ancestors`: the schemas around it with definitions or an address, the innermost first. */
@@ -30,7 +30,7 @@ export class ReferenceResolver {
       const names = address === '' ? [''] : bases.map((base) => absolute(address, base));
       return names.map((name) => this.#index().get(`${name}#${fragment}`)).find((schema) => schema !== undefined);
     }
-    const inner = ancestors.find((schema) => addressOf(schema) !== undefined) ?? this.#root;
+    const inner = ancestors.find((schema) => schemaIdOf(schema) !== undefined) ?? this.#root;
     const addressed = bases.map((base) => this.#index().get(absolute(address, base)));
     const document = address === '' ? inner : addressed.find((schema) => schema !== undefined);
     const found = atPointer(fragment, document);
@@ -44,7 +44,7 @@ export class ReferenceResolver {
   }
 
   #baseOf(ancestors: readonly SchemaObject[]): string {
-    const addresses = ancestors.flatMap((schema) => addressOf(schema) ?? []);
+    const addresses = ancestors.flatMap((schema) => schemaIdOf(schema) ?? []);
     return addresses.reduceRight((base, address) => absolute(address, base), this.#base);
   }
 
@@ -59,7 +59,7 @@ export class ReferenceResolver {
         return;
       }
       const parts = value as SchemaObject;
-      const address = addressOf(parts);
+      const address = schemaIdOf(parts);
       const scopeAddress = address === undefined ? base : absolute(address, base);
       if (address !== undefined) add(scopeAddress, parts);
       for (const anchor of anchorsOf(parts)) {
@@ -114,7 +114,7 @@ export class NamedSchemas {
   #walk(value: unknown, base: string): void {
     if (typeof value !== 'object' || value === null) return;
     const schema = value as SchemaObject;
-    const address = addressOf(schema);
+    const address = schemaIdOf(schema);
     const own = address === undefined ? base : absolute(address, base);
     if (own !== NO_ADDRESS) {
       this.#bases.set(schema, own);
@@ -127,8 +127,8 @@ export class NamedSchemas {
   }
 }
 
-/** The address of a schema: `$id`, or `id` in draft 4. A fragment alone is an anchor. */
-export function addressOf(schema: SchemaObject): string | undefined {
+/** The ID of a schema: `$id`, or `id` in draft 4. A fragment alone is an anchor. */
+export function schemaIdOf(schema: SchemaObject): string | undefined {
   for (const name of [schema['$id'], schema['id']])
     if (typeof name === 'string' && name !== '' && !name.startsWith('#')) return name.replace(/#$/, '');
   return undefined;

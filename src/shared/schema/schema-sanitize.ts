@@ -20,7 +20,7 @@ import {
   translateOlderDrafts,
   translateOwnRequired,
 } from './older-drafts.ts';
-import { addressOf, ReferenceResolver } from './reference-places.ts';
+import { ReferenceResolver, schemaIdOf } from './reference-places.ts';
 import { KEYWORD_VALUES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, UNCHECKED_KEYWORDS } from './schema-keywords.ts';
 import { addUsers, withoutReference } from './schema-references.ts';
 
@@ -190,7 +190,7 @@ function relaxNegations(root: Record<string, unknown>, { places, weakened, chang
 }
 
 function isReferenceScope(schema: Readonly<Record<string, unknown>>): boolean {
-  return isObject(schema['$defs']) || isObject(schema['definitions']) || addressOf(schema) !== undefined;
+  return isObject(schema['$defs']) || isObject(schema['definitions']) || schemaIdOf(schema) !== undefined;
 }
 
 /** Some providers refuse a value that is listed twice. */
@@ -298,7 +298,7 @@ function repairReference(
 ): void {
   const reference = schema['$ref'];
   if (typeof reference !== 'string') return;
-  const document = ancestors.find((schema) => addressOf(schema) !== undefined) ?? root;
+  const document = ancestors.find((schema) => schemaIdOf(schema) !== undefined) ?? root;
   if (reference === '#' && document === root) return;
   const renamed = reference.replace(/^#\/definitions\//, '#/$defs/');
   const isDecodable = orUndefined(() => decodeURIComponent(renamed)) !== undefined;

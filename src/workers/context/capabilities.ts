@@ -23,10 +23,10 @@ import type { Tier } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
 import type { Isolation } from '../sandbox/isolation.ts';
-import { CallChanges } from '../workspace/diff-tracker.ts';
+import { CallDiffTracker } from '../workspace/diff-tracker.ts';
 import { openWorkspace } from '../workspace/workspace.ts';
 import { forbiddenReason } from '../workspace/workspace-roots.ts';
-import { checkArguments, type HandleMethod } from './handle-arguments.ts';
+import { checkHandleArguments, type HandleMethod } from './handle-arguments.ts';
 import { openNetwork } from './network.ts';
 import { openProcesses } from './processes.ts';
 
@@ -81,7 +81,7 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
   const network = openNetwork({ signal, attempt, allowedHosts: options.allowedHosts ?? [] });
   const { sandbox = 'preferred', sandboxNetwork: networkGranted = false } = options;
   const processes = openProcesses({ root, callId, signal, env, sandbox, network: networkGranted });
-  const changes = new CallChanges();
+  const changes = new CallDiffTracker();
   const access = withheldReason('workspace:write', options) === undefined ? 'write' : 'read';
   const workspace = openWorkspace(root, access, signal);
   return {
@@ -170,7 +170,7 @@ class Guard {
     ...values: readonly unknown[]
   ): Handle {
     const granted = this.handle(capability, handle);
-    checkArguments(method, ...values);
+    checkHandleArguments(method, ...values);
     return granted;
   }
 

@@ -81,7 +81,7 @@ let allArguments: ReturnType<typeof makeArguments> | undefined;
 const schemas = new Map<HandleMethod, z.ZodObject>();
 
 /** Throws `RESULT_INVALID` for arguments of another type, as `ctx.progress` does. */
-export function checkArguments(method: HandleMethod, ...values: readonly unknown[]): void {
+export function checkHandleArguments(method: HandleMethod, ...values: readonly unknown[]): void {
   allArguments ??= makeArguments();
   const shape: z.ZodRawShape = allArguments[method];
   const schema = schemas.get(method) ?? z.strictObject(shape);

@@ -18,7 +18,7 @@ interface TrackedFile {
   after: Uint8Array | undefined;
 }
 
-export class CallChanges implements DiffTracker {
+export class CallDiffTracker implements DiffTracker {
   readonly #byPath = new Map<string, TrackedFile>();
 
   note({ path, before, after }: FileChange): void {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { CallChanges, unifiedDiff } from '../../../src/workers/workspace/diff-tracker.ts';
+import { CallDiffTracker, unifiedDiff } from '../../../src/workers/workspace/diff-tracker.ts';
 import { testContext } from '../../helpers/context.ts';
 
 test('C11: the writes of a call are tracked, from the first content to the last', async () => {
@@ -11,7 +11,7 @@ test('C11: the writes of a call are tracked, from the first content to the last'
 });
 
 test('C11: a file that ends as it began is no change, and a tool records the changes of its programs', () => {
-  const changes = new CallChanges();
+  const changes = new CallDiffTracker();
   changes.note({ path: 'a', before: Buffer.from('x\n'), after: Buffer.from('y\n') });
   changes.note({ path: 'a', before: Buffer.from('y\n'), after: Buffer.from('x\n') });
   changes.note({ path: 'b', before: Buffer.from('x\n') });
@@ -32,7 +32,7 @@ test('a file that differs in very many lines is only named, and comparing it blo
 });
 
 test('the changes of a call are reported quickly, however many files differ in many lines', () => {
-  const changes = new CallChanges();
+  const changes = new CallDiffTracker();
   const lines = (text: string) => Buffer.from(`${text}\n`.repeat(1_500));
   for (let file = 0; file < 500; file += 1)
     changes.note({ path: `f${file}`, before: lines('a'), after: lines(`b${file}`) });
