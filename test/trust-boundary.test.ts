@@ -5,6 +5,8 @@ import { dirname, join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { resolveSettings } from '../src/shared/config/resolve-settings.ts';
 import { protectProcess } from '../src/trust-boundary.ts';
+import { makePlaceholders } from '../src/workers/sandbox/placeholders.ts';
+import { findBoundary } from '../src/workers/workspace/boundary.ts';
 import {
   protectCode,
   protectedCode,
@@ -202,4 +204,15 @@ test('protected names that differ in case alone are all protected', () => {
   }
   expect(protectedCode()).toEqual(expect.arrayContaining(names));
   expect(protectedFiles()).toEqual(expect.arrayContaining(names));
+});
+
+test('two programs run at once in the folder of the worker: the second mounts no mark of the first', async () => {
+  const root = temporaryFolder();
+  protectProcess(resolveSettings({ options: { dataDir: join(root, '.pawl') } }), root, {});
+  const { absent } = await findBoundary(root);
+  const { paths, remove } = await makePlaceholders(absent);
+  expect(paths).toContain(join(root, 'pawl.config.json'));
+  const { readOnly } = await findBoundary(root);
+  await remove();
+  expect(readOnly).toEqual([]);
 });

@@ -75,7 +75,8 @@ export async function findBoundary(root: string): Promise<Boundary> {
   const present = [
     ...[...ownPaths, ...named].filter(exists),
     ...[...ownerFiles.present, ...ownerFiles.tooLarge],
-    ...(await hardLinksTo(protectedCode(), root)),
+    // A placeholder stands where there is no code, and its mark is a link of all others.
+    ...(await hardLinksTo(protectedCode().filter(exists), root)),
   ].map(resolveLink);
   const readOnly = outermost(
     present.filter((path) => liesIn(root, path) && !hidden.includes(path) && existsSync(path)),
