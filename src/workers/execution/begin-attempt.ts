@@ -13,6 +13,7 @@ import type { ApprovalGate } from '../approvals/approval-gate.ts';
 import type { Attempt, RegisteredTool } from '../attempt/attempt-state.ts';
 import type { CircuitHold } from '../attempt/circuit-hold.ts';
 import type { JobOutcome, Step } from '../attempt/job-outcome.ts';
+import type { LeaseWrites } from '../attempt/retry-write.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import type { CallSettler } from '../outcome/settle-call.ts';
 import type { CircuitAdmitter, OpenCircuit } from './admit-circuit.ts';
@@ -30,6 +31,7 @@ interface AttemptStarterDeps {
   readonly tools: Pick<WorkerTools, 'toolNamed' | 'toolOf'>;
   readonly switches: Pick<SwitchCache, 'modes'>;
   readonly suspects: Suspects;
+  readonly writes: LeaseWrites;
   readonly circuits: CircuitAdmitter;
   readonly incompatible: IncompatibleCalls;
   readonly attempts: AttemptFactory;
@@ -69,17 +71,25 @@ export class AttemptStarter {
   }
 
   async #begin(start: Start, acceptsSuspect = false): Promise<Step<Attempt>> {
-    const { ledger, workerId, leaseMs, suspects } = this.#deps;
+    const { ledger, workerId, leaseMs, suspects, writes } = this.#deps;
     const { job, running, hold } = start;
-    const answer = await ledger.begin(job, {
-      workerId,
-      leaseMs,
-      token: running.token,
-      suspects: acceptsSuspect || suspects.isSuspect(running) ? 'accept' : 'refuse',
-      alone: suspects.isAlone(running),
-      ...(hold !== undefined && { probeEpoch: hold.snapshot.epoch }),
-    });
-    return this.#handleAnswer(start, answer);
+    let isRetry = false;
+    const ask = async () => {
+      // An attempt that has not begun, and shall end, need not begin.
+      if (isRetry && running.signal.aborted) return undefined;
+      isRetry = true;
+      return ledger.begin(job, {
+        workerId,
+        leaseMs,
+        token: running.token,
+        suspects: acceptsSuspect || suspects.isSuspect(running) ? 'accept' : 'refuse',
+        alone: suspects.isAlone(running),
+        ...(hold !== undefined && { probeEpoch: hold.snapshot.epoch }),
+      });
+    };
+    // A Redis that refuses for a moment would cost the call the rest of its job's lock.
+    const answer = await writes.retry(running, ask);
+    return answer === undefined ? { end: { kind: 'abandoned' } } : this.#handleAnswer(start, answer);
   }
 
   async #handleAnswer(start: Start, answer: BeginResult): Promise<Step<Attempt>> {

@@ -89,6 +89,7 @@ function composeStarter(
     circuits: new CircuitAdmitter({ ...deps, circuits, settler }),
     incompatible: new IncompatibleCalls({ ...deps, ledger, toolWaitMs: settings.toolWaitMs, settler }),
     attempts: new AttemptFactory({ ...deps, ledger, clustered, writes }),
+    writes,
     settler,
     expiry,
   });

@@ -3,9 +3,10 @@ import { z } from 'zod';
 import { defineTool, type Effects, ToolError } from '../../../src/index.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { Approvals } from '../../../src/shared/store/approvals/approvals.ts';
+import { Ledger } from '../../../src/shared/store/calls/ledger.ts';
 import { Limits } from '../../../src/shared/store/limits/concurrency-limits.ts';
 import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
-import { eventually } from '../../helpers/signal.ts';
+import { eventually, within } from '../../helpers/signal.ts';
 import { echo, gated, httpError, scripted } from '../../helpers/tools.ts';
 
 describe('D12: whatever a tool throws becomes a failed call, and the worker lives', () => {
@@ -208,6 +209,17 @@ describe('time limits', () => {
 
 describe('an attempt that Redis could not take a step of', () => {
   const away = () => new PawlError('BACKEND_UNAVAILABLE', 'OOM command not allowed');
+
+  test('begins as soon as Redis takes that, and not when the lock of its job has ended', async () => {
+    const { tool, contexts } = scripted('visit', () => ({ output: 'seen' }), { effects: 'once' });
+    const { session } = await startFleet({ tools: [tool] });
+    const failing = vi.spyOn(Ledger.prototype, 'begin').mockRejectedValueOnce(away()).mockRejectedValueOnce(away());
+    onTestFinished(() => failing.mockRestore());
+    const result = await within(session.call(tool, {}), 10_000, 'the result');
+    expect(result).toMatchObject({ status: 'success', attempts: 1 });
+    expect(contexts).toHaveLength(1);
+    expect(failing).toHaveBeenCalledTimes(3);
+  });
 
   test('is released without consuming an attempt before it has a slot under a limit', async () => {
     const { tool, contexts } = scripted('visit', () => ({ output: 'seen' }), { effects: 'once' });
