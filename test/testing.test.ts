@@ -11,7 +11,7 @@ import {
   runTool,
   testContext,
 } from 'pawl/testing';
-import { describe, expect, expectTypeOf, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, expectTypeOf, inject, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { detectIsolation } from '../src/workers/context/processes.ts';
 import { read as readTool } from '../src/workers/tools/read.ts';
@@ -192,7 +192,8 @@ describe('fakeClock', () => {
       },
     });
     const workspaceRoot = temporaryFolder();
-    const runner = createLocalRunner({ tools: [slow], clock, workspaceRoot });
+    const settings = { sandbox: inject('sandbox') };
+    const runner = createLocalRunner({ tools: [slow], clock, workspaceRoot, settings });
     onTestFinished(() => runner.close(0));
     expect(await clock.until(runner.run(slow, {}))).toMatchObject({
       status: 'success',

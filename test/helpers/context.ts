@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { onTestFinished } from 'vitest';
+import { inject, onTestFinished } from 'vitest';
 import type { SessionKind } from '../../src/shared/sessions/channel-kinds.ts';
 import { pendingResult } from '../../src/shared/tools/pending.ts';
 import type { Progress, ToolContext } from '../../src/shared/tools/tool-context.ts';
@@ -34,7 +34,14 @@ export function testContext(options: ContextOptions = {}): TestContext {
   const { kind = 'main', workspaceRoot = temporaryFolder(), attempt = 1, fence = 1, config = {}, ...given } = options;
   const callId = given.callId ?? 'test-call';
   const signal = given.signal ?? new AbortController().signal;
-  const capabilities = { env: process.env, ...given, session: { kind, workspaceRoot }, callId, signal };
+  const capabilities = {
+    env: process.env,
+    sandbox: inject('sandbox'),
+    ...given,
+    session: { kind, workspaceRoot },
+    callId,
+    signal,
+  };
   const progressed: Progress[] = [];
   const checkpoints: unknown[] = [];
   const logged: { level: string; message: string }[] = [];

@@ -1,6 +1,6 @@
 /** Producers and workers of one world in this process: everything real but the number of machines. */
 import { tmpdir } from 'node:os';
-import { expect, onTestFinished } from 'vitest';
+import { expect, inject, onTestFinished } from 'vitest';
 import type { DispatchEvent, Submission } from '../../src/producer/calls/submission.ts';
 import { Pawl, type PawlOptions } from '../../src/producer/client.ts';
 import type { Session } from '../../src/producer/sessions/session.ts';
@@ -61,7 +61,15 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     await eventually(async () => (await world.connections()).length === 0, { what: 'the end of all connections' });
   });
   const settingsWith = (change: Partial<SettingsInput> = {}) =>
-    resolveSettings({ options: { redisUrl: world.redisUrl, prefix: world.prefix, ...options.settings, ...change } });
+    resolveSettings({
+      options: {
+        redisUrl: world.redisUrl,
+        prefix: world.prefix,
+        sandbox: inject('sandbox'),
+        ...options.settings,
+        ...change,
+      },
+    });
   const settings = settingsWith();
   const events: (DispatchEvent | WorkerEvent)[] = [];
   const onEvent = (event: DispatchEvent | WorkerEvent) => void events.push(event);

@@ -1,7 +1,7 @@
 /** Real child processes: scripts and the `pawl` command, under the Node that runs the tests. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { onTestFinished } from 'vitest';
+import { inject, onTestFinished } from 'vitest';
 import { inBuiltPackage } from './built-package.ts';
 import { within } from './signal.ts';
 
@@ -88,7 +88,8 @@ export function startProgram(program: string, args: readonly string[], options: 
 
 /** The environment of a process with these changes. */
 export function environmentWith(changes: ProcessOptions['env']): Readonly<Record<string, string>> {
-  const env = { ...process.env, NODE_OPTIONS: '', NODE_COMPILE_CACHE: COMPILE_CACHE, ...changes };
+  const sandbox = inject('sandbox') === 'off' ? { PAWL_SANDBOX: 'off' } : {};
+  const env = { ...process.env, NODE_OPTIONS: '', NODE_COMPILE_CACHE: COMPILE_CACHE, ...sandbox, ...changes };
   const kept = Object.entries(env).filter(([name, value]) => value !== undefined && !name.startsWith('VITEST'));
   return Object.fromEntries(kept) as Record<string, string>;
 }

@@ -1,16 +1,15 @@
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, inject, test } from 'vitest';
 import type { McpConnectionOptions } from '../../../src/shared/connectors/mcp-routing.ts';
-import { detectIsolation } from '../../../src/workers/context/processes.ts';
 import { contentOf } from '../../helpers/fleet.ts';
 import { startMcpFleet, temporaryFolder } from './mcp-rig.ts';
 
 const require = createRequire(import.meta.url);
 
 /** The official servers run in the sandbox, where one works. */
-const settings = { sandbox: (await detectIsolation()).includes('bubblewrap') ? 'preferred' : 'off' } as const;
+const settings = { sandbox: inject('sandbox') };
 
 function official(
   name: string,

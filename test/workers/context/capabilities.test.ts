@@ -1,5 +1,5 @@
 import { runInNewContext } from 'node:vm';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, inject, test } from 'vitest';
 import { SESSION_KINDS } from '../../../src/shared/sessions/channel-kinds.ts';
 import { SESSION_CAPABILITIES } from '../../../src/shared/sessions/session.ts';
 import {
@@ -37,6 +37,7 @@ function granted(options: Partial<CapabilityOptions> = {}): GrantedCapabilities 
     memory,
     channel,
     agents,
+    sandbox: inject('sandbox'),
     ...options,
   });
 }

@@ -3,26 +3,26 @@ import { randomInt } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import type { TerminalReport, Terminals } from '../../../src/shared/tools/capabilities.ts';
 import { detectIsolation } from '../../../src/workers/context/processes.ts';
 import type { TerminalLink } from '../../../src/workers/context/remote-terminal.ts';
 import { TerminalHost, type TerminalHostOptions } from '../../../src/workers/context/terminal-host.ts';
-import { ISOLATION_MODES, type Isolation } from '../../../src/workers/sandbox/isolation.ts';
+import { ISOLATION_MODES } from '../../../src/workers/sandbox/isolation.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
 
 const available = await detectIsolation();
 
 function hostWith({
-  sandbox,
+  sandbox = inject('sandbox'),
   limits,
   link,
-}: Pick<TerminalHostOptions, 'limits' | 'link'> & { sandbox?: Isolation } = {}) {
+}: Pick<TerminalHostOptions, 'limits' | 'link'> & { sandbox?: TerminalHostOptions['sandbox'] } = {}) {
   const host = new TerminalHost({
     env: { PATH: process.env['PATH'] },
-    ...(sandbox === undefined ? {} : { sandbox }),
+    sandbox,
     ...(limits === undefined ? {} : { limits }),
     ...(link === undefined ? {} : { link }),
   });

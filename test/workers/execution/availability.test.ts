@@ -1,5 +1,5 @@
 /** A17, cell by cell: the nine base tools times three session kinds, through producer and worker rules. */
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, inject, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { createLocalRunner } from '../../../src/local/run-tool.ts';
 import { SESSION_KINDS } from '../../../src/shared/sessions/channel-kinds.ts';
@@ -34,7 +34,7 @@ test.each(cells)('A17, A18: %s in a %s session', async (name, kind) => {
     workspaceRoot: temporaryFolder(),
     memory,
     channels,
-    settings: { allowedHosts: ['127.0.0.1:9'] },
+    settings: { allowedHosts: ['127.0.0.1:9'], sandbox: inject('sandbox') },
   });
   onTestFinished(() => runner.close(0));
   const result = await runner.run(name, PARAMS[name] ?? {}, { kind, retryBudget: { maxAttempts: 1 } });
