@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { globSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, matchesGlob } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, inject, test } from 'vitest';
 import { OPTIONAL_FEATURES } from '../src/shared/errors/optional-packages.ts';
@@ -8,6 +8,7 @@ import { OPTIONAL_FEATURES } from '../src/shared/errors/optional-packages.ts';
 type Versions = Readonly<Record<string, string>>;
 
 interface Manifest {
+  readonly files: readonly string[];
   readonly dependencies: Versions;
   readonly devDependencies?: Versions;
   readonly optionalDependencies?: Versions;
@@ -40,6 +41,14 @@ test('the published package has the peers of the checkout, and requires none', (
   expect(published.peerDependenciesMeta).toEqual(
     Object.fromEntries(Object.keys(own.peerDependencies).map((name) => [name, { optional: true }])),
   );
+});
+
+test('the package has the pages that its README links to', () => {
+  const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
+  const links = [...readme.matchAll(/(?<!!)\[[^\]]*\]\((?!https?:)([^)#]+)/g)].map(([, link = '']) => link);
+  const isPacked = (link: string) => own.files.some((pattern) => matchesGlob(link.replace(/\/$/, '/a.md'), pattern));
+  expect(links.length).toBeGreaterThan(20);
+  expect(links.filter((link) => !isPacked(link))).toEqual([]);
 });
 
 test('docs/deployment.md names every optional package', () => {

@@ -11,10 +11,12 @@ import {
   turnTag,
 } from '../../shared/calls/envelope.ts';
 import { type StartOptions, startTimeOf } from '../../shared/calls/start-time.ts';
+import { invalidPart } from '../../shared/errors/failure.ts';
 import { checkObject } from '../../shared/schema/known-members.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { type AnyTool, DEFAULT_NAMESPACE } from '../../shared/tools/tool.ts';
 import { didYouMean } from '../../shared/util/text/nearest.ts';
+import { quoteValue } from '../../shared/util/text/quote-value.ts';
 import { type Clock, uuidv7 } from '../../shared/util/time.ts';
 import { jsonParams } from './params.ts';
 
@@ -68,6 +70,7 @@ export function callEnvelope(
   options: CallOptions,
   clock: Pick<Clock, 'now'>,
 ): ToolCallEnvelope {
+  checkTool(tool);
   checkObject('options', options);
   checkSignal(options.signal);
   checkCallbackUrl(options.callbackUrl);
@@ -123,6 +126,12 @@ function isSignal(signal: AbortSignal | null | undefined): boolean {
 }
 
 /** The tool's name; '' for a value that is no tool, which untyped callers may pass. */
+/** Plain JavaScript may pass anything, such as a name that a module does not export. */
+function checkTool(tool: unknown): void {
+  if (typeof tool === 'string' || typeof (tool as Partial<AnyTool> | null | undefined)?.name === 'string') return;
+  throw invalidPart('The tool', 'tool', `must be what defineTool returns, or a name; got ${quoteValue(tool)}`);
+}
+
 export function toolNameOf(tool: AnyTool | string | undefined): string {
   return typeof tool === 'string' ? tool : String(tool?.name ?? '');
 }

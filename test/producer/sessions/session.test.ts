@@ -9,6 +9,13 @@ import { eventually } from '../../helpers/signal.ts';
 import { echo, gated, httpError, scripted } from '../../helpers/tools.ts';
 
 describe('the envelope of a session’s call (R1 to R6)', () => {
+  test('says that no tool came, such as a name that a module does not export', async () => {
+    const { session } = await startFleet({ tools: [echo], workers: 0 });
+    const { error } = await session.call(undefined as never, {} as never);
+    const message = 'The tool must be what defineTool returns, or a name; got undefined.';
+    expect(error).toMatchObject({ code: 'CONTRACT_INVALID', message, issues: [{ path: 'tool' }] });
+  });
+
   test('follows the contract with nothing said, and carries all that is said', async () => {
     const { pawl, session } = await startFleet({ tools: [echo], workers: 0 });
     expect(parseEnvelope(session.envelope('echo', { text: 'x' }))).toMatchObject({
