@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type CliFixture, openPlace } from '../pawl.ts';
 
+const SKEWED_CLOCK = new URL('../../chaos/fixtures/skewed-clock.ts', import.meta.url).href;
+
 let place: CliFixture;
 beforeAll(async () => {
   place = await openPlace();
@@ -50,6 +52,10 @@ test('pawl dead-letters lists, redrives and discards calls that failed', async (
   });
   const dry = await place.run(['dead-letters', 'redrive', '--tool', 'pay', '--since', '1h', '--dry-run']);
   expect(dry).toMatchObject({ code: 0, stdout: '3 of 3 calls would be redriven, 0 skipped\n' });
+  const env = { NODE_OPTIONS: `--import ${SKEWED_CLOCK}`, CLOCK_SKEW_MS: '7200000' };
+  const ahead = place.start(['dead-letters', 'redrive', '--since', '1h', '--dry-run'], env);
+  expect(await ahead.ended).toMatchObject({ code: 0 });
+  expect(ahead.stdout()).toBe('3 of 3 calls would be redriven, 0 skipped\n');
   const discarded = await place.run(['dead-letters', 'discard', first?.callId ?? '', '--reason', 'a test']);
   expect(discarded.stdout).toBe('1 of 1 call discarded, 0 skipped\n');
   writeFileSync(join(place.folder, 'open'), '');
