@@ -8,7 +8,6 @@ import { type ImportOutcome, importServer } from '../../../src/cli/commands/impo
 import type { ImportPolicy } from '../../../src/shared/connectors/mcp.ts';
 import type { McpConnectionOptions } from '../../../src/shared/connectors/mcp-routing.ts';
 import { silentLogger } from '../../../src/shared/telemetry/log.ts';
-import { TIERS } from '../../../src/shared/tools/tool.ts';
 import { McpConnections } from '../../../src/workers/connectors/mcp/tools.ts';
 import { type Fleet, type FleetOptions, startFleet } from '../../helpers/fleet.ts';
 import { echo } from '../../helpers/tools.ts';
@@ -37,7 +36,7 @@ export async function startMcpFleet(options: Partial<FleetOptions> = {}): Promis
   const [folder, dataDir] = await Promise.all([temporaryFolder(), temporaryFolder()]);
   const fleet = await startFleet({
     tools: [echo],
-    tiers: TIERS,
+    tiers: ['read-only', 'system'],
     ...options,
     // The sandbox has tests of its own, and costs each server a few hundred folders in its workspace.
     settings: { dataDir, sandbox: 'off', ...options.settings },
