@@ -2,11 +2,10 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { OWNER_FILES, readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
 import { write } from '../../../src/workers/tools/write.ts';
 import { pathsNamedIn } from '../../../src/workers/workspace/named-files.ts';
-import { protectOwnerFiles } from '../../../src/workers/workspace/protected-paths.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 import { cpuMsOf } from '../../helpers/cpu.ts';
 import { expectUnchangeable, files, git, hasSandbox, run, stateOf } from './boundary-checks.ts';
@@ -212,11 +211,6 @@ describe('what the owner of a workspace runs later', () => {
     expect(existsSync(join(root, 'fine'))).toBe(true);
   });
 
-  test.each(['.jj/repo', 'deep/.v\u017fcode/tasks.json'])('is not the file %s', async (path) => {
-    const { workspace } = testContext();
-    await expect(workspace.write(path, 'evil')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
-  });
-
   const makeAll = (names: readonly string[]) =>
     names.map((name) => `mkdir -p $(dirname '${name}') && echo evil > '${name}'`).join('; ');
 
@@ -371,20 +365,6 @@ describe('what the owner of a workspace runs later', () => {
     expect(existsSync(join(root, 'other'))).toBe(true);
   });
 
-  test('is not the whole workspace, where that lies in a folder of such a name', async () => {
-    const root = join(temporaryFolder(), '.claude', 'worktrees', 'one');
-    mkdirSync(root, { recursive: true });
-    const { workspace } = testContext({ workspaceRoot: root });
-    await workspace.write('src/free.ts', 'free');
-    const denied = { code: 'PERMISSION_DENIED' };
-    await expect(workspace.write('.claude/settings.json', '{}')).rejects.toMatchObject(denied);
-    const git = join(temporaryFolder(), '.git', 'hooks');
-    mkdirSync(git, { recursive: true });
-    await expect(testContext({ workspaceRoot: git }).workspace.write('pre-commit', 'evil')).rejects.toMatchObject(
-      denied,
-    );
-  });
-
   confined('stays where it is an empty folder', async () => {
     const root = temporaryFolder();
     const folders = ['.vscode', '.cargo', '.husky', 'pawl.config.ts'].map((name) => join(root, name));
@@ -395,39 +375,4 @@ describe('what the owner of a workspace runs later', () => {
     await run(root, 'for f in .vscode .cargo/config .husky pawl.config.ts; do echo evil > $f/x; echo evil > $f; done');
     for (const folder of folders) expect(readdirSync(folder), folder).toEqual([]);
   });
-
-  test.each(
-    `.pijul/config _darcs/prefs/defaults .repo/repo/main.py .gclient .prototools .autoenv.zsh .shadowenv.d/500.lisp bin/activate-hermit
-    .dir-locals.el a.sublime-project .project .factorypath .settings/a.prefs .lvimrc rust-analyzer.toml .luarc.json .solargraph.yml
-    .phpactor.json .sourcekit-lsp/config.json omnisharp.json .merlin gptme.toml .corepack.env ansible.cfg jdb.ini .erlang .nrepl.edn`.split(
-      /\s+/,
-    ),
-  )('is not written by a call: %s', async (path) => {
-    const ctx = testContext();
-    for (const each of [path, `packages/app/${path}`, path.toUpperCase()])
-      await expect(ctx.workspace.write(each, 'evil'), each).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
-  });
-
-  test('stands in the documentation, with what runs it', () => {
-    const page = readFileSync('docs/security.md', 'utf8');
-    for (const { paths, runBy } of OWNER_FILES) {
-      expect(page).toContain(`| ${runBy} |`);
-      for (const path of paths) expect(page, path).toContain(`\`${path}\``);
-    }
-  });
-});
-
-/** Makes system calls that each must be refused. */
-
-test('the setting readOnlyPaths adds or removes protected paths', async () => {
-  const root = temporaryFolder();
-  onTestFinished(() => protectOwnerFiles(readOnlyPathsOf(undefined)));
-  const write = (path: string) => testContext({ workspaceRoot: root }).workspace.write(path, 'x');
-  const denied = { code: 'PERMISSION_DENIED' };
-  protectOwnerFiles(readOnlyPathsOf(['default', '/Makefile']));
-  for (const path of ['.envrc', 'Makefile', 'sub/Makefile'])
-    await expect(write(path), path).rejects.toMatchObject(denied);
-  protectOwnerFiles(readOnlyPathsOf(['.husky']));
-  await write('.envrc');
-  await expect(write('.husky/pre-commit')).rejects.toMatchObject(denied);
 });
