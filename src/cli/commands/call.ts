@@ -8,7 +8,7 @@ import type { Session } from '../../producer/sessions/session.ts';
 import type { DedupeMode, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
 import { isDelayed } from '../../shared/calls/start-time.ts';
 import { parseToolName } from '../../shared/connectors/declared-tool.ts';
-import type { Tier, ToolReference } from '../../shared/tools/tool.ts';
+import { shortName, type Tier, type ToolReference } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { plural } from '../../shared/util/text/plural.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -67,12 +67,12 @@ export async function runCall(context: CliContext, toolName: string, options: Ca
     const submit = () => session.submit(tool.name, params, callOptions);
     if (isLater) {
       const result = await submitLater(context, pawl, session, submit);
-      return result === undefined ? EXIT_CODES.success.code : showResult(context, result);
+      return result === undefined ? EXIT_CODES.success.code : showResult(context, tool, result);
     }
     if (context.err.isTTY) showProgress(context, session);
     const stopPolling = reportWorkerLoss(context, pawl, tool);
     const result = await submitAndWait(context, pawl, session, submit).finally(stopPolling);
-    return result === 'detached' ? EXIT_CODES.failed.code : showResult(context, result);
+    return result === 'detached' ? EXIT_CODES.failed.code : showResult(context, tool, result);
   });
 }
 
@@ -87,7 +87,10 @@ async function checkForWorker(
   const limit = duration(timeout ?? NO_WORKER_MS);
   if (isPublished) return true;
   if (tier !== undefined)
-    say(context, `no worker that has ${tool.name} is running: ${startHint(tier)}; waiting for one, at most ${limit}`);
+    say(
+      context,
+      `no worker that has ${shortName(tool)} is running: ${startHint(tier)}; waiting for one, at most ${limit}`,
+    );
   else if (workers.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
   return false;
 }
@@ -104,7 +107,7 @@ function reportWorkerLoss(context: CliContext, pawl: Pawl, tool: ToolReference):
     if (wasServed && !isServed && publishers.tier !== undefined)
       say(
         context,
-        `no worker that has ${tool.name} is running any more: ${startHint(publishers.tier)}; Ctrl-C cancels the call`,
+        `no worker that has ${shortName(tool)} is running any more: ${startHint(publishers.tier)}; Ctrl-C cancels the call`,
       );
     wasServed = isServed;
   }, POLL_MS);
@@ -143,7 +146,7 @@ function actorId(): string {
 
 function showProgress(context: CliContext, session: Session): void {
   const { events } = session;
-  events.on('queued', ({ callId }) => say(context, `queued as ${callId}`));
+  events.on('queued', ({ callId }) => say(context, `call ${callId}`));
   events.on('progress', ({ progress, total, message }) => {
     const of = total === undefined ? '' : ` of ${total}`;
     say(context, `${progress}${of}${message === undefined ? '' : `: ${message}`}`);
@@ -204,19 +207,23 @@ export const SETTLEMENT_SENTENCES = {
   'too-late': 'too late: the call had ended already',
 } as const satisfies Record<Cancellation['settlement'], string>;
 
-function showResult(context: CliContext, result: ToolResultEnvelope): number {
+function showResult(context: CliContext, tool: ToolReference, result: ToolResultEnvelope): number {
   if (context.json) print(context, prettyJson(result));
   else if (result.status === 'success') showOutput(context, result.output);
-  else explain(context, result);
+  else explain(context, tool, result);
   if (result.status === 'success' && result.cache !== undefined && context.err.isTTY)
     say(context, `the result of call ${result.callId} from ${duration(result.cache.ageMs)} ago`);
   return exitCodeOfResult(result);
 }
 
-function explain(context: CliContext, result: Exclude<ToolResultEnvelope, { readonly status: 'success' }>): void {
+function explain(
+  context: CliContext,
+  tool: ToolReference,
+  result: Exclude<ToolResultEnvelope, { readonly status: 'success' }>,
+): void {
   const { callId, cache } = result;
   const { code, message, issues = [], retryAfterMs } = result.error;
-  say(context, `${result.toolName}: ${code}: ${message}`);
+  say(context, `${shortName(tool)}: ${code}: ${message}`);
   // The message lists the issues already.
   if (issues.length === 0 && retryAfterMs !== undefined) say(context, `try again in ${duration(retryAfterMs)}`);
   if (code === 'SIGNATURE_INVALID') say(context, `'pawl doctor' says which processes hold other signing keys`);

@@ -182,7 +182,8 @@ test('a tool of another namespace is called, and explained, by its whole name, o
     expect(explained).toMatchObject({ code: 0, stdout: expect.stringContaining('deny: the till is closed') });
     const called = await place.run(['call', ...named, '--params', '{}']);
     expect(called).toMatchObject({ code: 5, stderr: expect.stringContaining('the till is closed') });
-    expect(called.stderr).toContain('no worker that has pay is running');
+    expect(called.stderr).toContain('no worker that has shop.tills.pay is running');
+    expect(called.stderr).toContain('pawl: shop.tills.pay: PERMISSION_DENIED');
   }
   const unknown = await place.run(['call', 'shop.tills.pya']);
   expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('Did you mean pay?') });
