@@ -3,7 +3,7 @@ import { cpSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { environmentWith, startPawl, startScript, type TestProcess } from '../helpers/process.ts';
+import { environmentWith, type ProcessOptions, startPawl, startScript, type TestProcess } from '../helpers/process.ts';
 import { createWorld, type World } from '../helpers/world.ts';
 import { asciiJson } from './fixtures/ascii-json.ts';
 import type { Order, Place } from './fixtures/command-host.ts';
@@ -64,6 +64,11 @@ export async function openPlace(): Promise<CliFixture> {
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** Runs a command that ends by itself in a folder, in a process that has loaded the commands. */
+export function runInHost(args: readonly string[], env: ProcessOptions['env'], folder: string): Promise<Finished> {
+  return hostFor({ folder, environment: environmentWith(env) }).run(args);
 }
 
 /** The command hosts of this test process: all of its files use them, one after the other. */

@@ -15,6 +15,7 @@ import { PawlError } from '../../src/shared/errors/failure.ts';
 import { FAILURES, type FailureCode } from '../../src/shared/errors/failure-codes.ts';
 import type { ResultStatus } from '../../src/shared/errors/result-status.ts';
 import { startPawl, startProgram } from '../helpers/process.ts';
+import { runInHost } from './pawl.ts';
 
 const NOBODY = 'redis://127.0.0.1:1';
 
@@ -36,7 +37,7 @@ describe('a person at the keyboard', () => {
     [['call', 'read', '--timeout', 'a\npawl: done']],
     [['calls', 'ls', '--state', 'a\npawl: done']],
   ])('a line break in an argument begins no line of the message: %j', async (args) => {
-    const { code, stderr } = await pawl(args);
+    const { code, stderr } = await runInHost(args, {}, tmpdir());
     expect(code).toBe(2);
     expect(stderr).toMatch(/^pawl: .*a\\u\{A\}pawl: done.*\n'pawl.* --help' .*\n$/);
   });
@@ -57,7 +58,7 @@ describe('a person at the keyboard', () => {
     [['calls', 'show'], 'missing required argument', "'pawl calls show --help' says what it takes"],
     [['elephant'], 'unknown command', "'pawl --help' lists the commands"],
   ])('a mistyped %j gets the nearest name, or leads to the help, and exit code 2', async (args, problem, hint) => {
-    const { code, stdout, stderr } = await pawl(args);
+    const { code, stdout, stderr } = await runInHost(args, {}, tmpdir());
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toContain(`pawl: ${problem}`);
     expect(stderr).toContain(hint);
@@ -120,7 +121,7 @@ test('a data folder that can be none is named as the setting at fault: exit code
   writeFileSync(file, '');
   symlinkSync(loop, loop);
   for (const dataDir of [file, join(file, 'below'), join(loop, 'below'), join(folder, 'x'.repeat(300))]) {
-    const { code, stdout, stderr } = await pawl(['calls'], { REDIS_URL: '', PAWL_DATA_DIR: dataDir }, folder);
+    const { code, stdout, stderr } = await runInHost(['calls'], { REDIS_URL: '', PAWL_DATA_DIR: dataDir }, folder);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toMatch(/^pawl: PAWL_DATA_DIR [^\n]*\n$/);
   }
@@ -129,7 +130,7 @@ test('a data folder that can be none is named as the setting at fault: exit code
 test('a configuration file may begin with a byte order mark', async () => {
   const folder = temporaryFolder();
   writeFileSync(join(folder, 'pawl.config.json'), `\uFEFF${JSON.stringify({ redisUrl: NOBODY })}`);
-  const { code, stderr } = await pawl(['calls'], { REDIS_URL: '' }, folder);
+  const { code, stderr } = await runInHost(['calls'], { REDIS_URL: '' }, folder);
   expect(code).toBe(7);
   expect(stderr).toContain('ECONNREFUSED');
   expect(stderr).toContain(`(${NOBODY})`);
@@ -163,21 +164,27 @@ describe('a configuration file that cannot be used is named in one line: exit co
     ['pawl.config.mjs', "\nthrow new Error('no luck');\n", /cannot be used: no luck \(pawl\.config\.mjs:2\)/],
     ['pawl.config.cjs', "\nthrow new Error('no luck');\n", /cannot be used: no luck \(pawl\.config\.cjs:2\)/],
     ['pawl.config.yaml', 'prefix: shop\n', /is not read: write pawl\.config\.json or pawl\.config\.ts /],
-    ['pawl.config.ts', 'await new Promise(() => {});\n', /: its top level waits for a promise/],
     ['pawl.config.mjs', 'export const prefix = 1;\n', /has no default export: write export default/],
     ['pawl.config.ts', '', /has no default export: write export default/],
     ['pawl.config.ts', "const config = { prefix: 'shop' };\n", /has no default export: write export default/],
     ['pawl.config.ts', "export default Promise.reject(new Error('no luck'));\n", /: no luck \(pawl\.config\.ts:1\)/],
-    ['pawl.config.ts', 'export default new Promise(() => {});\n', /waits for a promise that nothing settles/],
     ['pawl.config.ts', "export default { get prefix() { throw new Error('no luck'); } };\n", /: no luck \(pawl/],
-  ])('%s: %j', async (name, text, said) => {
+  ])('%s: %j', (name, text, said) => expectNamed(runInHost, name, text, said));
+
+  // Only the end of a process shows that nothing settles a promise.
+  test.each([
+    ['await new Promise(() => {});\n', /: its top level waits for a promise/],
+    ['export default new Promise(() => {});\n', /waits for a promise that nothing settles/],
+  ])('pawl.config.ts: %j', (text, said) => expectNamed(pawl, 'pawl.config.ts', text, said));
+
+  async function expectNamed(run: typeof pawl | typeof runInHost, name: string, text: string, said: RegExp) {
     const folder = temporaryFolder();
     writeFileSync(join(folder, name), text);
-    const { code, stdout, stderr } = await pawl(['calls'], { REDIS_URL: NOBODY }, folder);
+    const { code, stdout, stderr } = await run(['calls'], { REDIS_URL: NOBODY }, folder);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr.split('\n')).toEqual([expect.stringMatching(said), '']);
     expect(stderr).toContain(`pawl: ${join(folder, name)} `);
-  });
+  }
 });
 
 test.each([
@@ -187,7 +194,7 @@ test.each([
   const folder = temporaryFolder();
   for (const name of ['pawl.config.json', 'pawl.config.ts']) {
     make(join(folder, name));
-    const { code, stderr } = await pawl(['calls'], { REDIS_URL: NOBODY }, folder);
+    const { code, stderr } = await runInHost(['calls'], { REDIS_URL: NOBODY }, folder);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(said) });
     rmSync(join(folder, name));
   }
