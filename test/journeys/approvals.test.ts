@@ -7,7 +7,8 @@ import { startPawl, startScript } from '../helpers/process.ts';
 import { eventually } from '../helpers/signal.ts';
 import { createWorld } from '../helpers/world.ts';
 import { readEffects } from './fixtures/effect-log.ts';
-import type { Batch, Tally } from './fixtures/producer.ts';
+import { tallyOf } from './fixtures/fleet.ts';
+import type { Batch } from './fixtures/producer.ts';
 
 const TOOL = fileURLToPath(new URL('./fixtures/elevated-tool.ts', import.meta.url));
 const BATCH: Batch = { session: 's', count: 1, tool: 'transfer', params: { to: 'bob', amount: 5 }, key: 'rent' };
@@ -100,9 +101,11 @@ test('asked, killed, approved, killed, run: an approved call runs once, and its 
   expect(effects()).toEqual([]);
 
   const [third, producer] = await Promise.all([startServer(), startProducer(), startWorker()]);
-  producer.say(JSON.stringify(BATCH));
-  const tally = JSON.parse((await producer.line(/^tally /)).slice('tally '.length)) as Tally;
-  expect(tally).toEqual({ outputs: { [JSON.stringify(BATCH.params)]: 1 }, errors: {}, callIds: [callId] });
+  expect(await tallyOf(producer, BATCH)).toEqual({
+    outputs: { [JSON.stringify(BATCH.params)]: 1 },
+    errors: {},
+    callIds: [callId],
+  });
   expect(effects()).toMatchObject([{ callId, key: 'rent', attempt: 1 }]);
   await eventually(async () => {
     const { records } = await third.ask(`/v1/audit?call=${callId}`);
