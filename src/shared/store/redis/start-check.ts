@@ -46,12 +46,18 @@ export async function checkRights(
       if (!Array.isArray(answer)) throw unusableError(name, answer);
       rules.push(...answer.map((command) => `+${command}`));
     } catch (error) {
+      // A full Redis refuses every transaction. People must still be able to read, and to remove what fills it.
+      if (!blocks && isFull(error)) continue;
       const rule = missingRule(error, name, prefix);
       if (rule === undefined) throw startError(error, prefix, name);
       rules.push(rule);
     }
   }
   if (rules.length > 0) throw missingRightsError(rules, String(await redis.call('ACL', 'WHOAMI').catch(() => 'NAME')));
+}
+
+function isFull(error: unknown): boolean {
+  return replyBehind(error)?.message.startsWith('OOM ') === true;
 }
 
 /** A command that blocks does not wait in a transaction; by itself it would hold up the start for a tenth of a second. */
