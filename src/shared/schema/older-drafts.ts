@@ -40,7 +40,8 @@ function translateRecursion({ schema, note, drop, rename }: SchemaEdit): void {
 }
 
 /** Before 2019-09, one keyword held lists of names and schemas. */
-function translateDependencies({ schema, note, drop }: SchemaEdit): void {
+function translateDependencies(edit: SchemaEdit): void {
+  const { schema, note, drop } = edit;
   const { dependencies } = schema;
   if (dependencies === undefined) return;
   if (!isObject(dependencies)) return void drop('dependencies', 'it is no object');
@@ -52,11 +53,16 @@ function translateDependencies({ schema, note, drop }: SchemaEdit): void {
     else schemas[name] = dependency;
   }
   delete schema['dependencies'];
-  if (Object.keys(required).length > 0)
-    schema['dependentRequired'] = { ...required, ...(schema['dependentRequired'] as object | undefined) };
-  if (Object.keys(schemas).length > 0)
-    schema['dependentSchemas'] = { ...schemas, ...(schema['dependentSchemas'] as object | undefined) };
+  addMembers(edit, 'dependentRequired', required);
+  addMembers(edit, 'dependentSchemas', schemas);
   note('dependencies made dependentRequired and dependentSchemas');
+}
+
+/** Members that the keyword has already stay. */
+function addMembers({ schema, drop }: SchemaEdit, keyword: string, members: Readonly<Record<string, unknown>>): void {
+  if (Object.keys(members).length === 0) return;
+  if (schema[keyword] !== undefined && !isObject(schema[keyword])) drop(keyword, 'it is no object');
+  schema[keyword] = { ...members, ...(schema[keyword] as object | undefined) };
 }
 
 /** Draft 3, and many authors since, mark a required property inside its own schema. */
@@ -78,28 +84,38 @@ export function translateOwnRequired({ schema, note }: SchemaEdit): void {
   note('required of properties made a list of names');
 }
 
-function translateDraft3({ schema, note, rename }: SchemaEdit): void {
+function translateDraft3(edit: SchemaEdit): void {
+  const { schema, note, rename } = edit;
   if (schema['divisibleBy'] !== undefined) {
     schema['divisibleBy'] = schema['multipleOf'] ?? schema['divisibleBy'];
     rename('divisibleBy', 'multipleOf');
   }
-  const { extends: extended, disallow, type, allOf = [] } = schema;
+  const { extends: extended, disallow, type } = schema;
   if (extended !== undefined) {
-    schema['extends'] = [...(allOf as unknown[]), ...[extended].flat()];
-    rename('extends', 'allOf');
+    addToAllOf(edit, [extended].flat());
+    delete schema['extends'];
+    note('extends renamed allOf');
   }
   if (Array.isArray(type) && type.some(isObject)) {
-    const anyOf = type.map((entry: unknown) => (typeof entry === 'string' ? { type: entry } : entry));
-    schema['allOf'] = [...((schema['allOf'] as unknown[] | undefined) ?? []), { anyOf }];
+    addToAllOf(edit, [{ anyOf: type.map(schemaOfType) }]);
     delete schema['type'];
     note('type with schemas made anyOf');
   }
   if (disallow !== undefined) {
-    const disallowed = [disallow].flat().map((entry) => (typeof entry === 'string' ? { type: entry } : entry));
-    schema['allOf'] = [...((schema['allOf'] as unknown[] | undefined) ?? []), { not: { anyOf: disallowed } }];
+    addToAllOf(edit, [{ not: { anyOf: [disallow].flat().map(schemaOfType) } }]);
     delete schema['disallow'];
     note('disallow made not');
   }
+}
+
+function addToAllOf({ schema, drop }: SchemaEdit, parts: readonly unknown[]): void {
+  if (schema['allOf'] !== undefined && !Array.isArray(schema['allOf'])) drop('allOf', 'it is no list of schemas');
+  schema['allOf'] = [...((schema['allOf'] as unknown[] | undefined) ?? []), ...parts];
+}
+
+/** Draft 3 has schemas among the names of types. */
+function schemaOfType(entry: unknown): unknown {
+  return typeof entry === 'string' ? { type: entry } : entry;
 }
 
 /** Draft 4 and OpenAPI 3.0 mark an exclusive bound by a boolean beside it. */

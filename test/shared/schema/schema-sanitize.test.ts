@@ -359,6 +359,10 @@ describe('C8: foreign schemas are repaired', () => {
           [{ const: null }],
           [{ type: ['a'], const: null }],
           [NARROWED],
+          [{ type: [{}], allOf: {} }],
+          [{ extends: {}, allOf: null }],
+          [{ disallow: 'string', allOf: 1 }],
+          [{ dependencies: { a: ['b'] }, dependentRequired: 'ab' }],
         ],
       },
     );
