@@ -93,20 +93,14 @@ async function writeOutcomeParts(access: LedgerAccess, settle: Settle, text: Lar
   return { ...settle, outcomeJson: '', location: { key, reference } };
 }
 
+/** Settles a call in a script of its own. */
 export async function settleCall(access: LedgerAccess, settle: Settle): Promise<WriteAnswer> {
   const preparation = prepareSettle(access, settle);
   const prepared = preparation instanceof Promise ? await preparation : preparation;
-  return writeSettle(access, access.bases(access.callKeys(settle.callId)), settleArguments(access, prepared));
-}
-
-/** Settles a call in a script of its own, with the arguments of `settleArguments`. The audit records are sent before it. */
-export async function writeSettle(
-  access: LedgerAccess,
-  bases: readonly string[],
-  settleArgs: readonly (string | number)[],
-): Promise<WriteAnswer> {
+  // The audit records are sent before the outcome.
   access.auditWriter?.send();
-  const [code] = await settleScript.run(access.redis, bases, settleArgs);
+  const bases = access.bases(access.callKeys(settle.callId));
+  const [code] = await settleScript.run(access.redis, bases, settleArguments(access, prepared));
   return code as WriteAnswer;
 }
 

@@ -9,7 +9,6 @@ import {
   type Settle,
   settleArguments,
   type WriteAnswer,
-  writeSettle,
 } from '../calls/settle.ts';
 import { callOfJob, ENQUEUE_LUA, JOBS_LUA, MOVE_LUA, PUSH_LUA } from '../queues/jobs.ts';
 import { backendError } from '../redis/backend-error.ts';
@@ -99,12 +98,16 @@ const skipWorkerScript = new Script(new URL('../queues/skip-worker.lua', import.
   ...ENQUEUE_LUA,
   ...PUSH_LUA,
 ]);
-const finishScript = new Script(new URL('./settle-and-fetch.lua', import.meta.url), [
+const SETTLE_WITH_RECORDS_LUA = [
   ADD_RECORDS_LUA,
   ...SETTLE_LUA,
+  luaFunction(new URL('../calls/settle.lua', import.meta.url)),
+];
+const settleAloneScript = new Script(new URL('./settle-alone.lua', import.meta.url), SETTLE_WITH_RECORDS_LUA);
+const finishScript = new Script(new URL('./settle-and-fetch.lua', import.meta.url), [
+  ...SETTLE_WITH_RECORDS_LUA,
   JOBS_LUA,
   ...NEXT_JOBS_LUA,
-  luaFunction(new URL('../calls/settle.lua', import.meta.url)),
   luaFunction(new URL('../queues/complete-job.lua', import.meta.url)),
   MOVE_LUA.toFinished,
 ]);
@@ -178,7 +181,7 @@ export class JobDispatch {
    * its outcome. It is sent in the next turn, because Redis answers the commands of one write together.
    */
   async #settleFirst(keys: PartitionKeys, settleArgs: readonly (string | number)[]): Promise<void> {
-    writeSettle(this.#access, this.#access.bases(keys), settleArgs).catch(() => {});
+    this.#access.runWithRecords(settleAloneScript, this.#access.bases(keys), settleArgs).catch(() => {});
     await yieldToEventLoop();
   }
 
