@@ -94,7 +94,7 @@ function translateDraft3(edit: SchemaEdit): void {
   if (extended !== undefined) {
     addToAllOf(edit, [extended].flat());
     delete schema['extends'];
-    note('extends renamed allOf');
+    note('extends made allOf');
   }
   if (Array.isArray(type) && type.some(isObject)) {
     addToAllOf(edit, [{ anyOf: type.map(schemaOfType) }]);
