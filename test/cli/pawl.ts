@@ -111,3 +111,9 @@ class CommandHost {
     }
   }
 }
+
+/** The ID of the call that a session has running. */
+export async function runningCall(worker: TestProcess, sessionKey: string): Promise<string> {
+  const line = await worker.line(new RegExp(`"tool_call_start".*"sessionKey":"${sessionKey}"`));
+  return (JSON.parse(line) as { callId: string }).callId;
+}
