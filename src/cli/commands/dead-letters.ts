@@ -52,9 +52,9 @@ export async function listDeadLetters(
   context: CliContext,
   options: FilterOptions & { readonly limit: number; readonly next?: string },
 ): Promise<number> {
-  filterOf(options);
+  const filterAt = filterOf(options);
   return withPawl(context, async (pawl) => {
-    const filter = filterOf(options, pawl.backend.clock.now());
+    const filter = filterAt(pawl.backend.clock.now());
     const { limit, next } = options;
     const page = await pawl.deadLetters.list({ ...filter, limit, next });
     const { deadLetters: rows, ...rest } = page;
@@ -70,9 +70,9 @@ export async function listDeadLetters(
 
 /** Waits for the end of the redrive. A command that is interrupted leaves it to a front door. */
 export async function redrive(context: CliContext, ids: readonly string[], options: BulkOptions): Promise<number> {
-  selectionOf(ids, options);
+  const selectionAt = selectionOf(ids, options);
   return withPawl(context, async (pawl) => {
-    const selection = selectionOf(ids, options, pawl.backend.clock.now());
+    const selection = selectionAt(pawl.backend.clock.now());
     await requireTrustedKeys(context, pawl);
     const { perSecond, dryRun, reason } = options;
     let result = await pawl.deadLetters.redrive({ ...selection, perSecond, dryRun, reason });
@@ -88,9 +88,9 @@ export async function redrive(context: CliContext, ids: readonly string[], optio
 
 export async function discard(context: CliContext, ids: readonly string[], options: BulkOptions): Promise<number> {
   const { dryRun, reason } = options;
-  selectionOf(ids, options);
+  const selectionAt = selectionOf(ids, options);
   return withPawl(context, async (pawl) => {
-    const selection = { ...selectionOf(ids, options, pawl.backend.clock.now()), dryRun, reason };
+    const selection = { ...selectionAt(pawl.backend.clock.now()), dryRun, reason };
     const result = await pawl.deadLetters.discard(selection);
     report(context, result, dryRun === true ? 'would be discarded' : 'discarded', options);
     return exitCodeOf(ids, result);
@@ -115,9 +115,9 @@ export async function resolveAll(
   resolution: Resolution,
   options: BulkOptions & { readonly reason: string },
 ): Promise<number> {
-  filterOf(options);
+  const filterAt = filterOf(options);
   return withPawl(context, async (pawl) => {
-    const filter = filterOf(options, pawl.backend.clock.now());
+    const filter = filterAt(pawl.backend.clock.now());
     await requireTrustedKeys(context, pawl);
     const result = await resolveInBatches(pawl, { ...resolution, reason: options.reason }, filter, options.dryRun);
     const as = `${options.dryRun === true ? 'would be resolved' : 'resolved'} as ${resolution.as}`;
@@ -158,33 +158,31 @@ function exitCodeOf(ids: readonly string[], { skipped }: BulkAnswer): number {
   return EXIT_CODES[ids.length > 0 && skipped.length > 0 ? 'failed' : 'success'].code;
 }
 
-/**
- * A command without IDs and filter would select all dead letters, so it needs an explicit `--all`. An age counts from `nowMs`: by Redis' clock, once
- * that is known.
- */
-function selectionOf(ids: readonly string[], options: BulkOptions, nowMs?: number) {
-  const filter = filterOf(options, nowMs);
-  const isFiltered = Object.keys(filter).length > 0;
+/** Checks a selection, and gives it at a time of Redis' clock. A command without IDs and filter would select all dead letters, so it needs `--all`. */
+function selectionOf(ids: readonly string[], options: BulkOptions) {
+  const filterAt = filterOf(options);
+  const { tool, code, session, circuit, since, until } = options;
+  const isFiltered = [tool, code, session, circuit, since, until].some((value) => value !== undefined);
   if (ids.length > 0 && (isFiltered || options.all === true))
     throw usageError('Give IDs of calls, or a filter or --all, but not both.');
-  if (ids.length > 0) return { ids };
-  if (!isFiltered && options.all !== true)
+  if (ids.length === 0 && !isFiltered && options.all !== true)
     throw usageError('Give IDs of calls, a filter such as --tool, or --all. With --dry-run nothing changes.');
-  return { filter };
+  return (nowMs: number) => (ids.length > 0 ? { ids } : { filter: filterAt(nowMs) });
 }
 
-function filterOf({ tool, code, session, circuit, since, until }: FilterOptions, nowMs = Date.now()): DeadLetterFilter {
-  const [sinceMs, untilMs] = [parseTime('--since', since, nowMs), parseTime('--until', until, nowMs)];
-  return defined({ tool, code, session, circuit, sinceMs, untilMs });
+/** Checks a filter, and gives it at a time of Redis' clock, from which ages count. */
+function filterOf({ tool, code, session, circuit, since, until }: FilterOptions): (nowMs: number) => DeadLetterFilter {
+  const [sinceAt, untilAt] = [parseTime('--since', since), parseTime('--until', until)];
+  return (nowMs) => defined({ tool, code, session, circuit, sinceMs: sinceAt?.(nowMs), untilMs: untilAt?.(nowMs) });
 }
 
-function parseTime(option: string, text: string | undefined, nowMs: number): number | undefined {
+function parseTime(option: string, text: string | undefined): ((nowMs: number) => number) | undefined {
   if (text === undefined) return undefined;
   const age = /^(\d{1,6})(s|m|h|d)$/.exec(text);
-  if (age !== null) return nowMs - Number(age[1]) * UNITS[age[2] as keyof typeof UNITS];
-  const parsed = sinceSchema.safeParse(text);
-  if (parsed.success) return parsed.data;
-  throw usageError(`${option} ${parsed.error.issues[0]?.message}, or an age such as 90m; got ${JSON.stringify(text)}.`);
+  if (age !== null) return (nowMs) => nowMs - Number(age[1]) * UNITS[age[2] as keyof typeof UNITS];
+  const { data, error } = sinceSchema.safeParse(text);
+  if (data !== undefined) return () => data;
+  throw usageError(`${option} ${error?.issues[0]?.message}, or an age such as 90m; got ${JSON.stringify(text)}.`);
 }
 
 const UNITS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;

@@ -125,13 +125,13 @@ function isSignal(signal: AbortSignal | null | undefined): boolean {
   return signal === undefined || signal === null || typeof signal.addEventListener === 'function';
 }
 
-/** The tool's name; '' for a value that is no tool, which untyped callers may pass. */
 /** Plain JavaScript may pass anything, such as a name that a module does not export. */
 function checkTool(tool: unknown): void {
   if (typeof tool === 'string' || typeof (tool as Partial<AnyTool> | null | undefined)?.name === 'string') return;
   throw invalidPart('The tool', 'tool', `must be what defineTool returns, or a name; got ${quoteValue(tool)}`);
 }
 
+/** The tool's name; '' for a value that is no tool, which untyped callers may pass. */
 export function toolNameOf(tool: AnyTool | string | undefined): string {
   return typeof tool === 'string' ? tool : String(tool?.name ?? '');
 }

@@ -24,6 +24,7 @@ export interface RedisDedupeOptions extends DedupeStoreOptions {
   readonly prefix: string;
 }
 
+/** Each record has the token of its last writer: with `once`, each claim would leave a second key for a while. */
 const putScript = new Script(new URL('./dedupe-put.lua', import.meta.url));
 const getScript = new Script(new URL('./dedupe-get.lua', import.meta.url));
 const dropScript = new Script(new URL('./dedupe-drop.lua', import.meta.url), [], 'once');

@@ -1,5 +1,8 @@
 const FIRST_LETTERS = 3;
-/** A character by its bits in ASCII, but those of the two cases of a letter. Of the second and third, digits and signs share the bits of letters. */
+/**
+ * The first letter counts with its bits in ASCII, but that of its case. The second and the third count with these many of their low bits:
+ * digits and signs share those of letters.
+ */
 const BITS = 5;
 const LOW_BITS = 2 ** BITS - 1;
 const TABLE_BITS = FIRST_LETTERS * BITS + 1;
