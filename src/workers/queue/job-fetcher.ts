@@ -250,8 +250,7 @@ export class JobFetcher {
   async #finish(job: ActiveJob, end: JobEnd, fetchNext: boolean): Promise<NextJob | undefined> {
     const request = this.#fetchRequest(job.lockToken);
     const { returnValue } = end;
-    const isAlone = this.#slotHolders.size === 0;
-    const finishedJob = { id: job.id, returnValue, keptJobs: retainedJobs(job.raw), fetchNext, isAlone };
+    const finishedJob = { id: job.id, returnValue, keptJobs: retainedJobs(job.raw), fetchNext };
     const finished = await end.write(() => this.#deps.dispatch.finish(end.settle, finishedJob, request));
     if (finished === undefined || finished.code === 'fenced') return undefined;
     if (finished.refused !== undefined)

@@ -1,5 +1,4 @@
 /** Fetches jobs and starts their attempts in one script; settles calls, ends their jobs and fetches the next ones in another. */
-import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { type BeginResult, beginResult } from '../calls/begin-attempt.ts';
 import { ADD_RECORDS_LUA, type LedgerAccess, PARTITION_LUA } from '../calls/ledger-context.ts';
 import {
@@ -57,13 +56,10 @@ interface FinishedJob {
   /** How many finished jobs the queue keeps, 0 for none. */
   readonly keptJobs: number;
   readonly fetchNext: boolean;
-  /** No other job runs in this worker: the call is settled before its job ends, which costs a command and saves its caller time. */
-  readonly isAlone?: boolean;
 }
 
 /** The result of ending a call, and the job that was fetched for its slot, if any. */
 export interface FinishResult {
-  /** `ended` for a call that was settled before its job. */
   readonly code: WriteAnswer;
   /** BullMQ's code when it could not end the job, such as -2 for a lost lock. */
   readonly refused?: number;
@@ -98,14 +94,10 @@ const skipWorkerScript = new Script(new URL('../queues/skip-worker.lua', import.
   ...ENQUEUE_LUA,
   ...PUSH_LUA,
 ]);
-const SETTLE_WITH_RECORDS_LUA = [
+const finishScript = new Script(new URL('./settle-and-fetch.lua', import.meta.url), [
   ADD_RECORDS_LUA,
   ...SETTLE_LUA,
   luaFunction(new URL('../calls/settle.lua', import.meta.url)),
-];
-const settleAloneScript = new Script(new URL('./settle-alone.lua', import.meta.url), SETTLE_WITH_RECORDS_LUA);
-const finishScript = new Script(new URL('./settle-and-fetch.lua', import.meta.url), [
-  ...SETTLE_WITH_RECORDS_LUA,
   JOBS_LUA,
   ...NEXT_JOBS_LUA,
   luaFunction(new URL('../queues/complete-job.lua', import.meta.url)),
@@ -176,28 +168,15 @@ export class JobDispatch {
     return this.#batches.add(this.#access.callKeys(ending.settle.callId), ending);
   }
 
-  /**
-   * Settles a call in a script of its own, so that its caller has the result before the job ends. The next script finds that the call has
-   * its outcome. It is sent in the next turn, because Redis answers the commands of one write together.
-   */
-  async #settleFirst(keys: PartitionKeys, settleArgs: readonly (string | number)[]): Promise<void> {
-    this.#access.runWithRecords(settleAloneScript, this.#access.bases(keys), settleArgs).catch(() => {});
-    await yieldToEventLoop();
-  }
-
   async #finishBatch(keys: PartitionKeys, batch: readonly CallEnding[]): Promise<(FinishResult | Error)[]> {
     const access = this.#access;
-    const [{ job: firstJob, request }] = batch as readonly [CallEnding, ...CallEnding[]];
-    const isSingle = batch.length === 1;
-    const isAlone = isSingle && firstJob.isAlone === true;
-    const settles = batch.map(({ settle }) => settleArguments(access, settle));
-    if (isAlone) await this.#settleFirst(keys, settles[0] ?? []);
+    const [{ request }] = batch as readonly [CallEnding, ...CallEnding[]];
     const args = [...fetchArguments(request), batch.length];
-    for (const [index, { job, request: ownRequest }] of batch.entries()) {
+    for (const { settle, job, request: ownRequest } of batch) {
       args.push(job.id, ownRequest.lockToken, job.returnValue, job.keptJobs, job.fetchNext ? '1' : '0');
-      args.push(...(settles[index] ?? []));
+      args.push(...settleArguments(access, settle));
     }
-    const othersFirst = isSingle && !isAlone;
+    const othersFirst = batch.length === 1;
     const { answers: results } = await access.runWithRecords(finishScript, fetchKeys(access, keys), args, othersFirst);
     const [endings, waiting, ...answers] = results as [(string | [string, number | string])[], string, ...unknown[]];
     const nextJobs = parseFetchedJobs(access, request, answers);

@@ -23,10 +23,9 @@ function finish(
     readonly kept?: number;
     readonly lockToken?: string;
     readonly takeNext?: boolean;
-    readonly isAlone?: boolean;
   } = {},
 ): Promise<FinishResult> {
-  const { kept = 0, lockToken = 'lock-1', takeNext = true, isAlone = false } = change;
+  const { kept = 0, lockToken = 'lock-1', takeNext = true } = change;
   return dispatch.finish(
     {
       callId: claim.callId,
@@ -42,7 +41,6 @@ function finish(
       returnValue: '{"status":"success"}',
       keptJobs: kept,
       fetchNext: takeNext,
-      isAlone,
     },
     { ...fetched(), lockToken },
   );
@@ -137,30 +135,6 @@ describe('ending a call with its job', () => {
     const jobId = jobIdOf(first.callId, first.generation);
     expect(await books.redis.exists(keys.job(jobId), keys.job(`${jobId}:lock`))).toBe(0);
     expect(await books.redis.lrange(keys.job('active'), 0, -1)).toEqual([idOf(finished.next)]);
-  });
-
-  test('settles the only running call first: its caller has the result before the job ends', async () => {
-    const books = await openBooks();
-    const claim = claimOf('a', { keepJob: false });
-    await books.ledger.claim(claim);
-    await take(books);
-    const keys = books.ledger.keys(PLACE);
-    const jobId = jobIdOf(claim.callId, claim.generation);
-    // The script that ends the job finds the outcome.
-    expect(await finish(books, claim, 1, { isAlone: true })).toMatchObject({ code: 'ended', idle: true });
-    expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'done', outcome: SUCCESS });
-    expect(await books.redis.exists(keys.job(jobId), keys.job(`${jobId}:lock`))).toBe(0);
-    expect(await books.redis.llen(keys.job('active'))).toBe(0);
-  });
-
-  test('refuses a late attempt also when it is the only one', async () => {
-    const books = await openBooks();
-    const claim = claimOf('a');
-    await books.ledger.claim(claim);
-    await take(books);
-    await begin(books, claim);
-    expect(await finish(books, claim, 1, { isAlone: true })).toMatchObject({ code: 'fenced' });
-    expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'inflight', fence: 2 });
   });
 
   test('tells BullMQ’s listeners, with a summary only', async () => {
