@@ -51,9 +51,10 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   time +4 %). Since 2026-11-27 the audit trail is compressed in the worker's own thread, which was left out the day before because the median stayed
   as it was: a block of 2, 16 and 64 records takes 41, 62 and 112 µs of CPU time there, and 146, 153 and 202 in another thread, so that the
   worker takes 5 to 15 % less for a call alone.
-  On the same day the only call that runs in a worker got a script of its own for its outcome, in front of the one that ends its job: the script
-  before the result takes 52 µs by Redis' clock instead of 108, and the job ends while the caller wakes up. Interleaved with the state before (3 runs
-  of 15 to 21 rounds), the median is 4 to 5 % shorter and throughput 2 to 8 % higher, for 3 to 7 % more CPU time. One call that was traced, which makes
+  From 2026-11-27 to 2026-11-30 the only call that runs in a worker had a script of its own for its outcome, in front of the one that ends its job. When it was
+  new, the median was 4 to 5 % shorter, for 3 to 7 % more CPU time. It was measured again with a script that the outcome and the job's end share (6 runs of
+  21 rounds, sides swapped each time): the shared one has 0.98 to 1.09 times the throughput, 1.02 in the middle, for 0.88 to 1.01 times the CPU time. The
+  worker sends one write for a call instead of two, at 20 to 25 µs each. One call that was traced, which makes
   it slower, had 213 µs of JavaScript in the producer and 329 in the worker, and 35 to 50 µs until a process woke, four times; the claim takes 114 µs.
 - **4, 16 and 64 producers: cold code again, and idle moments.** With 4 calls in flight each, a producer's calls travel in groups of about
   three (counted: 0.3 claims and 0.3 messages with results for each call), so that waking up is shared already: the kernel has 5 % of the
@@ -152,9 +153,10 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   4,519 and 4,318 calls a second) and 1.05 for replays (0.90 to 1.09; 20,880 and 19,714): less than such runs differ. Waiting audit records with whole names
   would save another 5 µs of both, and add 330 B to the file: not kept.
   Since that evening secrets are looked for once and not twice, with a table of 8 KiB in place of two of 32 (1.1 instead of 1.9 µs for a result of 200 B by itself;
-  in a busy worker, whose cache others share, 5 instead of 9), and the only call of a worker is settled with its audit record in one script (0.97 times the state
-  before in 4 runs, where identical code gave 0.93 and 0.95; CPU time 0.98 instead of 1.07). Against the code of 2026-11-25, in three runs with the sides
-  swapped once: 0.84, 0.92 and 0.99 times with one producer, 0.88, 0.90 and 0.92 one call at a time. Two fleets of identical code gave 0.91 and 1.01.
+  in a busy worker, whose cache others share, 5 instead of 9). Against the code of 2026-11-25, in three runs with the sides
+  swapped once: 0.84, 0.92 and 0.99 times with one producer, 0.88, 0.90 and 0.92 one call at a time. Two fleets of identical code gave 0.91 and 1.01. With one
+  script for an outcome and its job's end, one call at a time is 0.92, 0.93 and 0.92 times, for 1.08 instead of 1.15 times the CPU time. In the worker's
+  profile (43 µs more for a call), 36 are Pawl's own functions, none of which has more than 8, 13 the write to the socket and 10 the collector.
   The first seconds of new processes were measured again on that evening, while an empty Node took 28 ms: 1.59 times with one producer and 1.90 with 16,
   as on 2026-11-26 (1.65 and 1.86). The rows of 32 KiB with 16 producers and of 16 producers with 512 in flight are those of the slow machine.
   A new process runs code that V8 has not compiled yet, of which Pawl has more for each call.`;
