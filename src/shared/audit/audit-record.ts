@@ -7,7 +7,6 @@ import { REDACTED } from '../errors/secret-patterns.ts';
 import { digest } from '../schema/canonical-json.ts';
 import { orUndefined } from '../util/or-undefined.ts';
 import { startOf, withEllipsis } from '../util/text/text-cut.ts';
-import { words } from '../util/text/words.ts';
 import type { AuditEvent, SubmittedCall } from './audit-event.ts';
 
 const MAX_SUMMARY = 1_000;
@@ -146,8 +145,58 @@ function summarize(value: unknown, depth: number): unknown {
   return summary;
 }
 
-/** Fields that may contain text of people and tools. The other fields are Pawl's own names and digests. */
-const FREE_TEXT_FIELDS = words('reason question answer by action actorId sessionActorId agentId correlationId turnId');
+/** The names of the fields that take any text. Parameters and results are summarised instead. */
+type TextField<Event> = Event extends unknown
+  ? {
+      [Name in keyof Event]-?: unknown extends Event[Name]
+        ? never
+        : string extends NonNullable<Event[Name]>
+          ? Name
+          : never;
+    }[keyof Event]
+  : never;
+
+/** Whether a field may contain text of people and tools; the others are names that Pawl or its settings gave. A new field must be added. */
+const IS_FREE_TEXT: Readonly<Record<TextField<AuditEvent>, boolean>> = {
+  action: true,
+  actorId: true,
+  agentId: true,
+  answer: true,
+  because: true,
+  by: true,
+  correlationId: true,
+  question: true,
+  reason: true,
+  sessionActorId: true,
+  submittedBy: true,
+  turnId: true,
+  approvalId: false,
+  callId: false,
+  code: false,
+  compensates: false,
+  definition: false,
+  digest: false,
+  groupId: false,
+  idempotencyKey: false,
+  kind: false,
+  paramsDigest: false,
+  questionId: false,
+  redriveId: false,
+  requestId: false,
+  rule: false,
+  scheduleId: false,
+  sessionKey: false,
+  state: false,
+  status: false,
+  tenantId: false,
+  tool: false,
+  toolVersion: false,
+  trustClass: false,
+  worker: false,
+};
+const FREE_TEXT_FIELDS = Object.entries(IS_FREE_TEXT)
+  .filter(([, isFreeText]) => isFreeText)
+  .map(([name]) => name);
 
 function cleanText(text: string, secrets: readonly string[]): string {
   if (text.length > 16 * MAX_FIELD) return REDACTED;

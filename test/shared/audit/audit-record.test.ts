@@ -26,6 +26,15 @@ const attempt: AuditEvent = {
   result: { wrote: 'a.txt' },
 };
 
+const submitted: AuditEvent = {
+  type: 'call',
+  answer: 'refused',
+  requestId: 'r',
+  tool: 'tools.fetch',
+  sessionKey: 's',
+  actorId: 'ada',
+};
+
 function recordOf(event: AuditEvent, known: readonly string[] = []) {
   return JSON.parse(new AuditFormatter(known).format(event, 5, 'p.1')) as Record<string, unknown>;
 }
@@ -51,12 +60,7 @@ test('R31: what the parameters hold under a secret’s name is in no result, and
   const text = new AuditFormatter(['hunter2hunter2']).format({ ...attempt, result }, 5, 'p.1');
   expect(text).not.toMatch(/four plain|ghp_|hunter2/);
   const refused: AuditEvent = {
-    type: 'call',
-    answer: 'refused',
-    requestId: 'r',
-    tool: 'tools.fetch',
-    sessionKey: 's',
-    actorId: 'ada',
+    ...submitted,
     params: { url: 'https://x', headers: { authorization: `Bearer ${TOKEN}` } },
     code: 'PERMISSION_DENIED',
     reason: `no ${TOKEN} here`,
@@ -73,6 +77,18 @@ test('R31: what the parameters hold under a secret’s name is in no reason that
   const { requestId, tool, sessionKey, actorId, params } = { ...attempt, requestId: 'r' };
   const refused = { type: 'call', answer: 'refused', requestId, tool, sessionKey, actorId, params, reason } as const;
   expect(recordOf(refused)['reason']).toBe('cannot log in with [redacted] at a.txt');
+});
+
+test.each<[string, AuditEvent]>([
+  ['because', { type: 'group-changed', kind: 'plan', groupId: 'g', action: 'ended', because: `node ${TOKEN}` }],
+  ['submittedBy', { ...submitted, submittedBy: TOKEN }],
+  ['correlationId', { ...submitted, correlationId: TOKEN }],
+  ['action', { type: 'override', what: 'worker', action: TOKEN, by: 'ada' }],
+  ['by', { type: 'override', what: 'worker', action: 'drain', by: TOKEN }],
+])('a token that people put into %s is in no record', (field, event) => {
+  const record = recordOf(event);
+  expect(record[field]).toContain('[redacted]');
+  expect(JSON.stringify(record)).not.toContain(TOKEN);
 });
 
 test('a summary is bounded, whatever the value, and never shows a part of a long text', () => {
