@@ -1,6 +1,6 @@
 /** The budgets of one process, with the fleet's rules (`budget.ts`). */
 import { UNITS } from '../shared/limits/budget.ts';
-import type { Claim, ClaimAnswer } from '../shared/store/calls/claim.ts';
+import type { Claim, ClaimAnswer } from '../shared/store/calls/claim/claim.ts';
 
 interface Usage {
   calls: number;

@@ -2,7 +2,7 @@
 import type { AttemptRecord } from '../shared/calls/call-state.ts';
 import { DEDUPE_DEFAULTS, type DedupeAttempt, type DedupeRecord } from '../shared/calls/dedupe-store.ts';
 import type { Outcome } from '../shared/calls/outcome.ts';
-import type { Claim } from '../shared/store/calls/claim.ts';
+import type { Claim } from '../shared/store/calls/claim/claim.ts';
 import { defined } from '../shared/util/json/omit-undefined.ts';
 
 export function recordFor(claim: Claim, nowMs: number, retentionMs: number): DedupeRecord {

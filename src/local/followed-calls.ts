@@ -3,7 +3,7 @@ import type { AttemptRecord } from '../shared/calls/call-state.ts';
 import type { DedupeRecord, DedupeStore } from '../shared/calls/dedupe-store.ts';
 import { outcomeWithoutRun } from '../shared/calls/outcome.ts';
 import { failureOf } from '../shared/errors/failure.ts';
-import type { Claim } from '../shared/store/calls/claim.ts';
+import type { Claim } from '../shared/store/calls/claim/claim.ts';
 import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
 import type { Schedule } from '../shared/util/time.ts';
 import { attemptOf, withLease } from './call-record.ts';

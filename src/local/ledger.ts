@@ -13,7 +13,7 @@ import { decodeOutcome, type Outcome } from '../shared/calls/outcome.ts';
 import { PawlError } from '../shared/errors/failure.ts';
 import type { BeginAttempt, BeginResult } from '../shared/store/calls/begin-attempt.ts';
 import { type StoredRequest, withParams } from '../shared/store/calls/call-record.ts';
-import type { Claim, ClaimAnswer } from '../shared/store/calls/claim.ts';
+import type { Claim, ClaimAnswer } from '../shared/store/calls/claim/claim.ts';
 import type { Postpone } from '../shared/store/calls/ledger.ts';
 import type { CheckpointAnswer } from '../shared/store/calls/records/checkpoint.ts';
 import type { Settle, WriteAnswer } from '../shared/store/calls/settle.ts';

@@ -1,5 +1,5 @@
 /** Counts repeated calls of the sessions of one process. */
-import type { Claim } from '../shared/store/calls/claim.ts';
+import type { Claim } from '../shared/store/calls/claim/claim.ts';
 import { LimitedMap } from '../shared/util/limited-map.ts';
 
 interface Count {

@@ -3,7 +3,7 @@ import { type AttemptRecord, endsInDoubt, type Phase } from '../shared/calls/cal
 import { DEDUPE_DEFAULTS, type DedupeRecord } from '../shared/calls/dedupe-store.ts';
 import { markInDoubt, type Outcome, outcomeWithoutRun, resultError } from '../shared/calls/outcome.ts';
 import { failureOf, PawlError } from '../shared/errors/failure.ts';
-import type { Claim } from '../shared/store/calls/claim.ts';
+import type { Claim } from '../shared/store/calls/claim/claim.ts';
 import type { Settle } from '../shared/store/calls/settle.ts';
 import type { CallJob } from '../shared/store/queues/jobs.ts';
 import type { ExpiryRule } from '../shared/tools/pending.ts';

@@ -8,7 +8,7 @@ import { costUnitsOf } from '../../shared/limits/budget.ts';
 import { checkMembers } from '../../shared/schema/known-members.ts';
 import type { AuditEntry, AuditRecord, AuditTrail } from '../../shared/store/audit/audit-trail.ts';
 import type { AuditWriter } from '../../shared/store/audit/audit-writer.ts';
-import type { ClaimAnswer } from '../../shared/store/calls/claim.ts';
+import type { ClaimAnswer } from '../../shared/store/calls/claim/claim.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { backgroundSchedule, isoMoment, type Schedule } from '../../shared/util/time.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';

@@ -8,7 +8,7 @@ import type { PolicyRequest } from '../../shared/policy/policy-request.ts';
 import { admittedInflight, priorityOf, queueNameOf } from '../../shared/queues/priority.ts';
 import type { Priority } from '../../shared/queues/priority-names.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
-import type { Claim } from '../../shared/store/calls/claim.ts';
+import type { Claim } from '../../shared/store/calls/claim/claim.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ResolvedTool } from '../tools/tool-catalogue.ts';
 

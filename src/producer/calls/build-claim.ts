@@ -6,7 +6,7 @@ import type { ReliabilityModes } from '../../shared/config/switches.ts';
 import { scopeOf } from '../../shared/config/tool-settings.ts';
 import type { PlannedCall } from '../../shared/groups/group.ts';
 import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
-import type { Claim } from '../../shared/store/calls/claim.ts';
+import type { Claim } from '../../shared/store/calls/claim/claim.ts';
 import { KEPT_PER_SECOND } from '../../shared/store/queues/jobs.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { ApprovalService } from '../approvals/approvals.ts';

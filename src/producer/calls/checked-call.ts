@@ -2,7 +2,7 @@
 import type { Identity } from '../../shared/calls/call-id.ts';
 import type { StartTime } from '../../shared/calls/start-time.ts';
 import type { Settings } from '../../shared/config/config.ts';
-import type { Claim } from '../../shared/store/calls/claim.ts';
+import type { Claim } from '../../shared/store/calls/claim/claim.ts';
 import type { CallToApprove } from '../approvals/approval-requests.ts';
 import type { CallCircuit } from '../circuits/circuit-check.ts';
 import type { CallAdmission } from './budgets.ts';

@@ -7,7 +7,7 @@ import { startInPast } from '../../shared/calls/start-time.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { budgetExhausted } from '../../shared/limits/budget.ts';
 import { overloaded } from '../../shared/queues/priority.ts';
-import type { Claim, ClaimAnswer } from '../../shared/store/calls/claim.ts';
+import type { Claim, ClaimAnswer } from '../../shared/store/calls/claim/claim.ts';
 import type { FinishedCall } from '../../shared/store/calls/finished-call.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { Shards } from '../../shared/store/queues/shards.ts';

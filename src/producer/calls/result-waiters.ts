@@ -4,7 +4,7 @@
  */
 import { decodeOutcome, type Outcome } from '../../shared/calls/outcome.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
-import type { ClaimAnswer } from '../../shared/store/calls/claim.ts';
+import type { ClaimAnswer } from '../../shared/store/calls/claim/claim.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { InboxEvent, SettledEvent } from '../../shared/store/queues/result-inbox.ts';
 

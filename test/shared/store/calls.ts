@@ -6,7 +6,7 @@ import { failureOf } from '../../../src/shared/errors/failure.ts';
 import type { RetryAllowance } from '../../../src/shared/retries/retry-budget.ts';
 import { digest } from '../../../src/shared/schema/canonical-json.ts';
 import type { BeginResult, StartedAttempt } from '../../../src/shared/store/calls/begin-attempt.ts';
-import type { Claim } from '../../../src/shared/store/calls/claim.ts';
+import type { Claim } from '../../../src/shared/store/calls/claim/claim.ts';
 import { Ledger } from '../../../src/shared/store/calls/ledger.ts';
 import { Breakers } from '../../../src/shared/store/circuits/circuits.ts';
 import type { FetchRequest } from '../../../src/shared/store/dispatch/job-dispatch.ts';

@@ -14,7 +14,7 @@ import { type BeginAttempt, type BeginResult, beginAttempt } from './begin-attem
 import { CallIndex } from './call-index.ts';
 import { type CallRecord, formatAttempts, type StoredProgress, type StoredRequest } from './call-record.ts';
 import { type CancelAnswer, type CancelOutcomes, writeCancellation } from './cancel-call.ts';
-import { type Claim, type ClaimAnswer, ClaimWriter } from './claim.ts';
+import { type Claim, type ClaimAnswer, ClaimWriter } from './claim/claim.ts';
 import { type FinishedCall, FinishedCalls, type ReplayRequest } from './finished-call.ts';
 import { LedgerAccess } from './ledger-context.ts';
 import { type CheckpointAnswer, writeCheckpoint } from './records/checkpoint.ts';

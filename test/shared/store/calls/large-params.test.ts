@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from 'vitest';
 import { Signatures } from '../../../../src/shared/signing/signatures.ts';
-import { ClaimWriter } from '../../../../src/shared/store/calls/claim.ts';
+import { ClaimWriter } from '../../../../src/shared/store/calls/claim/claim.ts';
 import { LedgerAccess } from '../../../../src/shared/store/calls/ledger-context.ts';
 import { type Books, claimOf, envelopeFor, failureOutcome, openBooks, PLACE, settle, started } from '../calls.ts';
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { type IdentityRules, identify } from '../../../../src/shared/calls/call-id.ts';
 import { Signer } from '../../../../src/shared/signing/signature.ts';
 import { Signatures } from '../../../../src/shared/signing/signatures.ts';
-import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
+import type { Claim } from '../../../../src/shared/store/calls/claim/claim.ts';
 import { Ledger } from '../../../../src/shared/store/calls/ledger.ts';
 import { pending, startFleet } from '../../../helpers/fleet.ts';
 import { gated } from '../../../helpers/tools.ts';

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { queueNameOf } from '../../../../src/shared/queues/priority.ts';
 import type { Priority } from '../../../../src/shared/queues/priority-names.ts';
-import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
+import type { Claim } from '../../../../src/shared/store/calls/claim/claim.ts';
 import { callOfJob, jobIdOf } from '../../../../src/shared/store/queues/jobs.ts';
 import { redisOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { type Books, claimOf, fetched, openBooks, PLACE, SUCCESS } from '../calls.ts';

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { queueNameOf } from '../../../../src/shared/queues/priority.ts';
 import { needOf } from '../../../../src/shared/store/calls/call-record.ts';
-import type { Claim } from '../../../../src/shared/store/calls/claim.ts';
+import type { Claim } from '../../../../src/shared/store/calls/claim/claim.ts';
 import type { DispatchedJob } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
 import { DispatchReader } from '../../../../src/shared/store/dispatch/direct-dispatch.ts';
 import {

@@ -1,31 +1,31 @@
 /** Claiming a call: the first writer of an identity creates the call; every later one receives its state. */
-import type { ApprovalRequest } from '../../approvals/approval.ts';
-import type { CallbackAddress } from '../../callbacks/callback.ts';
-import { isMerged, type RequestIdentity, requestNameOf } from '../../calls/call-id.ts';
-import type { CallState, Phase } from '../../calls/call-state.ts';
-import type { DedupeMode } from '../../calls/envelope.ts';
-import type { StartTime } from '../../calls/start-time.ts';
-import { PawlError } from '../../errors/failure.ts';
-import type { DriverStep } from '../../groups/group.ts';
-import { type Account, type BudgetCharge, UNITS, type Unit } from '../../limits/budget.ts';
-import { queueNameOf } from '../../queues/priority.ts';
-import { isLong } from '../../util/json/json-stream.ts';
-import { largeJson } from '../../util/json/large-json.ts';
-import { signedCallback } from '../callbacks/callbacks.ts';
-import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
-import { budgetArguments, reserve, type Spent } from '../limits/budgets.ts';
-import { ENQUEUE_DELAYED_LUA, ENQUEUE_LUA, jobData, PUSH_LUA } from '../queues/jobs.ts';
-import { backendError } from '../redis/backend-error.ts';
-import { PartitionBatches } from '../redis/batching.ts';
-import type { PartitionKeys } from '../redis/keys.ts';
-import { luaFunction, Script } from '../redis/script.ts';
-import { asLost, SEGMENT_LUA } from '../segments/segments.ts';
-import { PRUNE_LUA } from './call-index.ts';
-import { needOf, type StoredRequest, withParams } from './call-record.ts';
-import { type FinishedCall, forgedAnswer, parseEndedAnswer } from './finished-call.ts';
-import { ADD_RECORDS_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
-import { parseRequest, requestText } from './records/request-text.ts';
-import { signApproval, signRequest } from './records/signed-records.ts';
+import type { ApprovalRequest } from '../../../approvals/approval.ts';
+import type { CallbackAddress } from '../../../callbacks/callback.ts';
+import { isMerged, type RequestIdentity, requestNameOf } from '../../../calls/call-id.ts';
+import type { CallState, Phase } from '../../../calls/call-state.ts';
+import type { DedupeMode } from '../../../calls/envelope.ts';
+import type { StartTime } from '../../../calls/start-time.ts';
+import { PawlError } from '../../../errors/failure.ts';
+import type { DriverStep } from '../../../groups/group.ts';
+import { type Account, type BudgetCharge, UNITS, type Unit } from '../../../limits/budget.ts';
+import { queueNameOf } from '../../../queues/priority.ts';
+import { isLong } from '../../../util/json/json-stream.ts';
+import { largeJson } from '../../../util/json/large-json.ts';
+import { signedCallback } from '../../callbacks/callbacks.ts';
+import { DEAD_LETTER_LUA } from '../../dead-letters/dead-letter-index.ts';
+import { budgetArguments, reserve, type Spent } from '../../limits/budgets.ts';
+import { ENQUEUE_DELAYED_LUA, ENQUEUE_LUA, jobData, PUSH_LUA } from '../../queues/jobs.ts';
+import { backendError } from '../../redis/backend-error.ts';
+import { PartitionBatches } from '../../redis/batching.ts';
+import type { PartitionKeys } from '../../redis/keys.ts';
+import { luaFunction, Script } from '../../redis/script.ts';
+import { asLost, SEGMENT_LUA } from '../../segments/segments.ts';
+import { PRUNE_LUA } from '../call-index.ts';
+import { needOf, type StoredRequest, withParams } from '../call-record.ts';
+import { type FinishedCall, forgedAnswer, parseEndedAnswer } from '../finished-call.ts';
+import { ADD_RECORDS_LUA, type LedgerAccess, PARTITION_LUA } from '../ledger-context.ts';
+import { parseRequest, requestText } from '../records/request-text.ts';
+import { signApproval, signRequest } from '../records/signed-records.ts';
 
 export interface Claim {
   readonly callId: string;
@@ -108,6 +108,13 @@ const claimsScript = new Script(new URL('./claim-batch.lua', import.meta.url), [
   ...PUSH_LUA,
   ...SEGMENT_LUA,
   PRUNE_LUA,
+  luaFunction(new URL('./find-call.lua', import.meta.url)),
+  luaFunction(new URL('./answer-repeated.lua', import.meta.url)),
+  luaFunction(new URL('./admit-call.lua', import.meta.url)),
+  luaFunction(new URL('./find-duplicate.lua', import.meta.url)),
+  luaFunction(new URL('./write-call.lua', import.meta.url)),
+  luaFunction(new URL('./index-call.lua', import.meta.url)),
+  luaFunction(new URL('./enqueue-call.lua', import.meta.url)),
   luaFunction(new URL('./claim.lua', import.meta.url)),
 ]);
 
