@@ -123,6 +123,7 @@ const CODES_AFTER_EFFECT: readonly string[] = [
   'RESULT_TOO_LARGE',
   'RESULT_INVALID',
   'CHECKPOINT_INVALID',
+  'MCP_PROTOCOL',
 ] satisfies FailureCode[];
 
 /** Whether a failed attempt may have had its effect. A tool that fails for good thereby states that it did not do its work. */

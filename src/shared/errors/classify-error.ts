@@ -34,7 +34,14 @@ const NODE_CODES: Readonly<Record<string, FailureCode>> = {
   UND_ERR_BODY_TIMEOUT: 'UPSTREAM_TIMEOUT',
   UND_ERR_SOCKET: 'CONNECTION_RESET',
   UND_ERR_CLOSED: 'CONNECTION_RESET',
+  UND_ERR_DESTROYED: 'CONNECTION_RESET',
+  ERR_STREAM_PREMATURE_CLOSE: 'CONNECTION_RESET',
+  UND_ERR_HEADERS_OVERFLOW: 'RESULT_INVALID',
 };
+/** Codes of an answer that is not HTTP, or does not fit its own head: of Node's parser, and of undici. */
+const UNREADABLE_ANSWER = /^(?:HPE_|UND_ERR_RES_)/;
+/** The message of `fetch` for an answer that broke off after its head, for any reason. */
+const BROKEN_OFF = 'terminated';
 
 /**
  * Turns anything that a tool can throw, an Error, a string, `undefined`, into a failure.
@@ -48,9 +55,15 @@ export function classify(thrown: unknown, overrides: ClassificationOverrides = {
     // A proxy's trap or a getter threw while the value was read, so the value itself gives no reason.
     failure = failureOf('TOOL_FAILED');
   }
-  if (overrides.terminalCodes?.includes(failure.code)) return { ...failure, retriable: false };
+  if (overrides.terminalCodes?.includes(failure.code)) return withoutRetry(failure);
   if (overrides.retriableCodes?.includes(failure.code)) return { ...failure, retriable: true };
   return failure;
+}
+
+/** A failure that an operator or a tool does not want to retry may have come after the effect all the same. */
+function withoutRetry(failure: Failure): Failure {
+  const { retriable, nothingHappened } = failure;
+  return { ...failure, retriable: false, ...(retriable && !nothingHappened && { afterEffect: true }) };
 }
 
 function classifyByKind(thrown: unknown): Failure {
@@ -66,14 +79,19 @@ function classifyByKind(thrown: unknown): Failure {
     const status = httpStatusOf(error);
     if (status !== undefined) return fromHttpStatus(status, message, extra);
     const code = field(error, 'code');
-    const catalogued = typeof code === 'string' ? NODE_CODES[code] : undefined;
+    const catalogued = typeof code === 'string' ? codeOfNode(code) : undefined;
     if (catalogued !== undefined) return failureOf(catalogued, message, extra);
     if (field(error, 'name') === 'TimeoutError') return failureOf('UPSTREAM_TIMEOUT', message, extra);
   }
   const delay = text === undefined ? {} : { retryAfterMs: text };
+  if (thrown instanceof TypeError && thrown.message === BROKEN_OFF) return failureOf('RESULT_INVALID', message, delay);
   // A request that the tool itself gave up may have reached the service.
   const isGivenUp = [...causeChain(thrown)].some((error) => GIVEN_UP.has(String(field(error, 'name'))));
   return failureOf(isGivenUp ? 'UPSTREAM_TIMEOUT' : 'TOOL_FAILED', message, delay);
+}
+
+function codeOfNode(code: string): FailureCode | undefined {
+  return NODE_CODES[code] ?? (UNREADABLE_ANSWER.test(code) ? 'RESULT_INVALID' : undefined);
 }
 
 /** The names of errors that end a request whose signal was aborted: `fetch` and most libraries, and axios. */
@@ -102,6 +120,7 @@ function fromToolError(error: ToolError): Failure {
     againstCircuit: catalogued?.againstCircuit ?? retriable,
     message: clip(error.message),
     ...(isDelay(error.retryAfterMs) ? { retryAfterMs: error.retryAfterMs } : {}),
+    ...(field(error, 'afterEffect') === true ? { afterEffect: true } : {}),
   };
 }
 
@@ -112,8 +131,9 @@ function fromHttpStatus(status: number, message: string, extra: { retryAfterMs?:
   if (status === 403 && extra.retryAfterMs !== undefined)
     return { ...failureOf('HTTP_429', message, extra), code: exact };
   if (Object.hasOwn(FAILURES, exact)) return failureOf(exact as FailureCode, message, extra);
-  const family = failureOf(status >= 500 ? 'HTTP_5XX' : 'HTTP_4XX', message, extra);
-  return { ...family, code: exact };
+  if (status < 500) return { ...failureOf('HTTP_4XX', message, extra), code: exact };
+  // Proxies have statuses of their own for a service that executed the request and did not answer in time, such as 524.
+  return { ...failureOf('HTTP_5XX', message, extra), code: exact, afterEffect: true };
 }
 
 function* causeChain(thrown: unknown): Generator<object> {
@@ -189,13 +209,14 @@ function headerOf(headers: unknown, name: string): string | undefined {
 /** The thrown value as a `ToolError`. The caller knows better than the error's class whether something may have happened. */
 export function asToolError(thrown: unknown, nothingHappened: boolean, message?: string): ToolError {
   const { code, retriable, retryAfterMs, ...failure } = classify(thrown);
-  return new ToolError(message ?? failure.message, {
+  const error = new ToolError(message ?? failure.message, {
     code,
     retriable,
     nothingHappened,
     cause: thrown,
     ...(retryAfterMs !== undefined && { retryAfterMs }),
   });
+  return nothingHappened ? error : Object.assign(error, { afterEffect: true });
 }
 
 /** Whether the tool itself gives the reason. The thrown value may be a revoked proxy, on which `in` throws. */

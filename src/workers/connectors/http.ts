@@ -306,7 +306,9 @@ class Exchange {
     const quoted = body === '' ? '' : `: ${startOf(body, QUOTED_LENGTH)}`;
     const location = headers.get('location');
     const redirectNote = status < 400 && location !== null ? `, a redirect to ${this.#redactText(location)}` : '';
-    return statusError(`${method} ${url.host}${url.pathname} answers ${status}${redirectNote}${quoted}`, response);
+    const message = `${method} ${url.host}${url.pathname} answers ${status}${redirectNote}${quoted}`;
+    // A service may execute a request before it redirects its client elsewhere.
+    return status < 400 ? new PawlError('RESULT_INVALID', message) : statusError(message, response);
   }
 }
 

@@ -13,7 +13,8 @@ import { Duplex, pipeline, Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
 import { noteRedirected } from '../../shared/circuits/circuit-key.ts';
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
-import { PawlError, reasonOf } from '../../shared/errors/failure.ts';
+import { PawlError, reasonOf, statusError } from '../../shared/errors/failure.ts';
+import type { FailureCode } from '../../shared/errors/failure-codes.ts';
 import { hostInUrl, hostNamesOf } from '../../shared/util/hosts.ts';
 import { onAbort } from '../../shared/util/wait.ts';
 import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
@@ -65,9 +66,9 @@ export function openNetwork(options: NetworkOptions): Fetch {
   };
 }
 
-/** A server that answers "too many requests" has not executed this one. */
-function wasNotExecuted({ status, redirected }: Response): boolean {
-  return status === 429 && !redirected;
+/** A server that answers "too many requests" has not executed this one; nor has one that forbids it until a time. */
+function wasNotExecuted(response: Response): boolean {
+  return !response.redirected && classify(statusError('', response)).nothingHappened;
 }
 
 function createSender(options: NetworkOptions): (request: Request) => Promise<Response> {
@@ -90,10 +91,17 @@ function createSender(options: NetworkOptions): (request: Request) => Promise<Re
       }
       incoming.destroy();
       if (request.redirect === 'error')
-        throw new PawlError('HTTP_4XX', `${hop.url.href} answers with a redirect, which the request does not allow.`);
+        throw answerFault(method, `${hop.url.href} answers with a redirect, which the request does not allow.`);
       if (redirects === MAX_REDIRECTS)
-        throw new PawlError('HTTP_4XX', `${request.url} redirects more than ${MAX_REDIRECTS} times.`);
-      hop = nextHop(hop, location, incoming.statusCode ?? 0);
+        throw answerFault(method, `${request.url} redirects more than ${MAX_REDIRECTS} times.`);
+      const url = URL.parse(location, hop.url.href);
+      if (url === null)
+        throw answerFault(
+          method,
+          `${hop.url.href} redirects to ${JSON.stringify(location)}, which is not a URL.`,
+          'HTTP_5XX',
+        );
+      hop = nextHop(hop, url, incoming.statusCode ?? 0);
     }
   };
 }
@@ -102,9 +110,14 @@ function createSender(options: NetworkOptions): (request: Request) => Promise<Re
 function redirectedError(error: unknown, { method, url }: Request): unknown {
   if (onlyReads(method)) return error;
   const { nothingHappened, message } = classify(error);
-  if (!nothingHappened) return error;
   const text = `${url} answers with a redirect and may have executed the request; then: ${message}`;
-  return asToolError(error, false, text);
+  return nothingHappened ? asToolError(error, false, text) : error;
+}
+
+/** The error for an answer that cannot be used. The server may have executed a request that does not only read. */
+function answerFault(method: string, message: string, code: FailureCode = 'HTTP_4XX'): Error {
+  const error = new PawlError(code, message);
+  return onlyReads(method) ? error : asToolError(error, false);
 }
 
 function onlyReads(method: string): boolean {
@@ -144,7 +157,7 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
       const status = incoming.statusCode ?? 0;
       if (status >= 200 && status <= 599) return resolve(incoming);
       incoming.destroy();
-      reject(new PawlError('HTTP_4XX', `${url.href} answers with ${status}, which is not an HTTP status.`));
+      reject(answerFault(method, `${url.href} answers with ${status}, which is not an HTTP status.`));
     });
     outgoing.on('error', (error) => reject(signal.aborted ? signal.reason : withHost(error, url, 'without an answer')));
     outgoing.end(body);
@@ -268,10 +281,7 @@ export function isForAnyOrigin(header: string): boolean {
   return FOR_ANY_ORIGIN.has(header.toLowerCase());
 }
 
-function nextHop(hop: Hop, location: string, status: number): Hop {
-  if (!URL.canParse(location, hop.url.href))
-    throw new PawlError('HTTP_5XX', `${hop.url.href} redirects to ${JSON.stringify(location)}, which is not a URL.`);
-  const url = new URL(location, hop.url);
+function nextHop(hop: Hop, url: URL, status: number): Hop {
   const isSameOrigin = url.origin === hop.url.origin;
   const headers = new Headers([...hop.headers].filter(([name]) => isSameOrigin || isForAnyOrigin(name)));
   const becomesGet = status === 303 ? hop.method !== 'HEAD' : status <= 302 && hop.method === 'POST';

@@ -181,7 +181,7 @@ function failureAfter({ running: { sideEffects }, tool, params, policy }: Attemp
   const isBehind = isBehindTarget(thrown, (params as Readonly<Record<string, unknown>> | null)?.[targetParameter]);
   const failure = isBehind ? { ...classified, againstCircuit: false } : classified;
   if (sideEffects === 0 || !failure.nothingHappened || isToolError(thrown)) return failure;
-  return { ...failure, nothingHappened: false };
+  return { ...failure, nothingHappened: false, afterEffect: true };
 }
 
 /** The tool was asked to stop. A result that it returns within a moment still counts. */

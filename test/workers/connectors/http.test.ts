@@ -246,6 +246,13 @@ describe('the results of a connector (I17)', () => {
     expect(service.asked).toHaveLength(1);
   });
 
+  test('a mutating call is tried again after a 403 that says when to come back', async () => {
+    const service = await startTestService((_asked, response) => sendJson(response, {}, 403, { 'retry-after': '0' }));
+    const { session } = await connect(service, { method: 'POST' });
+    expect((await session.call('ask', { id: '1' })).error).not.toHaveProperty('mayHaveHappened');
+    expect(service.asked).toHaveLength(4);
+  });
+
   test('an answer that is too large or mislabelled is a typed error; an accepted status is an answer', async () => {
     const service = await startTestService(({ url }, response) => {
       if (url.endsWith('/large')) response.end('x'.repeat(2_000));
@@ -263,14 +270,15 @@ describe('the results of a connector (I17)', () => {
     expect(contentOf(await session.call('ask', { id: 'gone' }))).toEqual({ status: 410, body: { error: 'gone' } });
   });
 
-  test('a redirect that is not followed is reported with its target', async () => {
+  test('a redirect that is not followed is reported with its target, and leaves open what the request did', async () => {
     const service = await startTestService((_asked, response) => {
       response.writeHead(302, { location: '/login' }).end();
     });
     const { session } = await connect(service, { method: 'POST' });
-    expect((await session.call('ask', { id: '1' })).error?.message).toBe(
-      `POST ${service.host}/things/1 answers 302, a redirect to /login`,
-    );
+    expect((await session.call('ask', { id: '1' })).error).toMatchObject({
+      message: expect.stringContaining(`POST ${service.host}/things/1 answers 302, a redirect to /login. It may`),
+      mayHaveHappened: true,
+    });
   });
 
   test('Basic credentials are the secret itself, or built from a name and a password', async () => {

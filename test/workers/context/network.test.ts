@@ -3,6 +3,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Requ
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { isInDoubt } from '../../../src/shared/calls/call-state.ts';
 import { classify } from '../../../src/shared/errors/classify-error.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { openNetwork } from '../../../src/workers/context/network.ts';
@@ -319,7 +320,7 @@ describe('as fetch', () => {
 });
 
 /** A fetch from a server that answers the first request with these bytes; `asked` are the requested paths. */
-async function answeredWith(bytes: string) {
+async function answeredWith(bytes: string, init: RequestInit = {}) {
   const asked: string[] = [];
   const server = createTcpServer((socket) => {
     socket.on('error', () => undefined);
@@ -331,7 +332,7 @@ async function answeredWith(bytes: string) {
   onTestFinished(() => void server.close());
   await new Promise((resolve) => server.once('listening', resolve));
   const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return { result: openNetwork({ signal, allowedHosts: [host] })(`http://${host}/`), asked };
+  return { result: openNetwork({ signal, allowedHosts: [host] })(`http://${host}/`, init), asked };
 }
 
 describe('odd answers', () => {
@@ -343,6 +344,18 @@ describe('odd answers', () => {
   test('a status that HTTP does not have is reported by its number', async () => {
     const { result } = await answeredWith('HTTP/1.1 999 Denied\r\ncontent-length: 0\r\n\r\n');
     await expect(result).rejects.toMatchObject({ code: 'HTTP_4XX', message: expect.stringContaining('999') });
+  });
+
+  test.each([
+    ['999 Denied', 'HTTP_4XX'],
+    ['302 Found\r\nlocation: http://[bad', 'HTTP_5XX'],
+    ['303 See Other\r\nlocation: ftp://example.com/', 'PERMISSION_DENIED'],
+  ])('an answer that cannot be used leaves open what a POST did, and a GET does nothing: %j', async (head, code) => {
+    for (const method of ['POST', 'GET']) {
+      const { result } = await answeredWith(`HTTP/1.1 ${head}\r\ncontent-length: 0\r\n\r\n`, { method });
+      const failure = classify(await result.catch((thrown: unknown) => thrown));
+      expect([failure.code, isInDoubt('once', failure)]).toEqual([code, method === 'POST']);
+    }
   });
 
   test('a redirect to an address in UTF-8 is followed to that address', async () => {

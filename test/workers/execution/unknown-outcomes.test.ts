@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { FleetView } from '../../../src/producer/operations/fleet-metrics.ts';
 import type { Hook } from '../../../src/shared/calls/define-hook.ts';
-import { ToolError } from '../../../src/shared/errors/failure.ts';
+import { PawlError, ToolError } from '../../../src/shared/errors/failure.ts';
 import { EFFECTS, type Effects } from '../../../src/shared/retries/effects.ts';
 import { type Fleet, pending, startFleet } from '../../helpers/fleet.ts';
 import { signal } from '../../helpers/signal.ts';
@@ -12,12 +12,19 @@ import { gated, httpError, scripted } from '../../helpers/tools.ts';
 
 const FIND_OUT = 'It may have had its effect: find out before you call it again.';
 const refused = () => Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
+/** The causes that `fetch` gives. */
+const NOT_HTTP = Object.assign(new Error('Expected HTTP/'), { code: 'HPE_INVALID_CONSTANT' });
+const BAD_GZIP = Object.assign(new Error('incorrect header check'), { code: 'Z_DATA_ERROR' });
 const unknownToProbe = { probe: () => ({ state: 'not-done' as const }) };
 
 describe('an error says whether the call may have had its effect', () => {
   test.each<[string, () => Error, string, string]>([
     ['503', () => httpError(503), 'retriable_error', 'HTTP_503'],
     ['a reset', () => Object.assign(new Error('reset'), { code: 'ECONNRESET' }), 'retriable_error', 'CONNECTION_RESET'],
+    ['a status of a proxy that waited for the service', () => httpError(524), 'error', 'HTTP_524'],
+    ['an answer that is not HTTP', () => new TypeError('fetch failed', { cause: NOT_HTTP }), 'error', 'RESULT_INVALID'],
+    ['an answer that breaks off', () => new TypeError('terminated', { cause: BAD_GZIP }), 'error', 'RESULT_INVALID'],
+    ['an answer of an MCP server that is none', () => new PawlError('MCP_PROTOCOL'), 'error', 'MCP_PROTOCOL'],
   ])(
     'a `once` call that ends with %s is not to be tried again, by a model or a bestEffort caller',
     async (_what, error, status, code) => {
@@ -31,6 +38,14 @@ describe('an error says whether the call may have had its effect', () => {
       expect(contexts).toHaveLength(1);
     },
   );
+
+  test('so is one whose failure the tool, or the operator, does not want to retry', async () => {
+    const change = { effects: 'once', retry: { terminalCodes: ['HTTP_503'] } } as const;
+    const { tool } = scripted('pay', () => Promise.reject(httpError(503)), change);
+    const { session } = await startFleet({ tools: [tool] });
+    const error = { code: 'HTTP_503', retriable: false, mayHaveHappened: true };
+    expect(await session.call(tool, {})).toMatchObject({ status: 'error', error });
+  });
 
   test('so is one that ran out of time', async () => {
     const { tool } = gated('pay', { effects: 'once', timeoutMs: 20 });
