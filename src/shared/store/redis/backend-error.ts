@@ -1,4 +1,5 @@
 /** Failures of Redis as one typed error. */
+import type { Command } from 'ioredis';
 import { PawlError } from '../../errors/failure.ts';
 import './ioredis/ioredis-promises.ts';
 
@@ -60,6 +61,25 @@ export function unusableError(command: string, answer: unknown, cause?: Error): 
   );
 }
 
+const TYPED = Symbol('typed');
+
+/** Replaces an error of ioredis by one that says more. */
+type Explain = (error: Error) => Error;
+const unchanged: Explain = (error) => error;
+
+/** Makes a command reject with typed errors. False for a command that already does, because it is sent again. */
+export function typeErrors(command: Command & { [TYPED]?: true }, explain: Explain = unchanged): boolean {
+  if (command[TYPED]) return false;
+  command[TYPED] = true;
+  command.reject = typedReject(command.reject, explain);
+  return true;
+}
+
+/** A separate function, so that the garbage collector frees its closure early (`ioredis/README.md`). */
+function typedReject(reject: Command['reject'], explain: Explain): Command['reject'] {
+  return (error) => reject(backendError(explain(error)) as Error);
+}
+
 /** ioredis says of a cluster only that no node could be used; a node that refuses the user says why. */
 function messageOf({ message, lastNodeError }: Error & { readonly lastNodeError?: Error | undefined }): string {
   const reply = lastNodeError?.message ?? '';
@@ -75,6 +95,7 @@ const EXPLANATIONS: readonly (readonly [message: RegExp, why: string])[] = [
     'nothing in REDIS_URL answers as a node of a Redis Cluster; a single server is redis://host:port',
   ],
   [/^Too many Cluster redirections\. Last error: (?:\w*Error: )?/, 'no node of the cluster took the command: '],
+  [/\?:(\d+): getaddrinfo ENOTFOUND \?/, 'the one at port $1 announces no name (cluster-announce-hostname)'],
   [/^Unknown RESP type.*/s, 'what answers there does not speak the protocol of Redis'],
   [/\.? script: \w+, on @user_script:\d+\.$/, '.'],
   [/\bNOAUTH HELLO .*/s, 'NOAUTH: it asks for a password, and REDIS_URL has none for it'],

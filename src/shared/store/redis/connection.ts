@@ -1,6 +1,6 @@
 /** Opens, checks and closes connections to Redis. */
 import type { Duplex } from 'node:stream';
-import { Cluster, Command, Redis } from 'ioredis';
+import { Command, Redis } from 'ioredis';
 import { PawlError } from '../../errors/failure.ts';
 import { withinMs } from '../../util/wait.ts';
 import { clusterAddressOf, clusterUrl, isCluster } from './address.ts';
@@ -8,25 +8,11 @@ import { type CommandQueues, CommandTimeouts } from './ioredis/command-timeout.t
 import { PipelinedWrites } from './ioredis/pipelined-writes.ts';
 import { unusableReason } from './redis-probe.ts';
 import './ioredis/ioredis-promises.ts';
-import { backendError, CLOSED, unavailable, unusableError } from './backend-error.ts';
+import { CLOSED, typeErrors, unavailable, unusableError } from './backend-error.ts';
+import { TypedCluster } from './cluster.ts';
 import { type ConnectionOptions, clusterOptions, nodeOptions, redisOptions } from './connection-options.ts';
 
 export type { Redis } from 'ioredis';
-
-const TYPED = Symbol('typed');
-
-/** Makes a command reject with typed errors. False for a command that already does, because it is sent again. */
-function typeErrors(command: Command & { [TYPED]?: true }): boolean {
-  if (command[TYPED]) return false;
-  command[TYPED] = true;
-  command.reject = typedReject(command.reject);
-  return true;
-}
-
-/** A separate function, so that the garbage collector frees its closure early (`ioredis/README.md`). */
-function typedReject(reject: Command['reject']): Command['reject'] {
-  return (error) => reject(backendError(error) as Error);
-}
 
 /**
  * A client that pipelines commands, enforces their time limits, and rejects every command with a typed error while Redis is unavailable.
@@ -77,25 +63,13 @@ function quietInfo(ask: AskInfo): AskInfo {
   };
 }
 
-/** The same for a cluster, whose client sends each command to the node that has its key. */
-class TypedCluster extends Cluster {
-  override sendCommand(command: Command, stream?: Parameters<Cluster['sendCommand']>[1], node?: unknown): unknown {
-    if (typeErrors(command)) {
-      // `CommandWatch` limits the commands of a single server; here they may wait for a node first.
-      const timeoutMs = this.options.redisOptions?.commandTimeout;
-      if (timeoutMs !== undefined) command.setTimeout(timeoutMs);
-    }
-    return super.sendCommand(command, stream, node);
-  }
-}
-
 /**
  * Opens a connection that reconnects by itself, and passes errors to `onError`. A cluster client accepts the same commands, if all keys of
  * a command are in one slot.
  */
 export function openConnection(options: ConnectionOptions, onError: (error: Error) => void = () => {}): Redis {
   const client = isCluster(options.url)
-    ? (new TypedCluster([...clusterAddressOf(options.url).nodes], clusterOptions(options)) as unknown as Redis)
+    ? (new TypedCluster(clusterAddressOf(options.url).nodes, clusterOptions(options)) as unknown as Redis)
     : new TypedRedis(redisOptions(options));
   client.on('error', onError);
   return client;
@@ -135,6 +109,7 @@ export async function connectVerified(
     await awaitReady(redis, timeoutMs).catch(async (error: unknown) => {
       throw explainedError(error, await unusableReason(url));
     });
+    await clusterOf(redis)?.awaitMasters(timeoutMs);
     if (!(await answeredInTime(isNodeOfCluster(redis, options), url))) return { url, redis };
   } catch (error) {
     closeConnection(redis);
@@ -214,9 +189,9 @@ export async function exactServerTimeMs(redis: Pick<Redis, 'time'>): Promise<num
   return timeMs;
 }
 
-function clusterOf(redis: Redis): Cluster | undefined {
+function clusterOf(redis: Redis): TypedCluster | undefined {
   const client: unknown = redis;
-  return client instanceof Cluster ? client : undefined;
+  return client instanceof TypedCluster ? client : undefined;
 }
 
 export function isClustered(redis: Redis): boolean {
@@ -246,27 +221,22 @@ const READY_TICKS = 10;
 export async function awaitReady(client: Redis, timeoutMs: number): Promise<void> {
   if (client.status === 'ready') return;
   let lastError: Error | undefined;
-  let nodeError: Error | undefined;
   let closes = false;
   let timer: NodeJS.Timeout | undefined;
   const remember = (error: Error) => {
     lastError = error;
   };
-  const rememberOfNode = (error: Error) => {
-    nodeError = error;
-  };
   const rememberClose = () => {
     closes = true;
   };
   client.on('error', remember);
-  client.on('node error', rememberOfNode);
   client.on('close', rememberClose);
   try {
     await new Promise<void>((resolve, reject) => {
       let ticks = 0;
       timer = setInterval(() => {
         ticks += 1;
-        const silence = closes ? closedReason(client, nodeError) : `no answer within ${timeoutMs} ms`;
+        const silence = closes ? closedReason(client) : `no answer within ${timeoutMs} ms`;
         if (ticks === READY_TICKS) reject(unavailable(lastError ?? new Error(silence)));
       }, timeoutMs / READY_TICKS);
       client.once('ready', resolve);
@@ -274,14 +244,11 @@ export async function awaitReady(client: Redis, timeoutMs: number): Promise<void
   } finally {
     clearInterval(timer);
     client.off('error', remember);
-    client.off('node error', rememberOfNode);
     client.off('close', rememberClose);
   }
 }
 
-/** The reason why a connection is closed again and again, without an error. A cluster's client closes when no node's address can be used. */
-function closedReason(client: Redis, nodeError: Error | undefined): string {
-  if (!isClustered(client)) return 'it closes each connection without an answer';
-  const why = nodeError === undefined ? '' : `: ${nodeError.message}`;
-  return `no node of the cluster can be reached at the address that it announces (cluster-announce-ip, cluster-announce-hostname)${why}`;
+/** The reason why a connection is closed again and again, without an error. */
+function closedReason(client: Redis): string {
+  return clusterOf(client)?.closedReason() ?? 'it closes each connection without an answer';
 }

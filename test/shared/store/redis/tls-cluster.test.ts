@@ -11,10 +11,10 @@ import {
 import { nodeOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { Subscription } from '../../../../src/shared/store/redis/subscription.ts';
 import { silentLogger } from '../../../../src/shared/telemetry/log.ts';
-import { freePort } from '../../../chaos/server.ts';
+import { freePort, type Server } from '../../../chaos/server.ts';
 import { makeCertificates } from '../../../helpers/certificates.ts';
 import { startCluster, whyNoCluster } from '../../../helpers/cluster.ts';
-import { signal } from '../../../helpers/signal.ts';
+import { eventually, signal } from '../../../helpers/signal.ts';
 
 /** Three masters that speak TLS, with a certificate for `localhost` alone. */
 async function startTlsCluster(announced: 'name' | 'address') {
@@ -30,7 +30,7 @@ async function startTlsCluster(announced: 'name' | 'address') {
     },
   });
   onTestFinished(() => cluster[Symbol.asyncDispose]());
-  return { port: ports[0] ?? 0, ports };
+  return { port: ports[0] ?? 0, ports, cluster };
 }
 
 test.each(['name', 'address'] as const)(
@@ -93,3 +93,62 @@ test.each(['name', 'address'] as const)(
     });
   },
 );
+
+test('the error of a start names the master that does not answer, and why; one whose slots have no master says so', async () => {
+  const why = await whyNoCluster();
+  if (why !== undefined) throw new Error(why);
+  const { port, cluster } = await startTlsCluster('name');
+  const [first, second] = cluster.nodes;
+  if (first === undefined || second === undefined) throw new Error('a cluster without nodes');
+  const start = async () => {
+    const url = `rediss://localhost:${port}`;
+    const { redis } = await connectVerified({ url, name: 'test', mode: 'fail-fast' }, 1_000);
+    closeConnection(redis);
+  };
+  const announce = async (name: string, seen = name) => {
+    await second.admin.config('SET', 'cluster-announce-hostname', name);
+    const knows = async ({ admin }: Server) =>
+      JSON.stringify(await admin.call('CLUSTER', 'SLOTS')).includes(`"${seen}"`);
+    const known = async () => (await Promise.all(cluster.nodes.map(knows))).every(Boolean);
+    await eventually(known, { what: 'a name that all nodes know' });
+  };
+  for (const [name, seen, reason] of [
+    ['nowhere.invalid', 'nowhere.invalid', /: nowhere\.invalid:\d+: getaddrinfo \w+ nowhere\.invalid$/],
+    // It is no IP address, but the network resolves it.
+    [
+      '127.1',
+      '127.1',
+      /: 127\.1:\d+: Hostname\/IP does not match .*Host: 127\.1\. is not in the cert's altnames: DNS:localhost/,
+    ],
+    ['', '?', /: the one at port \d+ announces no name \(cluster-announce-hostname\)$/],
+  ] as const) {
+    await announce(name, seen);
+    await expect(start()).rejects.toMatchObject({
+      code: 'BACKEND_UNAVAILABLE',
+      message: expect.stringMatching(/^Redis cannot be used: a master of the cluster does not answer/),
+    });
+    await expect(start()).rejects.toThrow(reason);
+  }
+  // A node that is named again is used again.
+  await announce('localhost');
+  await start();
+
+  const url = `rediss://localhost:${port}`;
+  const { redis } = await connectVerified({ url, name: 'test', mode: 'fail-fast' }, 10_000);
+  onTestFinished(() => closeConnection(redis));
+  const [firstSlot, lastSlot] = [5_461, 10_921] as const;
+  const isOwned = (slot = 0) => slot >= firstSlot && slot <= lastSlot;
+  const key = [...'abcdefghijklmnop'].find((name) => isOwned(slotOf(redis, name)?.slot)) ?? '';
+  await second.kill();
+  await expect(redis.get(key)).rejects.toThrow(
+    /^Redis cannot be used: no node of the cluster took the command: localhost:\d+: connect ECONNREFUSED/,
+  );
+  await second.start();
+
+  const isUp = async () => /cluster_state:ok/.test(String(await first.admin.call('CLUSTER', 'INFO')));
+  for (const { admin } of cluster.nodes) await admin.call('CLUSTER', 'DELSLOTSRANGE', firstSlot, lastSlot);
+  await eventually(async () => !(await isUp()), { what: 'a cluster that is down' });
+  await expect(start()).rejects.toThrow(
+    'Redis cannot be used: the cluster is down (cluster_state:fail), as 5461 of its 16384 slots have no master that answers',
+  );
+});
