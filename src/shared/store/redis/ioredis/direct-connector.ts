@@ -32,14 +32,24 @@ export class DirectConnector extends AbstractConnector {
   }
 }
 
-/** Connects ioredis to the server that sentinels name. */
+/**
+ * Connects ioredis to the server that sentinels name, and to the next one as soon as a sentinel announces it. The old master takes writes
+ * for some ten seconds more when its sentinels fail it over while it lives, and then forgets them.
+ */
 export class SentinelledConnector extends SentinelConnector {
   constructor(options: unknown) {
     super(options as ConstructorParameters<typeof SentinelConnector>[0]);
   }
 
   override async connect(...parameters: Parameters<SentinelConnector['connect']>) {
+    this.options.failoverDetector = true;
     return surviveErrors(await super.connect(...parameters));
+  }
+
+  /** A connection that is closed before it is made would otherwise listen to sentinels for ever. */
+  override disconnect(): void {
+    this.options.failoverDetector = false;
+    super.disconnect();
   }
 }
 
