@@ -1,10 +1,11 @@
 /** What the programs and further processes that Pawl starts for itself inherit of the environment. */
-import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { removeWorkspaceFolders } from '../src/search-path.ts';
 import { temporaryFolder } from './helpers/context.ts';
 import { startScript } from './helpers/process.ts';
+import { eventually } from './helpers/signal.ts';
 
 test('no folder of the PATH lies in the current folder or the workspace, by any name', () => {
   const folder = temporaryFolder();
@@ -69,4 +70,6 @@ test('a program that connects starts nothing from the folders of the workspace',
   const program = startScript(join(folder, 'program.mjs'), [], { cwd: folder, env });
   expect(await program.ended, program.stderr()).toMatchObject({ code: 0 });
   expect(readdirSync(folder).toSorted()).toEqual(['bin', 'data', 'program.mjs']);
+  const endpoint = join(folder, 'data', 'redis', 'endpoint.json');
+  await eventually(() => !existsSync(endpoint), { what: 'the end of the embedded Redis' });
 });
