@@ -57,8 +57,11 @@ export async function runDoctor(context: CliContext): Promise<number> {
   add(...checkVariables(context.environment));
   let outOfReach = false;
   if (settings !== undefined) {
-    add(await checkDataDir(settings, context.cwd));
-    outOfReach = await checkRedis(context, settings, add);
+    const dataFolder = await checkDataDir(settings, context.cwd);
+    add(dataFolder);
+    // The embedded Redis has its files there, and would fail for the same reason.
+    if (dataFolder.state !== 'fail' || settings.redisUrl !== undefined)
+      outOfReach = await checkRedis(context, settings, add);
     add(bindingFault(settings) ?? (await checkPort(HTTP_PORT, settings.httpHost, settings.httpPort)));
     const { metricsHost, metricsPort } = settings;
     if (metricsPort !== undefined) add(await checkPort(METRICS_PORT, metricsHost, metricsPort));

@@ -150,10 +150,13 @@ test('doctor looks whether the port of the metrics can be used', async () => {
   await worker.ended;
 });
 
-test('doctor looks whether the data folder can be written to, wherever Redis is', async () => {
+test.each([
+  ['elsewhere', {}],
+  ['embedded', { REDIS_URL: '' }],
+])('doctor names the data folder alone, where it cannot be written to and Redis is %s', async (_where, redis) => {
   const file = join(place.folder, 'file');
   writeFileSync(file, '');
-  const env = { PAWL_HTTP_PORT: '0', PAWL_DATA_DIR: join(file, 'data') };
+  const env = { PAWL_HTTP_PORT: '0', PAWL_DATA_DIR: join(file, 'data'), ...redis };
   const { code, stdout } = await place.run(['doctor', '--json'], { env });
   expect(code).toBe(2);
   expect((JSON.parse(stdout) as Report).checks.filter(({ state }) => state === 'fail')).toMatchObject([

@@ -2,12 +2,13 @@
  * Finds a Redis server on this machine, or fetches one into its own cache folder, without root.
  *
  * In this order: `redis-server` or `valkey-server` on the PATH (6.2 or later); the private cache; the package of Debian
- * and Ubuntu, unpacked into the private cache; Docker; else an error that names the command to install one.
+ * and Ubuntu, unpacked into the private cache, or into the data folder where the cache cannot be written to; Docker; else an
+ * error that names the command to install one.
  */
 import { execFile } from 'node:child_process';
-import { access, mkdir, mkdtemp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { access, constants, mkdir, mkdtemp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { reasonOf } from '../../errors/failure.ts';
 
@@ -47,6 +48,8 @@ export type RedisBinary =
 interface RedisBinaryOptions {
   /** The folder in which a fetched server is kept between runs; default: the user's cache folder. */
   readonly cacheDir?: string;
+  /** Pawl's data folder, which keeps the server where the cache folder cannot be written to. */
+  readonly dataDir?: string;
   /** Called with one line for each step that takes time, such as a download. */
   readonly log?: (line: string) => void;
   readonly environment?: HelperEnvironment;
@@ -72,15 +75,18 @@ export async function findRedisBinary(options: RedisBinaryOptions = {}): Promise
     const found = await probe(command, 'PATH', options.environment, tried);
     if (found !== undefined) return found;
   }
-  const cacheDir = resolve(options.cacheDir ?? userCacheFolder());
-  const home = join(cacheDir, 'pawl', 'redis', `${process.platform}-${process.arch}`);
-  const cached = join(home, 'redis-server');
-  const found = await probe(cached, 'cache', options.environment, tried);
-  if (found !== undefined) return found;
+  const homes = cacheFolders(options).map((folder) =>
+    join(folder, 'pawl', 'redis', `${process.platform}-${process.arch}`),
+  );
+  for (const home of homes) {
+    const found = await probe(join(home, 'redis-server'), 'cache', options.environment, tried);
+    if (found !== undefined) return found;
+  }
   if (process.platform === 'linux') {
     try {
+      const home = await firstWritable(homes);
       await fetchDebianPackage(home, options.environment, log);
-      const downloaded = await probe(cached, 'Debian package', options.environment, tried);
+      const downloaded = await probe(join(home, 'redis-server'), 'Debian package', options.environment, tried);
       if (downloaded !== undefined) return downloaded;
     } catch (error) {
       tried.push(`Debian package: ${firstLine(error)}`);
@@ -89,6 +95,26 @@ export async function findRedisBinary(options: RedisBinaryOptions = {}): Promise
   const image = await findDockerImage(options.environment, tried);
   if (image !== undefined) return { kind: 'docker', image, origin: 'Docker' };
   throw new NoRedisServerError(tried);
+}
+
+/** The folders that may keep a fetched server, the preferred one first. */
+function cacheFolders({ cacheDir = userCacheFolder(), dataDir }: RedisBinaryOptions): readonly string[] {
+  return [cacheDir, ...(dataDir === undefined ? [] : [join(dataDir, 'cache')])].map((folder) => resolve(folder));
+}
+
+/** The first folder beside which this user may make others. A service often has no home folder, or may not write to it. */
+async function firstWritable(folders: readonly string[]): Promise<string> {
+  const failures: unknown[] = [];
+  for (const folder of folders) {
+    try {
+      await mkdir(dirname(folder), { recursive: true });
+      await access(dirname(folder), constants.W_OK | constants.X_OK);
+      return folder;
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  throw failures.at(-1);
 }
 
 async function probe(
@@ -124,7 +150,6 @@ async function fetchDebianPackage(
 ): Promise<void> {
   await access('/var/lib/dpkg/status');
   log('no Redis server here: fetching the package of this distribution into a private folder');
-  await mkdir(join(home, '..'), { recursive: true });
   const work = await mkdtemp(`${home}-`);
   try {
     const lists = join(work, 'apt', 'lists');

@@ -1,10 +1,11 @@
-import { readFileSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test } from 'vitest';
 import { startEmbeddedRedis } from '../../../../src/shared/store/redis/embedded-redis.ts';
+import { findRedisBinary } from '../../../../src/shared/store/redis/redis-binary.ts';
 import { startScript } from '../../../helpers/process.ts';
 import { eventually, isGone } from '../../../helpers/signal.ts';
 
@@ -64,4 +65,36 @@ test.runIf(process.platform === 'linux')(
     await eventually(() => isGone(pid), { what: 'the end of the first server' });
   },
   120_000,
+);
+
+/** Stands for the distribution's programs: the package that it "downloads" holds a server that only says its version. */
+async function distribution(): Promise<string> {
+  const folder = await temporaryFolder();
+  const program = (name: string, text: string) =>
+    writeFile(join(folder, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+  await program(
+    'apt-get',
+    'PATH=/usr/bin:/bin; for each; do case "$each" in *archives=*) touch "$(echo "$each" | cut -d= -f2)/one.deb";; esac; done',
+  );
+  await program(
+    'dpkg-deb',
+    `PATH=/usr/bin:/bin; mkdir -p "$3/usr/bin"; server="$3/usr/bin/redis-check-rdb"
+printf '#!/bin/sh\\necho Redis server v=7.2.0\\n' > "$server"; chmod 755 "$server"`,
+  );
+  await symlink('/usr/bin/dirname', join(folder, 'dirname'));
+  return folder;
+}
+
+test.runIf(existsSync('/var/lib/dpkg/status'))(
+  'a server is fetched into the data folder where the cache folder cannot be made, as for a service without a home',
+  async () => {
+    const dataDir = await temporaryFolder();
+    const file = join(await temporaryFolder(), 'file');
+    await writeFile(file, '');
+    const options = { cacheDir: join(file, '.cache'), dataDir, environment: { PATH: await distribution() } };
+    const fetched = await findRedisBinary(options);
+    expect(fetched).toMatchObject({ kind: 'executable', version: '7.2.0', origin: 'Debian package' });
+    expect(fetched).toMatchObject({ command: expect.stringContaining(`${dataDir}/`) });
+    expect(await findRedisBinary(options)).toMatchObject({ version: '7.2.0', origin: 'cache' });
+  },
 );
