@@ -37,4 +37,6 @@ def call(tool, params, key=None, wait_s=30):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     print(json.dumps(call(sys.argv[1], json.loads(sys.argv[2]), *sys.argv[3:4]), indent=2))

@@ -2,9 +2,7 @@
 import '../../node-version.ts';
 import type { dynamicTool, ModelMessage, ToolSet } from 'ai';
 import { loadPeer } from '../../shared/errors/optional-packages.ts';
-import { plainParameters } from '../../shared/model-tools/tools-for.ts';
 import { canonicalJson, digest } from '../../shared/schema/canonical-json.ts';
-import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
 import type { Session } from '../sessions/session.ts';
 import { hasImages } from './model-content.ts';
@@ -56,9 +54,7 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
         outputOf(await tools.answer(functionCall(name, input), sourceOf(options)));
       const sdkTool = sdk.dynamicTool({
         description: String(exported['description']),
-        inputSchema: sdk.jsonSchema(
-          plainParameters(exported['inputSchema'] as JsonSchema) as Parameters<typeof sdk.jsonSchema>[0],
-        ),
+        inputSchema: sdk.jsonSchema(tools.shownParameters(exported) as Parameters<typeof sdk.jsonSchema>[0]),
         execute: options.preliminary === false ? executeSilently : executeWithNotices,
         toModelOutput: (toolOutput) => {
           // Mastra passes the output itself.

@@ -2,9 +2,7 @@
 import '../../node-version.ts';
 import type { DynamicStructuredTool } from '@langchain/core/tools';
 import { loadPeer } from '../../shared/errors/optional-packages.ts';
-import { plainParameters } from '../../shared/model-tools/tools-for.ts';
 import { digest } from '../../shared/schema/canonical-json.ts';
-import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { isObject } from '../../shared/util/json/json-types.ts';
 import type { Session } from '../sessions/session.ts';
@@ -76,7 +74,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
     const structuredTool = new langchain.DynamicStructuredTool({
       name,
       description: String(exported['description']),
-      schema: plainParameters(exported['inputSchema'] as JsonSchema) as never,
+      schema: tools.shownParameters(exported) as never,
       async func(input: Record<string, unknown>, runManager, config) {
         const { toolCall, ...rest } = (config ?? {}) as CallConfig;
         const toolCallId = toolCall?.id;

@@ -28,6 +28,7 @@ const DEFAULT_OUTPUT_BYTES = 65_536;
 export function modelContent(
   { output, callId = '' }: Success,
   maxBytes = DEFAULT_OUTPUT_BYTES,
+  showsImages = true,
 ): readonly ModelContent[] {
   const { metadata = {} } = output;
   const { content, whole: wholeOutput = metadata['whole'] } = capOutput(output.content, maxBytes, callId);
@@ -42,7 +43,15 @@ export function modelContent(
   const parts =
     textOf(blockContent) === text ? blockContent : truncateTexts(uncapped, maxBytes, wholeOutput !== undefined, callId);
   const shown = parts.filter((part) => part.type === 'image' || part.text.trim() !== '');
-  return wellFormed(shown.length === 0 ? [{ type: 'text', text }] : shown);
+  const result = shown.length === 0 ? [{ type: 'text', text } as const] : shown;
+  return wellFormed(showsImages ? result : result.map(namedImage));
+}
+
+/** The name of an image, for a provider that takes none in the result of a tool. */
+function namedImage(part: ModelContent): ModelContent {
+  if (part.type === 'text') return part;
+  const bytes = Buffer.byteLength(part.data, 'base64');
+  return { type: 'text', text: `[${part.mimeType}, ${bytes} bytes: cannot be shown to you]` };
 }
 
 /** The output is the first part and has been cut already. The other parts share the bytes that it leaves. */
@@ -66,7 +75,7 @@ function truncateTexts(
   return isTruncated ? [...shown, { type: 'text', text: TRUNCATION_NOTE }] : shown;
 }
 
-/** The texts without the images, for a provider's form that accepts no images. */
+/** The texts without the images. */
 export function textOf(content: readonly ModelContent[]): string {
   return content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
 }

@@ -3,11 +3,13 @@
  * model reads. A wrong call is explained to the model at most twice in a row for a tool. Then the session's owner is notified.
  */
 import type { ResultError, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
-import { refusal } from '../../shared/calls/outcome.ts';
+import { reasonOfSoftFailure, refusal } from '../../shared/calls/outcome.ts';
 import type { Issue, PawlError } from '../../shared/errors/failure.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
-import type { ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
+import type { ExportedTool, ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
 import { parametersOf } from '../../shared/model-tools/provider-refusals.ts';
+import { plainParameters } from '../../shared/model-tools/tools-for.ts';
+import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import { checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
 import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -24,8 +26,6 @@ export type { ModelContent } from './model-content.ts';
 /** A model may correct a call this often before the adapter gives up. */
 const MAX_REASKS = 2;
 
-const NO_REASON = 'The tool answered that it failed, and gave no reason.';
-
 export interface AdapterOptions extends ExportOptions {
   /** Receives the events of calls while they run. */
   readonly onEvent?: (event: CallNotice) => void;
@@ -38,6 +38,8 @@ export interface AdapterOptions extends ExportOptions {
   readonly turnId?: string | (() => string | undefined);
   /** The text of a result is truncated to this size for the model, and marked; the call's own result stays whole. Default 65536. */
   readonly maxOutputBytes?: number;
+  /** Whether results may hold images. False names them instead, for servers that take none in the result of a tool. Default: true. */
+  readonly images?: boolean;
 }
 
 const NOTICES = ['progress', 'pending', 'retrying', 'approval-requested'] as const;
@@ -107,7 +109,7 @@ export class ModelTools {
     session: Session,
     provider: Provider,
     given: AdapterOptions = {},
-    fixed: ExportOptions = {},
+    fixed: AdapterOptions = {},
   ): Promise<ModelTools> {
     if (typeof session?.toolsFor !== 'function')
       throw invalidArgument('session', `must be a session, as \`openSession\` returns it; got ${quoteValue(session)}`);
@@ -177,13 +179,14 @@ export class ModelTools {
     }
     if (result.status === 'success') {
       this.#invalidCounts.delete(toolName);
-      const content = modelContent(result, this.#options.maxOutputBytes);
+      const { maxOutputBytes, images } = this.#options;
+      const content = modelContent(result, maxOutputBytes, images);
       // The tool ran, and reports that it did not succeed.
       const isError = result.output.metadata?.['success'] === false;
       const text = textOf(content);
       // Anthropic refuses a request with an empty error.
       if (isError && text.trim() === '' && !hasImages(content))
-        return { ...errorAnswer(String(result.output.metadata?.['display'] ?? NO_REASON)), result };
+        return { ...errorAnswer(reasonOfSoftFailure(result.output)), result };
       return { content, text, isError, result };
     }
     return { ...errorAnswer(await explain(result.error, result)), result };
@@ -276,7 +279,13 @@ export class ModelTools {
     // The fleet may run a newer version than the exported one, so the schema is read again.
     const { tools } = await this.#session.toolsFor(this.#provider, this.#options);
     const tool = [...tools, ...this.exported.tools].find((each) => each['name'] === toolName) ?? {};
-    return `${text}\nCall ${toolName} again with parameters that follow this schema: ${JSON.stringify(parametersOf(tool))}`;
+    return `${text}\nCall ${toolName} again with parameters that follow this schema: ${JSON.stringify(this.shownParameters(tool))}`;
+  }
+
+  /** The parameters of a tool as the model is shown them. The form of MCP goes to libraries that talk to all providers. */
+  shownParameters(tool: ExportedTool): JsonSchema | undefined {
+    const parameters = parametersOf(tool);
+    return parameters === undefined || this.#provider !== 'mcp' ? parameters : plainParameters(parameters);
   }
 
   /** Notifies the program and the session above, as `callWithReask` does. */

@@ -156,13 +156,13 @@ const MAX_CHAT_DESCRIPTION = 1_024;
 
 /** For Chat Completions, which servers of other models speak as well: functions alone, and answers that are text. */
 export async function chatTools(session: Session, options?: AdapterOptions): Promise<ChatTools> {
-  const tools = await ModelTools.create(session, 'openai', options, { native: false });
+  const tools = await ModelTools.create(session, 'openai', options, { native: false, images: false });
   const runOne = async (toolCall: ChatToolCall, source: CallSource): Promise<ChatToolMessage> => {
     const { name = '', arguments: rawArguments } = toolCall.function ?? {};
     const id = callIdOf(toolCall.id);
     const call = functionCall(name, rawArguments);
-    const { content } = await tools.answer(call, { ...source, toolCallId: id, callObject: toolCall });
-    return { role: 'tool', tool_call_id: id, content: content.map(contentText).join('\n') };
+    const { text } = await tools.answer(call, { ...source, toolCallId: id, callObject: toolCall });
+    return { role: 'tool', tool_call_id: id, content: text };
   };
   return {
     tools: tools.exported.tools.map(({ type: _, ...definition }) => {
@@ -173,11 +173,6 @@ export async function chatTools(session: Session, options?: AdapterOptions): Pro
     }),
     run: (calls, options) => tools.respond('calls', calls ?? [], options, runOne),
   };
-}
-
-function contentText(part: ModelContent): string {
-  if (part.type === 'text') return part.text;
-  return `[${part.mimeType}, ${Buffer.byteLength(part.data, 'base64')} bytes: cannot be shown to you]`;
 }
 
 /** The argument of the Agents SDK's `tool`. */

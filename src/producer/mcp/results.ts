@@ -10,6 +10,7 @@ import {
   ProtocolErrorCode,
 } from '@modelcontextprotocol/server';
 import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { type Output, reasonOfSoftFailure } from '../../shared/calls/outcome.ts';
 import type { FailureCode } from '../../shared/errors/failure-codes.ts';
 import { FAILURE_RESPONSES } from '../../shared/errors/failure-responses.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
@@ -80,13 +81,21 @@ async function resultFor(
   const complete = isComplete ? envelope : await pawl.calls.withHooks(withContent(envelope, await pawl.output(callId)));
   if (complete.status !== 'success') return resultFor(pawl, complete, tool);
   const structured = complete.output.content;
-  const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };
+  const blocks = contentBlocks(metadata?.['content']);
   return {
-    content: [text, ...contentBlocks(metadata?.['content'])],
+    content: [{ type: 'text', text: shownText(envelope.output, blocks) }, ...blocks],
     ...(isObject(structured) && { structuredContent: await fitting(outputSchema, structured) }),
     ...toolError,
     _meta,
   };
+}
+
+/** The output as text. A soft failure that says nothing has the text for people, which the model would not read otherwise. */
+function shownText(output: Output, blocks: readonly ContentBlock[]): string {
+  const { content, metadata } = output;
+  const text = typeof content === 'string' ? content : JSON.stringify(content);
+  const isEmpty = text.trim() === '' && blocks.length === 0;
+  return isEmpty && metadata?.['success'] === false ? reasonOfSoftFailure(output) : text;
 }
 
 /** Clients check the structured content by its schema, which a number as a text of digits would not fit. */

@@ -28,6 +28,11 @@ export interface Output {
   readonly metadata?: Readonly<Record<string, unknown>>;
 }
 
+/** The reason of a soft failure whose output is empty. Providers refuse a request with an error that has no text. */
+export function reasonOfSoftFailure({ metadata }: Output): string {
+  return String(metadata?.['display'] ?? 'The tool answered that it failed, and gave no reason.');
+}
+
 /** `status === 'success'` narrows to the one variant with `output`. */
 export type Outcome =
   | (OutcomeBase & { readonly status: 'success'; readonly output: Output; readonly error?: never })

@@ -303,7 +303,7 @@ const AUDIT_SENTENCES: Partial<Readonly<Record<AuditType, string>>> = {
   'approval-used': 'an approved call is about to run',
   'approval-forgotten': 'a standing approval was revoked',
   'question-ended': 'a question to people has ended',
-  override: 'an operator has overridden the system',
+  override: 'a caller or an operator has intervened',
   'registry-changed': 'the registry of tools was changed',
   'schedule-changed': 'a schedule was changed',
   'group-changed': 'a batch or a plan has begun, was cancelled or is over',

@@ -11,7 +11,7 @@ import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
 import type { AdapterOptions } from '../../../src/producer/adapters/model-tools.ts';
 import { agentTools, responsesTools } from '../../../src/producer/adapters/openai.ts';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
-import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
+import { defineUntypedTool, functionTool } from '../../../src/shared/tools/tool-forms.ts';
 import type { ToolResult } from '../../../src/shared/tools/tool-result.ts';
 import { read } from '../../../src/workers/tools/read.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
@@ -174,6 +174,23 @@ test('libraries that talk to every provider get parameters that none refuses, an
   expect(chain?.schema).toMatchObject(shown);
   const call = { type: 'tool_call', id: 'b', name: 'list', args: params };
   expect(await chain?.invoke(call as never)).toMatchObject({ content: '{"$filter":"x","range":[1]}' });
+  // A wrong call is explained with the parameters that the model was shown.
+  const wrong = await made?.execute?.({}, { toolCallId: 'c', messages: [], context: undefined } as never);
+  expect(wrong).toMatchObject({ text: expect.stringContaining(JSON.stringify(chain?.schema)), isError: true });
+  expect(await chain?.invoke({ ...call, id: 'd', args: { range: 1 } } as never)).toMatchObject({
+    content: expect.stringContaining(JSON.stringify(chain?.schema)),
+  });
+});
+
+test('a record’s names, which are texts like all names, are not described: the AI SDK warns of them at each request', async () => {
+  const tags = z.record(z.string(), z.string());
+  const label = functionTool('label', 'Labels a file.', z.object({ tags }), () => 'done');
+  expect(JSON.stringify(label.inputSchema)).toContain('propertyNames');
+  const { session } = await startFleet({ tools: [label], tiers: ['system'] });
+  const { label: made } = await aiSdkTools(session);
+  const open = { tags: { type: 'object', additionalProperties: { type: 'string' } } };
+  expect(made?.inputSchema).toMatchObject({ jsonSchema: { properties: open } });
+  expect(JSON.stringify(made?.inputSchema)).not.toContain('propertyNames');
 });
 
 test('a large result comes to the model up to a size, and whole to the caller', async () => {

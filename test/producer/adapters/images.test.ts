@@ -158,6 +158,18 @@ describe('an image of a result', () => {
     ]);
     expect(message.contentBlocks).toMatchObject([{ type: 'text' }, { type: 'image', data: PIXEL }]);
   });
+
+  test('is named, on request, for servers that take no images in the result of a tool', async () => {
+    const session = await sessionWith([IMAGE]);
+    const text = '{"width":1}\n[image/png, 70 bytes: cannot be shown to you]';
+    const { screenshot: made } = await aiSdkTools(session, { images: false, preliminary: false });
+    const output = await made?.execute?.({}, { toolCallId: 'a', messages: [], context: undefined } as never);
+    expect(output).toEqual({ type: 'result', isError: false, text });
+    const [chain] = await langchainTools(session, { images: false });
+    expect(await chain?.invoke({ type: 'tool_call', id: 'b', name: 'screenshot', args: {} } as never)).toMatchObject({
+      content: text,
+    });
+  });
 });
 
 describe('what stands beside an output', () => {

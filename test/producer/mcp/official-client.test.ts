@@ -138,6 +138,27 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
     ]);
   });
 
+  test('reads the text for people of a soft failure that says nothing else', async () => {
+    const find = defineTool({
+      name: 'find',
+      version: '1.0.0',
+      description: 'Finds nothing.',
+      tier: 'read-only',
+      input: z.object({ display: z.string().optional() }),
+      run: ({ display }) => ({ output: '', success: false, ...(display === undefined ? {} : { display }) }),
+    });
+    const client = await connectClient(await startRig({ tools: [find] }), era);
+    const answer = async (args: object) => client.callTool({ name: 'find', arguments: { ...args } });
+    expect(await answer({ display: 'nothing found' })).toMatchObject({
+      isError: true,
+      content: [{ type: 'text', text: 'nothing found' }],
+    });
+    expect(await answer({})).toMatchObject({
+      isError: true,
+      content: [{ text: 'The tool answered that it failed, and gave no reason.' }],
+    });
+  });
+
   test('gets what is almost a result of MCP as any other output, and a resource without contents as a link', async () => {
     const common = { version: '1.0.0', description: 'Answers.', tier: 'read-only', input: z.object({}) } as const;
     const page = { content: [{ type: 'text', value: 'no text of MCP' }] };

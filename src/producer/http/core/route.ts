@@ -190,9 +190,13 @@ export function callerOf(response: Response): Caller {
 
 export function refuseMethod(allowed: readonly string[]): RequestHandler {
   return (request) => {
-    throw new HttpError('METHOD_NOT_ALLOWED', `${request.method} is not possible here; ${allowed.join(', ')} is.`, {
-      headers: { Allow: allowed.join(', ') },
-    });
+    throw new HttpError(
+      'METHOD_NOT_ALLOWED',
+      `${request.method} is not possible here. Allowed: ${allowed.join(', ')}.`,
+      {
+        headers: { Allow: allowed.join(', ') },
+      },
+    );
   };
 }
 
