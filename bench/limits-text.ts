@@ -18,7 +18,7 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   the first is in progress, on 2026-11-28: 0.76 and 0.75 times in place of 0.73, 3 runs each in turns. Audit records take a fifth of the worker: half of it to make them,
   of which their redaction is 2.5 µs each (7 before it skipped texts without a token's letters), half to chain and compress them. V8's allocations
   were sampled on that day: a worker made 102 KB of objects for a call of 200 B, a producer 45. Arguments of
-  scripts are copied in one piece now, IDs are packed in one buffer, and audit records are written with short names at once. A
+  scripts are copied in one piece now, and IDs are packed in one buffer. A
   design in which steps that have nothing to wait for answer without a promise took another tenth off the worker's CPU time, nothing off the
   producer's, and left throughput as it was (0.78 and 0.78 times, rounds of the same hour). It made two answers of each step, and circuits depend on
   the number of turns of the loop: not kept. Nor were handles whose functions are made at use: 2.5 KB less, up to 5 µs of a call, and a handle that
@@ -150,8 +150,8 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   On 2026-11-30, on an Intel Xeon, Redis' answers were counted: for each of 64 calls in flight the worker read 9.5 values and the producer 6.3, and 8 for a
   replay, of which ioredis' decoder takes an eighth of the worker's samples. Usual answers are one value since then, and three for a replay: 3.8 and 2.3. The
   search for secrets takes 1.9 instead of 5.1 µs for a result. In turns with the state before it, that is 0.97 times with one producer (0.91 to 1.23; medians
-  4,519 and 4,318 calls a second) and 1.05 for replays (0.90 to 1.09; 20,880 and 19,714): less than such runs differ. Waiting audit records with whole names
-  would save another 5 µs of both, and add 330 B to the file: not kept.
+  4,519 and 4,318 calls a second) and 1.05 for replays (0.90 to 1.09; 20,880 and 19,714): less than such runs differ. Waiting audit records have whole
+  names since that evening: a record takes 1.4 instead of 4.4 µs to write and to chain, and a call's records 310 B more of the file until they are chained.
   Since that evening secrets are looked for once and not twice, with a table of 8 KiB in place of two of 32 (1.1 instead of 1.9 µs for a result of 200 B by itself;
   in a busy worker, whose cache others share, 5 instead of 9). Against the code of 2026-11-25, in three runs with the sides
   swapped once: 0.84, 0.92 and 0.99 times with one producer, 0.88, 0.90 and 0.92 one call at a time. Two fleets of identical code gave 0.91 and 1.01. With one

@@ -298,7 +298,7 @@ Before, a call took 1,526 B and 7,000 B. What made it less, about:
 | 132 bits of a digest in place of 256 in a call's ID, and for its parameters | -80 B | -450 B |
 | a success keeps one field beside request and outcome; an outcome names no field | -320 B | -250 B |
 | the indices of calls are lists: a sorted set takes 125 B for an entry, a list 27 | -250 B | -110 B |
-| chained audit records are compressed; those that wait have short names | 0 | -1,500 B |
+| chained audit records are compressed | 0 | -1,200 B |
 | BullMQ's event stream is off (\`bullEvents\`) | 0 | -700 B |
 | jobs without defaults, lock tokens without the job's ID, no removal of logs that are not there | 0 | -350 B |
 

@@ -21,24 +21,18 @@ const MAX_FIELD = 1_024;
 const MAX_CACHED_TEXTS = 1_000;
 const MAX_CACHED_LENGTH = 64;
 
-/** The fields of a record. Those that are undefined are no part of its text. */
-export type AuditFields = Readonly<Record<string, unknown>>;
-
 /** Makes records of events, without the values that the process knows to be secret. */
 export class AuditFormatter {
   readonly #secrets: readonly string[];
-  readonly #write: (record: AuditFields) => string;
   readonly #cleanedTexts = new Map<string, string>();
 
-  /** `write` makes the text of a record. Default: its JSON. */
-  constructor(secrets: readonly string[], write: (record: AuditFields) => string = JSON.stringify) {
+  constructor(secrets: readonly string[]) {
     this.#secrets = secrets;
-    this.#write = write;
   }
 
   /** The text of a record. `id` identifies it, so that a record that is written twice, because an answer was lost, is recognised. */
   format(event: AuditEvent, atMs: number, id: string): string {
-    return this.#write(this.#record(event, atMs, id));
+    return JSON.stringify(this.#record(event, atMs, id));
   }
 
   /**
@@ -46,10 +40,10 @@ export class AuditFormatter {
    * written twice, so appending text saves a second `JSON.stringify` of each call.
    */
   startCall(call: SubmittedCall, atMs: number, id: string): string {
-    return this.#write(this.#record(call, atMs, id)).slice(0, -1);
+    return JSON.stringify(this.#record(call, atMs, id)).slice(0, -1);
   }
 
-  #record(event: AuditEvent | SubmittedCall, atMs: number, id: string): AuditFields {
+  #record(event: AuditEvent | SubmittedCall, atMs: number, id: string): Readonly<Record<string, unknown>> {
     // Each call has two records, so each is one object, changed in place. JSON leaves out what is undefined.
     const record: Record<string, unknown> = { ...event, id, atMs };
     if (event.type === 'call') {

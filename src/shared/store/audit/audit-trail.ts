@@ -14,7 +14,7 @@ import type { Redis } from '../redis/connection.ts';
 import { AuditKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
 import type { AuditWriter } from './audit-writer.ts';
-import { blockFields, expandNames, recordsOfBlock } from './stored-records.ts';
+import { blockFields, recordsOfBlock } from './record-blocks.ts';
 
 const leaseScript = new Script(new URL('./audit-lease.lua', import.meta.url));
 const appendScript = new Script(new URL('./audit-append.lua', import.meta.url));
@@ -257,7 +257,7 @@ function newTrailId(): string {
 
 /** Records of a waiting entry: one on each line of each of its fields. */
 function recordTexts(fields: readonly string[]): string[] {
-  return fields.flatMap((texts, index) => (index % 2 === 1 ? texts.split('\n').map(expandNames) : []));
+  return fields.flatMap((texts, index) => (index % 2 === 1 ? texts.split('\n') : []));
 }
 
 /** Undefined for a line that is not a record: anyone who can write to Redis can add lines. */

@@ -13,7 +13,6 @@ import type { Clock } from '../../util/time.ts';
 import { withinMs } from '../../util/wait.ts';
 import type { Redis } from '../redis/connection.ts';
 import { AuditKeys } from '../redis/keys.ts';
-import { shortRecordText } from './stored-records.ts';
 
 const MAX_BATCH = 256;
 /** The number of records that a process keeps while Redis cannot take them. Beyond it, the oldest batch is dropped and reported as lost. */
@@ -62,7 +61,7 @@ export class AuditWriter {
 
   constructor(deps: AuditWriterDeps) {
     this.#deps = deps;
-    this.#texts = new AuditFormatter(deps.secrets, shortRecordText);
+    this.#texts = new AuditFormatter(deps.secrets);
     this.#pending = new AuditKeys(deps.prefix).pending;
   }
 

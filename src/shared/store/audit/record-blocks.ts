@@ -1,42 +1,8 @@
-/**
- * The stored format of audit records. In waiting records, one character replaces each common field name; chained records are compressed in
- * blocks. Both are lossless, byte for byte.
- */
+/** The stored format of chained audit records: blocks of them, compressed, byte for byte. */
 // A named import would fail on a Node that lacks one of the functions, before the required version can be printed.
 import zlib from 'node:zlib';
 import type { ChainedRecord } from '../../audit/audit-chain.ts';
-import type { AuditFields } from '../../audit/audit-record.ts';
-import { quoted } from '../../schema/canonical-json.ts';
 import { orUndefined } from '../../util/or-undefined.ts';
-import { words } from '../../util/text/words.ts';
-
-/** The order must never change: a stored name is its index in the list. */
-const NAMES = words(`
-  type tool sessionKey requestId actorId toolVersion tier estimatedCostUnits paramsDigest id atMs idempotencyKeyHash
-  request callId answer worker attempt fence status result startedAtNs finishedAtNs latencyMs tenantId agentId
-  submittedBy reason by
-`);
-/** JSON contains no raw control characters. The line break separates records. */
-const CODES = Array.from({ length: 31 }, (_, index) => String.fromCharCode(index + 1)).filter((code) => code !== '\n');
-const CODE_OF = new Map(NAMES.map((name, index) => [name, CODES[index] ?? '']));
-const NAME_OF = new Map([...CODE_OF].map(([name, code]) => [code, `,"${name}":`]));
-const ALL_CODES = new RegExp(`[${[...NAME_OF.keys()].join('')}]`, 'g');
-
-/** The JSON of a record with shortened names. It is written field by field, which takes half as long as replacing the names in its JSON. */
-export function shortRecordText(record: AuditFields): string {
-  let text = '';
-  for (const name of Object.keys(record)) {
-    const value = record[name];
-    if (value === undefined) continue;
-    text += text === '' ? `{${quoted(name)}:` : (CODE_OF.get(name) ?? `,${quoted(name)}:`);
-    text += typeof value === 'string' ? quoted(value) : JSON.stringify(value);
-  }
-  return text === '' ? '{}' : `${text}}`;
-}
-
-export function expandNames(text: string): string {
-  return text.replace(ALL_CODES, (code) => NAME_OF.get(code) ?? code);
-}
 
 /** As small as with the default level, 3, in two thirds of the time. */
 const LEVEL = 2;
