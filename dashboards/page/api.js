@@ -17,7 +17,10 @@ export class ApiError extends Error {
   }
 }
 
-/** The JSON of the response. Throws `ApiError` for refusals, and for a server that is out of reach or does not answer a GET. */
+/**
+ * The JSON of the response. Throws `ApiError` for refusals, and for a server that is out of reach or does not answer a GET. A GET is sent
+ * again when the operator has signed in; a change is not, because another person may have signed in.
+ */
 export async function ask(path, { method = 'GET', body } = {}) {
   const token = sessionStorage.getItem(TOKEN);
   // No header can carry such a token, and the error of the browser would look as if the server were away.
@@ -46,7 +49,10 @@ export async function ask(path, { method = 'GET', body } = {}) {
   if (response.ok && (answer !== undefined || response.status === 204)) return answer ?? {};
   // The page of a proxy, or an answer that broke off, is none of the server's.
   if (response.ok) throw new ApiError(0);
-  if (response.status === 401) await askForToken(token);
+  if (response.status === 401) {
+    await askForToken(token);
+    if (method === 'GET' && ![token, null].includes(sessionStorage.getItem(TOKEN))) return ask(path);
+  }
   throw new ApiError(response.status, answer?.error);
 }
 

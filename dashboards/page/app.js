@@ -122,6 +122,8 @@ function show() {
     } else each.removeAttribute('aria-current');
   }
   close();
+  // A question belongs to the section that asked it.
+  document.getElementById('confirm').close();
   main.replaceChildren();
   if (section === undefined) main.append(element('p', { class: 'empty' }, 'This token may see nothing here.'));
   else close = section.open(main, page, section.id === id && detail ? unescaped(detail) : undefined);

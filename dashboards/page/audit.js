@@ -54,7 +54,7 @@ export function open(root, page) {
   root.append(
     heading(
       'Audit',
-      'The newest first. Each record is sealed to the one before it; pawl audit verify checks the whole trail.',
+      'The newest first. Each record names the digest of the one before; pawl audit verify checks the whole trail.',
     ),
     element('div', { class: 'filters', role: 'search' }, ...Object.values(inputs)),
     summary,

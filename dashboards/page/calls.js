@@ -2,7 +2,7 @@
 import { part } from './api.js';
 import { CALL_COLUMNS } from './call-columns.js';
 import { count, element } from './dom.js';
-import { heading, isTyping, liveTable, moveInRows } from './parts.js';
+import { button, heading, isTyping, liveTable, moveInRows } from './parts.js';
 import { openStory } from './story.js';
 
 export const id = 'calls';
@@ -11,6 +11,9 @@ export const permission = 'use';
 
 const LOOK_EVERY_MS = 700;
 const SHOWN = 100;
+/** The API lists no more at once. So many are read less often. */
+const MOST = 1_000;
+const LOOK_AT_MOST_EVERY_MS = 5_000;
 const STATES = {
   '': 'All states',
   inflight: 'In flight',
@@ -57,20 +60,33 @@ function openList(root, page) {
     ...Object.entries(STATES).map(([value, text]) => element('option', { value }, text)),
   );
   state.value = filter.state;
+  let shown = SHOWN;
+  const most = button(`Show up to ${MOST} calls`, () => {
+    shown = MOST;
+    looking.stop();
+    looking = look(LOOK_AT_MOST_EVERY_MS);
+  });
+  most.hidden = true;
   root.append(
     heading('Calls', 'The newest first. Keys: / filters, j and k choose, Enter opens.'),
     element('div', { class: 'filters', role: 'search' }, tool, field('session', 'Session'), state),
     summary,
     table.root,
+    most,
   );
-  const looking = page.follow(address, LOOK_EVERY_MS, ({ calls, truncated }) => {
-    table.update(calls);
-    const more = calls.length >= SHOWN ? ', and more' : truncated ? '; older ones were not looked at' : '';
-    summary.textContent = `${count(calls.length, 'call')}${more}`;
-  });
+  let looking = look(LOOK_EVERY_MS);
+
+  function look(everyMs) {
+    return page.follow(address, everyMs, ({ calls, truncated }) => {
+      table.update(calls);
+      const more = calls.length >= shown ? ', and more' : truncated ? '; older ones were not looked at' : '';
+      summary.textContent = `${count(calls.length, 'call')}${more}`;
+      most.hidden = calls.length < shown || shown === MOST;
+    });
+  }
 
   function address() {
-    const wanted = Object.entries({ ...filter, limit: SHOWN }).filter(([, value]) => value !== '');
+    const wanted = Object.entries({ ...filter, limit: shown }).filter(([, value]) => value !== '');
     return `/v1/calls?${wanted.map(([name, value]) => `${name}=${part(value)}`).join('&')}`;
   }
 

@@ -59,6 +59,17 @@ describeInBrowser('approvals on the operator’s page in Chromium', () => {
     expect(Math.min(...tookMs)).toBeLessThan(1_000);
   });
 
+  test('a long preview leaves room for the other calls, and is whole beside the list', async () => {
+    const { server, call } = await rig();
+    const service = 'shop'.repeat(100);
+    await call({ service, replicas: 1 });
+    const page = await openPage(server.url);
+    const entry = page.getByRole('button', { name: /Deploy shop/ });
+    await entry.waitFor();
+    expect((await entry.boundingBox())?.height).toBeLessThan(150);
+    await page.getByRole('heading', { name: `Deploy ${service} with 1 replicas` }).waitFor();
+  });
+
   test('keyboard alone reads, edits and approves it', async () => {
     const { server, call, stateOf } = await rig();
     const page = await openPage(server.url);

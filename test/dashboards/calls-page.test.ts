@@ -32,6 +32,20 @@ describeInBrowser('calls on the operator’s page', () => {
     expect((await ask(`/v1/calls/${later.body.callId}`)).body).toMatchObject({ settlement: 'cancelled-before-start' });
   });
 
+  test('shows the newest calls, and on request as many as the API lists', async () => {
+    const { tool } = scripted('remind', () => ({ output: 'done' }));
+    const { server, pawl } = await startRig({ tools: [tool] });
+    const session = await pawl.openSession({ actorId: 'ada' });
+    const keys = Array.from({ length: 102 }, (_, index) => `${index}`);
+    await Promise.all(keys.map((idempotencyKey) => session.call('remind', {}, { idempotencyKey })));
+    const page = await openPage(server.url);
+    await page.getByRole('link', { name: 'Calls', exact: true }).click();
+    await page.getByText('100 calls, and more').waitFor();
+    await page.getByRole('button', { name: 'Show up to 1000 calls' }).click();
+    await page.getByText('102 calls', { exact: true }).waitFor();
+    expect(await page.getByRole('button', { name: 'Show up to' }).count()).toBe(0);
+  });
+
   test('shows pending calls with the time until which they wait', async () => {
     const { tool } = scripted('pay', (ctx) => ctx.pending({ expiresInMs: 3 * 3_600_000 }));
     const { server, call, pawl } = await startRig({ tools: [tool] });

@@ -354,6 +354,46 @@ describeInBrowser('the operator’s page in Chromium', () => {
     expect(await page.getByRole('button', { name: 'Disable' }).count()).toBe(0);
   });
 
+  test('a token that is refused later is asked for once more, and with another one the page is live at once', async () => {
+    const apiTokens = [
+      { token: 'first-secret', role: 'operator' },
+      { token: 'second-secret', role: 'operator' },
+    ];
+    const { server } = await rig({ apiTokens }, 'first-secret');
+    const page = await openPage(server.url);
+    await page.getByLabel('API token').fill('first-secret');
+    await page.keyboard.press('Enter');
+    await page.getByRole('link', { name: 'Fleet' }).click();
+    await page.getByRole('button', { name: 'Drain' }).waitFor();
+    await page.route('**/v1/**', (route) =>
+      route.request().headers()['authorization'] === 'Bearer first-secret'
+        ? route.fulfill({ status: 401, json: { error: { code: 'UNAUTHENTICATED', message: 'revoked' } } })
+        : route.continue(),
+    );
+    await page.getByText('The server does not know this token.').waitFor();
+    await page.evaluate(`new MutationObserver(() => (document.body.dataset.states += document.getElementById('live').textContent))
+      .observe(document.getElementById('live'), { childList: true })`);
+    const answered = page.waitForResponse((response) => response.ok() && response.url().includes('/v1/workers'));
+    await page.getByLabel('API token').fill('second-secret');
+    await page.keyboard.press('Enter');
+    await answered;
+    await page.getByText('Live', { exact: true }).waitFor();
+    expect(await page.evaluate('document.body.dataset.states ?? ""')).not.toContain('Refused');
+  });
+
+  test('a question that is open when the operator leaves its section goes with it', async () => {
+    const { server } = await rig();
+    const page = await openPage(server.url);
+    await page.goto(`${server.url}/#tools`);
+    await row(page, 'get_weather').waitFor();
+    await page.getByRole('link', { name: 'Fleet' }).click();
+    await page.getByRole('button', { name: 'Drain' }).click();
+    await page.getByRole('button', { name: 'Keep it as it is' }).waitFor();
+    await page.goBack();
+    await row(page, 'get_weather').waitFor();
+    expect(await page.getByRole('dialog').count()).toBe(0);
+  });
+
   test('a link to what is not there says so where the thing would stand; skipping to the content stays in its section', async () => {
     const { server } = await rig();
     const page = await openPage(server.url);
