@@ -69,7 +69,9 @@ export class FailedAttempts {
   }
 
   #decide(attempt: Attempt, failure: Failure, circuitState: CircuitState) {
-    const { envelope, started, number, tool, modes } = attempt;
+    const { envelope, started, number, tool, modes, circuit } = attempt;
+    // A circuit that only observes refuses no retry, and one that parks lets it wait.
+    const stopsRetries = modes.circuits === 'on' && circuit.policy.whenOpen !== 'park';
     const tries = triesOf(started.earlierAttempts);
     return decideRetry(
       {
@@ -80,8 +82,7 @@ export class FailedAttempts {
         elapsedMs: nowMs(attempt) - (tries[0]?.startedAtMs ?? started.nowMs),
         remainingMs: remainingMs(attempt),
         expectedRetrySafe: isExpectedRetrySafe(envelope),
-        // A circuit that only observes refuses no retry either.
-        circuitState: modes.circuits === 'on' ? circuitState : 'CLOSED',
+        circuitState: stopsRetries ? circuitState : 'CLOSED',
       },
       attempt.retry,
       this.#deps.random,

@@ -101,6 +101,21 @@ describe('TR-8 to TR-11: the fleet’s circuit', () => {
     expect(await ask()).toMatchObject({ status: 'success', attempts: 1 });
   });
 
+  test('and calls that failed as it opened wait as retries, so that all succeed when the service is back', async () => {
+    const service = { down: true };
+    const { tool } = scripted('ask', () => (service.down ? Promise.reject(httpError(503)) : { output: 'up' }), {
+      retry: { baseMs: 1 },
+      circuit: { consecutiveFailures: 5, cooldownMs: 300, whenOpen: 'park' },
+    });
+    const { session, pawl } = await startFleet({ tools: [tool], concurrency: 40 });
+    const calls = Array.from({ length: 40 }, (_, number) => session.call(tool, { number }));
+    await eventually(async () => (await pawl.circuits.list())[0]?.circuit.state === 'OPEN', {
+      what: 'the open circuit',
+    });
+    service.down = false;
+    expect((await Promise.all(calls)).map(({ status }) => status)).toEqual(calls.map(() => 'success'));
+  });
+
   test('ruling 12: what is the caller’s fault does not open it', async () => {
     const { tool } = scripted(
       'ask',
