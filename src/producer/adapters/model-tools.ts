@@ -10,7 +10,7 @@ import type { ExportedTool, ExportOptions, Provider, ToolExport } from '../../sh
 import { parametersOf } from '../../shared/model-tools/provider-refusals.ts';
 import { plainParameters } from '../../shared/model-tools/tools-for.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
-import { checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
+import { checkMembers, checkObject, invalidArgument } from '../../shared/schema/known-members.ts';
 import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { asText, quoteValue } from '../../shared/util/text/quote-value.ts';
@@ -113,7 +113,7 @@ export class ModelTools {
   ): Promise<ModelTools> {
     if (typeof session?.toolsFor !== 'function')
       throw invalidArgument('session', `must be a session, as \`openSession\` returns it; got ${quoteValue(session)}`);
-    checkObject('options', given);
+    checkMembers('options', given, OPTION_NAMES);
     checkOptions(given);
     const options = { ...given, ...fixed };
     return new ModelTools(session, provider, await session.toolsFor(provider, options), options);
@@ -139,7 +139,7 @@ export class ModelTools {
   ): Promise<Answer[]> {
     if (!Array.isArray(blocks)) throw invalidArgument(path, `must be a list; got ${quoteValue(blocks)}`);
     for (const [index, block] of blocks.entries()) checkObject(`${path}[${index}]`, block);
-    checkObject('options', options);
+    checkMembers('options', options, CALL_OPTION_NAMES);
     checkTurn('options.turnId', options.turnId);
     return this.#calls.respond((response) => {
       const answers = blocks.map((block, index) => run(block, { ...options, response, index }));
@@ -295,6 +295,25 @@ export class ModelTools {
     await this.#session.emitInvalidParams({ toolName: result.toolName, reasks: MAX_REASKS, result });
   }
 }
+
+/** `preliminary` is an option of the AI SDK's adapter. */
+const OPTION_NAMES = Object.keys({
+  strict: true,
+  priority: true,
+  native: true,
+  onEvent: true,
+  onGivenUp: true,
+  turnId: true,
+  maxOutputBytes: true,
+  images: true,
+  preliminary: true,
+} satisfies Record<keyof AdapterOptions | 'preliminary', true>);
+
+const CALL_OPTION_NAMES = Object.keys({
+  toolCallId: true,
+  turnId: true,
+  signal: true,
+} satisfies Record<keyof ModelCallOptions, true>);
 
 /** Otherwise a model would read of the program's mistake, or all of an output would be cut. */
 function checkOptions({ turnId, maxOutputBytes }: AdapterOptions): void {

@@ -154,6 +154,23 @@ test('members of an adapter’s options that are none are refused by their name'
         });
 });
 
+test('misspelt options of an adapter, and of one answer, are refused by their name', async () => {
+  const session = await openSession();
+  for (const make of [chatTools, responsesTools, messagesTools, langchainTools, aiSdkTools])
+    await expect(
+      (make as (session: Session, options: never) => Promise<unknown>)(session, { maxOutputByte: 5 } as never),
+      make.name,
+    ).rejects.toMatchObject({
+      code: 'CONTRACT_INVALID',
+      message: expect.stringContaining('options: has no member "maxOutputByte" (did you mean maxOutputBytes?)'),
+    });
+  const { run } = await chatTools(session);
+  await expect(run([], { turnID: 'a' } as never)).rejects.toMatchObject({
+    code: 'CONTRACT_INVALID',
+    message: expect.stringContaining('options: has no member "turnID" (did you mean turnId?)'),
+  });
+});
+
 test.each(lists)(
   'a turn of %s may have a name of any length, and a turn that is no text is refused',
   async (_kind, adapter) => {
