@@ -1,5 +1,6 @@
 /** The only place that calls a tool's code. It turns each ending into a value: a result, an exception of any kind, an abort. */
 import { isBehindTarget } from '../../shared/circuits/circuit-key.ts';
+import { isFirstOfFault } from '../../shared/circuits/shared-fault.ts';
 import { classify, isToolError, stackOf } from '../../shared/errors/classify-error.ts';
 import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
 import { redact, secretsIn } from '../../shared/errors/redaction.ts';
@@ -179,7 +180,8 @@ function failureAfter({ running: { sideEffects }, tool, params, policy }: Attemp
   const { targetParameter = '' } = tool.circuit;
   // A target is not to blame for the hosts to which it redirects.
   const isBehind = isBehindTarget(thrown, (params as Readonly<Record<string, unknown>> | null)?.[targetParameter]);
-  const failure = isBehind ? { ...classified, againstCircuit: false } : classified;
+  const isCounted = !isBehind && isFirstOfFault(thrown);
+  const failure = isCounted ? classified : { ...classified, againstCircuit: false };
   if (sideEffects === 0 || !failure.nothingHappened || isToolError(thrown)) return failure;
   return { ...failure, nothingHappened: false, afterEffect: true };
 }

@@ -115,6 +115,26 @@ describe('a server that ends', () => {
     expect(contentOf(await fleet.session.call('echo', { text: 'again' }, { namespace }))).toBe('again');
   });
 
+  test('counts once against a circuit, however many calls it takes along', async () => {
+    const fleet = await startMcpFleet({ concurrency: 40 });
+    await fleet.bring('odd', fleet.odd({ environment: { OWNER: fleet.folder } }), { readOnly: ['echo'] });
+    const namespace = 'mcp.odd';
+    const hanging = await Promise.all(
+      Array.from({ length: 30 }, async (_, index) =>
+        pending(await fleet.session.submit('hang', { index }, { namespace })),
+      ),
+    );
+    await eventually(async () => {
+      const records = await Promise.all(hanging.map(({ callId }) => fleet.pawl.read(callId)));
+      return records.every((record) => (record?.fence ?? 0) > 0);
+    });
+    await fleet.session.call('echo', { text: 'behind them' }, { namespace });
+    for (const id of serversOf(fleet)) process.kill(id, 'SIGKILL');
+    for (const { result } of hanging) expect(await result).toMatchObject({ error: { code: 'CONNECTION_RESET' } });
+    const circuit = (await fleet.pawl.circuits.list()).find(({ key }) => key.includes('hang'))?.circuit;
+    expect(circuit?.state ?? 'CLOSED').toBe('CLOSED');
+  });
+
   test('does not end the worker, and is ended with the worker', async () => {
     const fleet = await startMcpFleet({ workers: 0 });
     await fleet.bring('odd', fleet.odd({ environment: { OWNER: fleet.folder } }));

@@ -7,6 +7,7 @@ import {
   SdkHttpError,
   type Transport,
 } from '@modelcontextprotocol/client';
+import { noteSharedFault } from '../../../shared/circuits/shared-fault.ts';
 import { PawlError, reasonOf, ToolError } from '../../../shared/errors/failure.ts';
 import { startOf } from '../../../shared/util/text/text-cut.ts';
 
@@ -49,7 +50,7 @@ interface Broken {
 export function requestFailure(error: unknown, open: Broken, server: string): RequestFailure {
   const { fault, transport } = open;
   if (error instanceof ToolError && error.nothingHappened) return { failure: error, isClosed: fault !== undefined };
-  if (fault !== undefined) return { failure: fault, isClosed: true };
+  if (fault !== undefined) return { failure: noteSharedFault(fault), isClosed: true };
   const keepOpen = (failure: Error): RequestFailure => ({ failure, isClosed: false });
   if (error instanceof PawlError || error instanceof ToolError) return keepOpen(error);
   if (ProtocolError.isInstance(error)) {
