@@ -1,7 +1,6 @@
 /** The fleet's tools as MCP shows them. Name, schemas and annotations come from the definition that workers run. */
 import { answersParameter } from '../../shared/calls/elicitation.ts';
 import type { FailureCode } from '../../shared/errors/failure-codes.ts';
-import { primaryName } from '../../shared/model-tools/names.ts';
 import { flatRoot } from '../../shared/model-tools/object-root.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
 import { withoutReference } from '../../shared/schema/schema-references.ts';
@@ -11,6 +10,7 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
 import { startOf, wellFormed } from '../../shared/util/text/text-cut.ts';
 import type { Pawl } from '../client.ts';
+import { resolveName } from '../tools/tool-catalogue.ts';
 import { invalidParams } from './errors.ts';
 
 export interface McpTool
@@ -40,8 +40,9 @@ export async function publishedToolsFor(pawl: Pawl, sessionKey: string): Promise
 /** A tool that the session may call. Throws -32602 for any other. */
 export async function publishedToolFor(pawl: Pawl, sessionKey: string, mcpName: string): Promise<McpTool> {
   const catalogue = await publishedToolsFor(pawl, sessionKey);
-  const findTool = (name: string | undefined) => catalogue.find((each) => each.mcpName === name);
-  const tool = findTool(mcpName) ?? findTool(primaryName(DEFAULT_NAMESPACE, mcpName));
+  const peek = (namespace: string, name: string) => pawl.published(namespace, name);
+  const ownName = resolveName(DEFAULT_NAMESPACE, mcpName, { peek });
+  const tool = catalogue.find((each) => each.mcpName === ownName);
   if (tool !== undefined) return tool;
   throw invalidParams(`Unknown tool: ${startOf(mcpName, 256)}`, {
     code: 'UNKNOWN_TOOL' satisfies FailureCode,

@@ -206,6 +206,10 @@ test('C17: read_file is a second name of read, at every front door, unless anoth
   const own = scripted('read_file', () => ({ output: 'own' })).tool;
   const { session: other } = await startFleet({ tools: [read, own] });
   expect(contentOf(await other.call('read_file', {}))).toBe('own');
+  // It keeps the name where it may not be called.
+  const fleet = await startFleet({ tools: [read, own], settings: { tools: { read_file: { enabled: false } } } });
+  expect((await fleet.session.call('read_file', {})).error?.code).toBe('PERMISSION_DENIED');
+  await expect(publishedToolFor(fleet.pawl, fleet.session.key, 'read_file')).rejects.toThrow('Unknown tool: read_file');
 });
 
 test('D10: connect({ toolsets }) decides for each request what a session is shown, not what it may call', async () => {
