@@ -7,9 +7,16 @@ import { decodeOutcome, envelopeOf } from '../../shared/calls/outcome.ts';
 import { classify } from '../../shared/errors/classify-error.ts';
 import { clip, statusError } from '../../shared/errors/failure.ts';
 import type { Signatures } from '../../shared/signing/signatures.ts';
-import type { CallbackEnd, CallbackRecords, LeasedCallback } from '../../shared/store/callbacks/callbacks.ts';
+import type {
+  CallbackEnd,
+  CallbackRecords,
+  LeasedCallback,
+  TakenCallbacks,
+} from '../../shared/store/callbacks/callbacks.ts';
+import { lacksRights } from '../../shared/store/redis/backend-error.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
+import type { Tier } from '../../shared/tools/tool.ts';
 import { type Schedule, systemSchedule, uuidv7 } from '../../shared/util/time.ts';
 import { withinMs } from '../../shared/util/wait.ts';
 import type { Fetch } from '../context/network.ts';
@@ -36,6 +43,8 @@ const LEASE_MS = 30_000;
 const MAX_SENDING = 64;
 /** The poll interval, in case the broadcast of a due callback was lost. */
 const POLL_MS = 5_000;
+/** A tier whose keys were refused is left to its own workers for this long. */
+const DENIED_MS = 60_000;
 const WAKE_WITHIN_MS = 25;
 const CLOSE_MS = 1_000;
 const GONE = 410;
@@ -46,6 +55,8 @@ export class CallbackSender {
   readonly #deps: CallbackSenderDeps;
   readonly #schedule: Schedule;
   readonly #sends = new Set<Promise<void>>();
+  /** The tiers whose keys the Redis user may not use, as where each tier's workers have a user of their own. By the monotonic clock. */
+  readonly #deniedAtMs = new Map<Tier, number>();
   #cancel: () => void = () => {};
   #dueAtMs = Number.POSITIVE_INFINITY;
   #polling: Promise<void> | undefined;
@@ -96,16 +107,29 @@ export class CallbackSender {
 
   /** Leases and sends the due callbacks. Returns the delay of the next poll. */
   async #poll(): Promise<number> {
-    const { callbacks, partitions, random } = this.#deps;
+    const { partitions, random } = this.#deps;
     let nextInMs = POLL_MS * (0.5 + random() / 2);
     for (const partition of partitions()) {
       const capacity = MAX_SENDING - this.#sends.size;
       if (capacity <= 0 || this.#closed) break;
-      const leased = await callbacks.take(partition, uuidv7(), LEASE_MS, capacity);
-      for (const callback of leased.callbacks) this.#start(callback);
-      if (leased.nextInMs !== undefined) nextInMs = Math.min(nextInMs, Math.max(WAKE_WITHIN_MS, leased.nextInMs));
+      const leased = await this.#take(partition, capacity);
+      for (const callback of leased?.callbacks ?? []) this.#start(callback);
+      if (leased?.nextInMs !== undefined) nextInMs = Math.min(nextInMs, Math.max(WAKE_WITHIN_MS, leased.nextInMs));
     }
     return nextInMs;
+  }
+
+  /** Undefined for a partition that Redis refuses: the callbacks of the others are sent all the same. */
+  async #take(partition: Partition, capacity: number): Promise<TakenCallbacks | undefined> {
+    const deniedAtMs = this.#deniedAtMs.get(partition.tier);
+    if (deniedAtMs !== undefined && performance.now() - deniedAtMs < DENIED_MS) return undefined;
+    try {
+      return await this.#deps.callbacks.take(partition, uuidv7(), LEASE_MS, capacity);
+    } catch (error) {
+      if (lacksRights(error)) this.#deniedAtMs.set(partition.tier, performance.now());
+      this.#deps.onError(error as Error);
+      return undefined;
+    }
   }
 
   #start(callback: LeasedCallback): void {

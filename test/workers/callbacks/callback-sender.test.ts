@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { pending, startFleet } from '../../helpers/fleet.ts';
+import { createUser } from '../../helpers/redis-user.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { gated } from '../../helpers/tools.ts';
 import { openReceiver } from './receiver.ts';
@@ -62,6 +63,17 @@ describe('the end of a call', () => {
         result: { callId, status: 'success', output: { content: 'xxxxx' } },
       },
     });
+  });
+
+  test('is posted by a worker whose Redis user may use the keys of its own tier alone', async () => {
+    const { world, session, startWorker } = await fleet({ workers: 0 });
+    const own = ['{workspace}*', '{fleet}*', '{turns}*', '{limit:*', '{budget}*', '{clients}*', '{audit}*'];
+    const keys = own.map((pattern) => `~${world.prefix}:${pattern}`);
+    const user = await createUser(world.redisUrl, world.prefix, [...keys, `&${world.prefix}:*`, '+@all']);
+    await startWorker({ tiers: ['workspace'], settings: { redisUrl: user.url } });
+    const receiver = await openReceiver();
+    await session.call(answer, {}, { callbackUrl: receiver.url });
+    await eventually(() => receiver.received.length === 1);
   });
 
   test.each([

@@ -71,7 +71,7 @@ export interface CallbackEnd {
   readonly answered?: boolean;
 }
 
-interface TakenCallbacks {
+export interface TakenCallbacks {
   readonly callbacks: readonly LeasedCallback[];
   /** Until the next one is due; undefined when none waits. */
   readonly nextInMs?: number;

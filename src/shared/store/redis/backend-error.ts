@@ -27,6 +27,11 @@ export function backendError(error: unknown, place?: string): unknown {
   return refused || transient.test(`${error.name} ${error.message}`) ? unavailable(error) : error;
 }
 
+/** Whether Redis refused its user a command, a key or a channel. */
+export function lacksRights(error: unknown): error is Error {
+  return error instanceof Error && /NOPERM|permissions|user executing the script can't/i.test(error.message);
+}
+
 /** A script's error names no key, so all keys of the script are named, some of which are the beginnings of others. */
 function placeOf(error: unknown): string {
   const { command } = error as { readonly command?: { readonly name: string; readonly args: readonly unknown[] } };

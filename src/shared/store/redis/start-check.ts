@@ -1,6 +1,6 @@
 /** Checks the rights of the Redis user at the start of a process: later it would wait in vain, or fail in the middle of a call. */
 import { PawlError } from '../../errors/failure.ts';
-import { backendError, unusableError } from './backend-error.ts';
+import { backendError, lacksRights, unusableError } from './backend-error.ts';
 import { broadcastChannel } from './broadcasts.ts';
 import type { Redis } from './connection.ts';
 import { FleetKeys } from './keys.ts';
@@ -82,8 +82,8 @@ function missingRightsError(rules: readonly string[], user: string, reply?: Erro
 
 /** The ACL rule that the user lacks; undefined for any other error. */
 function missingRule(error: unknown, command: string, prefix: string): string | undefined {
-  const message = error instanceof Error ? error.message : '';
-  if (!/NOPERM|permissions|user executing the script can't/i.test(message)) return undefined;
+  if (!lacksRights(error)) return undefined;
+  const { message } = error;
   if (/channel/i.test(message)) return `&${prefix}:*`;
   if (/\bkeys?\b/i.test(message)) return `~${prefix}:*`;
   return `+${/run the '([\w|]+)' command/.exec(message)?.[1] ?? command}`;
