@@ -249,6 +249,13 @@ describe('the answer of a tool that has run', () => {
     expect(calls()).toBe(1);
   });
 
+  test.each([202, 204, 303, 524])('with the status %i and no message leaves open what the tool did', async (status) => {
+    const { responds, calls } = await overHttp('text/plain', status, []);
+    const code = status === 524 ? 'HTTP_524' : 'MCP_PROTOCOL';
+    expect((await responds('')).error).toMatchObject({ code, mayHaveHappened: true });
+    expect(calls()).toBe(1);
+  });
+
   test.each(['application/json', 'text/event-stream'] as const)(
     'is not asked for again over HTTP as %s where it is no message',
     async (type) => {

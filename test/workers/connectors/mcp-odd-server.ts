@@ -24,7 +24,7 @@ export async function overStdio() {
 }
 
 /** The same over HTTP: each body is the present content of `body`, with `"ID"` replaced by the request's id. */
-export async function overHttp(type: string | undefined, status = 200) {
+export async function overHttp(type: string | undefined, status = 200, readOnly = ['says']) {
   let calls = 0;
   let lines: readonly string[] = [];
   let whole: string | undefined;
@@ -63,7 +63,7 @@ export async function overHttp(type: string | undefined, status = 200) {
   });
   const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
   const fleet = await startMcpFleet({ settings: { allowedHosts: [host] } });
-  await fleet.bring('odd', { transport: 'http', url: `http://${host}/mcp`, headers: {} }, { readOnly: ['says'] });
+  await fleet.bring('odd', { transport: 'http', url: `http://${host}/mcp`, headers: {} }, { readOnly });
   const writes = (given: readonly string[]) => {
     lines = given;
     calls = 0;

@@ -88,6 +88,8 @@ export function requestFailure(error: unknown, open: Broken, server: string): Re
           `The MCP server ${server} answers with an invalid result: ${withoutJson(error.message)}`,
         ),
       );
+    case SdkErrorCode.ClientHttpUnexpectedContent:
+      return keepOpen(new PawlError('MCP_PROTOCOL', `The MCP server ${server} answers a request with no message.`));
     case SdkErrorCode.RequestTimeout:
       return keepOpen(new PawlError('UPSTREAM_TIMEOUT', `The MCP server ${server} did not answer in time.`));
     default:
@@ -157,8 +159,10 @@ function httpFailure(error: SdkHttpError, { transport, hasAnswered }: Broken, se
   if (status === 404 || status === 410 || refusesSession || (wasGood && status === 400 && !givesReason(body)))
     return sessionLost(server);
   const quoted = body === '' ? '.' : `: ${startOf(body, QUOTED_LENGTH)}`;
+  const answered = `The MCP server ${server} answers with HTTP ${status}${quoted}`;
   return {
-    failure: withStatus(status, `The MCP server ${server} answers with HTTP ${status}${quoted}`),
+    // A server may execute a request before it redirects its client elsewhere.
+    failure: status < 400 ? new PawlError('MCP_PROTOCOL', answered) : withStatus(status, answered),
     // The server may have executed the request, so the tool's effects decide about another attempt.
     isClosed: wasGood && (status === 400 || status === 500),
   };
