@@ -116,7 +116,7 @@ export class ModelTools {
     checkMembers('options', given, OPTION_NAMES);
     checkOptions(given);
     const options = { ...given, ...fixed };
-    return new ModelTools(session, provider, await session.toolsFor(provider, options), options);
+    return new ModelTools(session, provider, await session.toolsFor(provider, exportOptionsOf(options)), options);
   }
 
   private constructor(session: Session, provider: Provider, exported: ToolExport, options: AdapterOptions) {
@@ -277,7 +277,7 @@ export class ModelTools {
       return `${text}\nDo not call ${toolName} again: its parameters were wrong ${invalidCount} times in a row.`;
     }
     // The fleet may run a newer version than the exported one, so the schema is read again.
-    const { tools } = await this.#session.toolsFor(this.#provider, this.#options);
+    const { tools } = await this.#session.toolsFor(this.#provider, exportOptionsOf(this.#options));
     const tool = [...tools, ...this.exported.tools].find((each) => each['name'] === toolName) ?? {};
     return `${text}\nCall ${toolName} again with parameters that follow this schema: ${JSON.stringify(this.shownParameters(tool))}`;
   }
@@ -294,6 +294,10 @@ export class ModelTools {
     this.#session.inform('onGivenUp', onGivenUp && ((tool: string) => onGivenUp(tool, message)), toolName);
     await this.#session.emitInvalidParams({ toolName: result.toolName, reasks: MAX_REASKS, result });
   }
+}
+
+function exportOptionsOf({ strict, priority, native }: AdapterOptions): ExportOptions {
+  return defined({ strict, priority, native });
 }
 
 /** `preliminary` is an option of the AI SDK's adapter. */

@@ -5,6 +5,7 @@
  */
 import { PawlError } from '../errors/failure.ts';
 import type { JsonSchema } from '../schema/json-schema.ts';
+import { checkMembers } from '../schema/known-members.ts';
 import { withoutReference } from '../schema/schema-references.ts';
 import { qualifiedName } from '../tools/tool.ts';
 import { isObject } from '../util/json/json-types.ts';
@@ -32,13 +33,19 @@ import { keywordText, type RemovedKeyword, toSubset } from './provider-subset.ts
 
 const MAX_DESCRIPTION_LENGTH = 2_048;
 
+const OPTION_NAMES = Object.keys({
+  strict: true,
+  priority: true,
+  native: true,
+} satisfies Record<keyof ExportOptions, true>);
+
 /** Parameters in a form that every provider accepts, for libraries that talk to all of them. */
 export function plainParameters(schema: JsonSchema): JsonSchema {
   const plain = withPlainNames(toSubset(schema, PLAIN).schema);
   return providerRefusal('openai', plain) === undefined ? plain : { type: 'object', properties: {} };
 }
 
-/** Throws `CONFIGURATION` for two tools of one qualified name, and for an unknown provider. */
+/** Throws `CONFIGURATION` for two tools of one qualified name and for an unknown provider, `CONTRACT_INVALID` for an unknown option. */
 export function toolsFor(
   provider: Provider,
   tools: readonly ExportableTool[],
@@ -49,6 +56,7 @@ export function toolsFor(
       'CONFIGURATION',
       `Tools are exported for ${PROVIDERS.join(', ')}; there is no form for ${quoteValue(provider)}.`,
     );
+  checkMembers('options', options, OPTION_NAMES);
   if (!Array.isArray(tools) || !tools.every((tool) => isObject(tool?.inputSchema)))
     throw new PawlError('CONFIGURATION', `Only a list of tools is exported; got ${quoteValue(tools)}.`);
   const sorted = wellFormed(tools).toSorted((a, b) => compare(qualifiedName(a), qualifiedName(b)));

@@ -59,6 +59,12 @@ test('an unknown provider is refused with a list of the known ones', () => {
   );
 });
 
+test('a misspelt option is refused by its name', () => {
+  expect(() => toolsFor('openai', [rich], { stict: true } as never)).toThrow(
+    'options: has no member "stict" (did you mean strict?)',
+  );
+});
+
 test.each(['openai', 'anthropic', 'gemini'] as const)(
   '%s: what is said beside a reference is kept, apart from it',
   (provider) => {
