@@ -324,6 +324,7 @@ function composeConnections(core: Core, updates: FleetUpdates) {
     prefix,
     name: 'producer',
     onBroadcast: (broadcast) => updates.apply(broadcast),
+    onLost: () => updates.suspend(),
     onSubscribed: () => void updates.catchUp().catch(onError).finally(caughtUp.resolve),
     onError,
   });

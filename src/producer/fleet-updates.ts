@@ -79,6 +79,11 @@ export class FleetUpdates {
     };
   }
 
+  /** Broadcasts are lost until `catchUp`. */
+  suspend(): void {
+    this.#deps.sessions.suspend();
+  }
+
   /** Reads all copies again, because broadcasts are lost while the connection is down. */
   async catchUp(): Promise<void> {
     const { circuits, reliability, catalogue, sessions, shards, agents } = this.#deps;

@@ -56,6 +56,11 @@ export class WorkerFleetUpdates {
     handleBroadcast(this.#handlers, broadcast);
   }
 
+  /** Broadcasts are lost until `catchUp`. */
+  suspend(): void {
+    this.#deps.parts.sessions.suspend();
+  }
+
   /** Reads everything again, because broadcasts may have been missed. */
   async catchUp(): Promise<void> {
     const { sessions, forced, nodeCircuits, declared, heartbeat, running, renew } = this.#deps.parts;

@@ -92,6 +92,7 @@ export class ToolWorker implements AsyncDisposable {
       prefix: settings.prefix,
       name: 'worker',
       onBroadcast: (broadcast) => this.#updates.receive(broadcast),
+      onLost: () => this.#updates.suspend(),
       onSubscribed: () => void this.#updates.catchUp().catch(onError),
       onError,
     });

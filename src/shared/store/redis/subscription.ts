@@ -10,6 +10,8 @@ export interface SubscriptionOptions {
   /** In a cluster: the node on which scripts publish (`host:port`), and count subscribers. Default: any. */
   node?(): string | undefined;
   onMessage(text: string, channel: string): void;
+  /** Called when the connection is lost: messages are missed until `onSubscribed`. */
+  onLost?(): void;
   /** Called after each subscription, also after a reconnect. */
   onSubscribed(): void;
   onError(error: Error): void;
@@ -59,6 +61,7 @@ export class Subscription {
       );
     };
     client.on('ready', subscribe);
+    client.on('close', () => options.onLost?.());
     return new Subscription(client, node);
   }
 

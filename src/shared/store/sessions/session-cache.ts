@@ -10,7 +10,7 @@ interface CacheEntry {
   readAtMs: number;
 }
 
-/** Sessions as this process last read or wrote them. A broadcast of a change removes a session. */
+/** Sessions as this process last read or wrote them. A broadcast of a change removes a session; none is used while broadcasts are lost. */
 export class SessionCache {
   readonly #limit: number;
   readonly #clock: Pick<Clock, 'monotonic'>;
@@ -18,6 +18,7 @@ export class SessionCache {
   /** The cached sessions that may have changed. */
   readonly #doubted = new Set<string>();
   #broadcast = 0;
+  #isSuspended = false;
 
   constructor(limit: number, clock: Pick<Clock, 'monotonic'> = systemClock) {
     this.#limit = limit;
@@ -29,8 +30,8 @@ export class SessionCache {
    * while ago, one caller gets undefined; the others use the cached one until that caller has read it.
    */
   get(sessionKey: string): SessionRecord | undefined {
-    const entry = this.#entries.get(sessionKey);
-    if (entry === undefined || this.#doubted.has(sessionKey)) return undefined;
+    const entry = this.#usable(sessionKey);
+    if (entry === undefined) return undefined;
     const nowMs = this.#clock.monotonic();
     if (nowMs - entry.readAtMs < FRESH_MS) return entry.record;
     entry.readAtMs = nowMs;
@@ -39,9 +40,13 @@ export class SessionCache {
 
   /** The session, if no caller of `get` would have to read it now. Reading it stays the task of the next caller of `get`. */
   peek(sessionKey: string): SessionRecord | undefined {
-    const entry = this.#entries.get(sessionKey);
-    if (entry === undefined || this.#doubted.has(sessionKey)) return undefined;
+    const entry = this.#usable(sessionKey);
+    if (entry === undefined) return undefined;
     return this.#clock.monotonic() - entry.readAtMs < FRESH_MS ? entry.record : undefined;
+  }
+
+  #usable(sessionKey: string): CacheEntry | undefined {
+    return this.#isSuspended || this.#doubted.has(sessionKey) ? undefined : this.#entries.get(sessionKey);
   }
 
   /** As it was known last, forgotten or not: what Redis has lost is still that session. */
@@ -106,7 +111,13 @@ export class SessionCache {
     this.#doubt(sessionKey);
   }
 
+  /** Broadcasts are lost until `clear`: until then, every caller of `get` must read its session. */
+  suspend(): void {
+    this.#isSuspended = true;
+  }
+
   clear(): void {
+    this.#isSuspended = false;
     this.#broadcast += 1;
     for (const sessionKey of this.#entries.keys()) this.#doubted.add(sessionKey);
   }
