@@ -72,6 +72,14 @@ function mergeVariables(merged: Values, environment: Environment): Map<string, s
   return variables;
 }
 
+/** A hint for a name that is written as a group, such as `http.port` for `httpPort`. */
+function nestedName(path: readonly PropertyKey[]): string | undefined {
+  const [first = '', ...others] = path.map(String);
+  const name = first + others.map((each) => each.charAt(0).toUpperCase() + each.slice(1)).join('');
+  const isKnown = others.length > 0 && Object.hasOwn(settingsSchema.shape, name);
+  return isKnown ? `is not a setting (did you mean ${name}?)` : undefined;
+}
+
 /** A fault of the schema, with the path, or the variable, of the setting and the value that came. Secrets are not shown. */
 function issuesOf(issue: z.core.$ZodIssue, merged: Values, variables: ReadonlyMap<string, string>): readonly Issue[] {
   const path = issue.path.map(String).join('.');
@@ -85,7 +93,7 @@ function issuesOf(issue: z.core.$ZodIssue, merged: Values, variables: ReadonlyMa
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => ({
       path: [...issue.path, key].map(String).join('.'),
-      message: rephraseUnknown(issue.message, 'is not a setting'),
+      message: nestedName([...issue.path, key]) ?? rephraseUnknown(issue.message, 'is not a setting'),
     }));
   const value = valueAt(merged, issue.path);
   const shown = value === undefined ? 'nothing' : quoteValue(value);

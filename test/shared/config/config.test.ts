@@ -236,6 +236,12 @@ describe('a wrong value is named with its variable, its path, what came and what
     expect(issues?.map((issue) => issue.path)).toEqual(['httpPort']);
   });
 
+  test('a setting whose name is written as a group is hinted at', () => {
+    expect(outcome({ file: { http: { port: 7_072 } } })).toBe(
+      'The configuration is not usable: http.port: is not a setting (did you mean httpPort?)',
+    );
+  });
+
   test('a setting that does not exist is named where it stands', () => {
     const { issues } = refusal({ file: { htpPort: 1, tools: { read: { circuit: { coolDown: 1 } } } } });
     expect(issues?.map((issue) => issue.path).sort()).toEqual(['htpPort', 'tools.read.circuit.coolDown']);
