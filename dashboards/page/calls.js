@@ -28,8 +28,9 @@ const STATES = {
   cancelled: 'Cancelled',
   unresolved: 'Outcome unknown',
 };
-/** The filter stays when the operator comes back from a call. */
+/** The filter and the length of the list stay when the operator comes back from a call. */
 const filter = { tool: '', session: '', state: '' };
+let shown = SHOWN;
 
 export function open(root, page, callId) {
   return callId === undefined ? openList(root, page) : openStory(root, page, callId);
@@ -60,11 +61,10 @@ function openList(root, page) {
     ...Object.entries(STATES).map(([value, text]) => element('option', { value }, text)),
   );
   state.value = filter.state;
-  let shown = SHOWN;
   const most = button(`Show up to ${MOST} calls`, () => {
     shown = MOST;
     looking.stop();
-    looking = look(LOOK_AT_MOST_EVERY_MS);
+    looking = look();
   });
   most.hidden = true;
   root.append(
@@ -74,9 +74,10 @@ function openList(root, page) {
     table.root,
     most,
   );
-  let looking = look(LOOK_EVERY_MS);
+  let looking = look();
 
-  function look(everyMs) {
+  function look() {
+    const everyMs = shown === MOST ? LOOK_AT_MOST_EVERY_MS : LOOK_EVERY_MS;
     return page.follow(address, everyMs, ({ calls, truncated }) => {
       table.update(calls);
       const more = calls.length >= shown ? ', and more' : truncated ? '; older ones were not looked at' : '';

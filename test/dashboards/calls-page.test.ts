@@ -44,6 +44,10 @@ describeInBrowser('calls on the operator’s page', () => {
     await page.getByRole('button', { name: 'Show up to 1000 calls' }).click();
     await page.getByText('102 calls', { exact: true }).waitFor();
     expect(await page.getByRole('button', { name: 'Show up to' }).count()).toBe(0);
+    await page.getByRole('link', { name: 'remind' }).last().click();
+    await page.getByText('What happened').waitFor();
+    await page.goBack();
+    await page.getByText('102 calls', { exact: true }).waitFor();
   });
 
   test('shows pending calls with the time until which they wait', async () => {
