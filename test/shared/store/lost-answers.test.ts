@@ -5,6 +5,7 @@ import { resolveSettings } from '../../../src/shared/config/resolve-settings.ts'
 import { type Backend, openBackend } from '../../../src/shared/store/backend.ts';
 import { RedisDedupeStore } from '../../../src/shared/store/dedupe/dedupe-redis.ts';
 import { reserve, spent } from '../../../src/shared/store/limits/budgets.ts';
+import { jobIdOf } from '../../../src/shared/store/queues/jobs.ts';
 import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import { startWire } from '../../helpers/proxy.ts';
 import { createWorld } from '../../helpers/world.ts';
@@ -66,6 +67,24 @@ test('a slot under a limit is renewed, and goes on being renewed', async () => {
   );
   expect(until).toBeGreaterThan(answer.heldUntilMs);
   expect(await backend.limits.renew(LIMIT, starter, until ?? 0, 90_000)).toBeGreaterThan(0);
+});
+
+test('a slot and a lock that are released go to the next one', async () => {
+  const { backend, unheard } = await withLoss();
+  // The call of the second one has ended meanwhile: it passes on what it gets.
+  const [first, second, third] = ['a', 'b', 'c'].map((name) => ({ callId: callIdFor(name), generation: '0' }));
+  if (first === undefined || second === undefined || third === undefined) throw new Error('no jobs');
+  const starterOf = (job: typeof first) => ({ jobId: jobIdOf(job.callId, job.generation) });
+  const acquire = async (job: typeof first) => (await backend.limits.acquire(LIMIT, starterOf(job), 60_000)).kind;
+  expect([await acquire(first), await acquire(second)]).toEqual(['granted', 'waiting']);
+  await unheard(starterOf(first).jobId, ({ limits }) => limits.release(LIMIT, starterOf(first)));
+  expect(await acquire(third)).toBe('granted');
+
+  const lock = { resource: 'stove', mode: 'exclusive' } as const;
+  const hold = async (job: typeof first) => (await backend.locks.acquire(job, 1, lock, false)).kind;
+  expect([await hold(first), await hold(second)]).toEqual(['granted', 'waiting']);
+  await unheard(first.callId, ({ locks }) => locks.release(first, 1));
+  expect(await hold(third)).toBe('granted');
 });
 
 test('the time of an attempt is charged once', async () => {

@@ -20,7 +20,8 @@ const RESERVED_MS = 2_000;
 const GRANT_LUA = [luaFunction(new URL('./limit-grant.lua', import.meta.url))];
 const acquireScript = new Script(new URL('./limit-acquire.lua', import.meta.url), GRANT_LUA);
 const renewScript = new Script(new URL('./limit-renew.lua', import.meta.url), [], 'once');
-const releaseScript = new Script(new URL('./limit-release.lua', import.meta.url), GRANT_LUA);
+// A second run would not name the jobs again, and these would wait for their own look.
+const releaseScript = new Script(new URL('./limit-release.lua', import.meta.url), GRANT_LUA, 'once');
 
 export interface Starter {
   readonly jobId: string;

@@ -7,7 +7,7 @@
 --       4 name of the start  5 '1' when it was not used  6 how long the slot is kept for the same job, ms, '0' to release it
 --       7 starts in a window, '0' for any number  8 window, ms
 --       9 until when the job held the slot: a later start of the same job may hold it by now; '' for any
--- Returns the names of the jobs to promote
+-- Returns the names of the jobs to promote, and whether there are any
 local promoted = {}
 local function grant(most, ...)
   for _, name in ipairs(limit_grant({...}, {most, ARGV[3]})) do promoted[#promoted + 1] = name end
@@ -20,14 +20,14 @@ if ARGV[5] == '1' then
 else
   redis.call('ZADD', KEYS[3], 'XX', 'LT', nowMs() + ARGV[8], ARGV[4])
 end
-if ARGV[2] == '0' then return promoted end
-if ARGV[9] ~= '' and redis.call('ZSCORE', KEYS[1], ARGV[1]) ~= ARGV[9] then return promoted end
+if ARGV[2] == '0' then return promoted, #promoted > 0 end
+if ARGV[9] ~= '' and redis.call('ZSCORE', KEYS[1], ARGV[1]) ~= ARGV[9] then return promoted, #promoted > 0 end
 if ARGV[6] ~= '0' then
   redis.call('ZADD', KEYS[1], 'XX', nowMs() + ARGV[6], ARGV[1])
-  return promoted
+  return promoted, #promoted > 0
 end
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[5], ARGV[1])
 grant(ARGV[2], KEYS[1], KEYS[2], KEYS[5])
-return promoted
+return promoted, #promoted > 0

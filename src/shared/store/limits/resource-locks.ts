@@ -22,7 +22,8 @@ type Named = Pick<CallJob, 'callId' | 'generation'>;
 const GRANT_LUA = luaFunction(new URL('./lock-grant.lua', import.meta.url));
 const RELEASE_LUA = [GRANT_LUA, luaFunction(new URL('./lock-release.lua', import.meta.url))];
 const acquireScript = new Script(new URL('./lock-acquire.lua', import.meta.url), RELEASE_LUA);
-const releaseScript = new Script(new URL('./lock-release.lua', import.meta.url), [GRANT_LUA]);
+// A second run would not name the jobs again, and these would wait for their own look.
+const releaseScript = new Script(new URL('./lock-release.lua', import.meta.url), [GRANT_LUA], 'once');
 const renewScript = new Script(new URL('./lock-renew.lua', import.meta.url));
 
 export class ResourceLocks extends FleetRecords {
