@@ -7,7 +7,16 @@ import { isObject } from '../util/json/json-types.ts';
 import { quoteValue } from '../util/text/quote-value.ts';
 import { matches } from '../util/wildcard.ts';
 import { type Connector, type ConnectorArgument, hostMatches, placeholdersOf } from './connector.ts';
-import { invalidParameter, joinText, membersOf, type ParameterStyle, pairsOf, plainText } from './parameter-style.ts';
+import {
+  invalidParameter,
+  joinPairs,
+  joinText,
+  membersOf,
+  type ParameterStyle,
+  pairsOf,
+  plainText,
+  setQueryParameter,
+} from './parameter-style.ts';
 
 export interface ConnectorRequest {
   readonly method: string;
@@ -63,14 +72,14 @@ function placeParameters(
 ): void {
   const templateNames = new Set(placeholdersOf(connector).map(([, name]) => name));
   const isReserved = (name: string) => queryNames(connector).includes(name);
+  const query: string[] = [];
   for (const [param, value] of Object.entries(params)) {
     const argument = ownMember(connector.arguments, param) ?? defaultArgument(connector, param, templateNames);
     // In a JSON body null is a value: many services clear a field by it.
     const isNullInBody = value === null && argument?.in === 'body' && connector.body === 'json';
     if (argument === undefined || value === undefined || (value === null && !isNullInBody)) continue;
     const { name = param, style } = argument;
-    if (argument.in === 'query')
-      for (const [key, text] of pairsOf({ param, name, style, isReserved }, value)) url.searchParams.append(key, text);
+    if (argument.in === 'query') query.push(joinPairs(pairsOf({ param, name, style, isReserved }, value)));
     else if (argument.in === 'header')
       headers.set(name.toLowerCase(), headerText(param, withoutPlaceholders(headerValue(param, value, argument))));
     else if (argument.in === 'body') {
@@ -78,6 +87,7 @@ function placeParameters(
       body.styles.set(name, style);
     }
   }
+  url.search = [url.search.slice(1), ...query].filter((part) => part !== '').join('&');
 }
 
 /** Fills the templates of the query. Returns those that need a secret. */
@@ -86,7 +96,7 @@ function fillQuery(connector: Connector, params: Params, url: URL): Readonly<Rec
   for (const [name, template] of Object.entries(connector.query)) {
     const text = fillTemplate(template, params);
     if (text?.includes(SECRET) === true) secretQuery.set(name, text);
-    else if (text !== undefined) url.searchParams.set(name, text);
+    else if (text !== undefined) setQueryParameter(url, name, text);
   }
   return Object.fromEntries(secretQuery);
 }
@@ -136,13 +146,19 @@ function fillPath(template: string, params: Params): string {
   return template.replaceAll(PLACEHOLDER, (_placeholder, name: string) => {
     const value = ownMember(params, name);
     if (value === undefined || value === null) throw invalidParameter(name, 'is needed for the path and missing');
-    const text = joinText(name, value, ',');
+    const text = joinText(name, value, ',', encodePathPart(name));
     // A dot segment would leave the path, encoded or not.
     if (text === '' || text === '.' || text === '..')
       throw invalidParameter(name, `cannot stand in a path: ${JSON.stringify(text)}`);
-    if (!text.isWellFormed()) throw invalidParameter(name, 'holds half a character, which no address can');
-    return encodeURIComponent(text);
+    return text;
   });
+}
+
+function encodePathPart(param: string): (text: string) => string {
+  return (text) => {
+    if (!text.isWellFormed()) throw invalidParameter(param, 'holds half a character, which no address can');
+    return encodeURIComponent(text);
+  };
 }
 
 /** A template with its parameters filled in; undefined when one of them is missing. */
@@ -216,7 +232,7 @@ function encodeBody(
       value,
     ),
   );
-  return { type: 'application/x-www-form-urlencoded', text: new URLSearchParams(fields).toString() };
+  return { type: 'application/x-www-form-urlencoded', text: joinPairs(fields) };
 }
 
 function headerText(name: string, text: string): string {

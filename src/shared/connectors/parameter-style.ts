@@ -13,7 +13,8 @@ import { startOf } from '../util/text/text-cut.ts';
 export const parameterStyleSchema = z.enum(['repeat', 'comma', 'space', 'pipe', 'members', 'deep', 'json']);
 export type ParameterStyle = z.output<typeof parameterStyleSchema>;
 
-type Pair = [name: string, text: string];
+/** Both are encoded, so that a separator differs from the same character in an entry. */
+type Pair = readonly [name: string, text: string];
 
 /** The place of a parameter in a query or a form. */
 interface PairTarget {
@@ -24,7 +25,23 @@ interface PairTarget {
   readonly isReserved: (name: string) => boolean;
 }
 
-const SEPARATORS: Partial<Record<ParameterStyle, string>> = { comma: ',', space: ' ', pipe: '|' };
+const SEPARATORS: Partial<Record<ParameterStyle, string>> = { comma: ',', space: '%20', pipe: '%7C' };
+
+/** The text as a query or a form writes it. */
+function encoded(text: string): string {
+  return new URLSearchParams([['', text]]).toString().slice('='.length);
+}
+
+export function joinPairs(pairs: readonly Pair[]): string {
+  return pairs.map(([name, text]) => `${name}=${text}`).join('&');
+}
+
+/** Sets a parameter of the query. `URLSearchParams` would encode the separators of all others again. */
+export function setQueryParameter(url: URL, name: string, text: string): void {
+  const others = url.search.slice(1).split('&');
+  const isOther = (pair: string) => pair !== '' && !new URLSearchParams(pair).has(name);
+  url.search = [...others.filter(isOther), joinPairs([[encoded(name), encoded(text)]])].join('&');
+}
 
 /**
  * The pairs of one parameter. Throws `INVALID_PARAMS` for a value that cannot be written, and for a member whose name is taken: a model may
@@ -32,13 +49,14 @@ const SEPARATORS: Partial<Record<ParameterStyle, string>> = { comma: ',', space:
  */
 export function pairsOf(target: PairTarget, value: unknown): readonly Pair[] {
   const { param, name, style, isReserved } = target;
-  if (style === 'json') return [[name, JSON.stringify(value)]];
-  if (!isNested(value)) return [[name, plainText(param, value)]];
-  if (style === 'deep') return deepPairs(param, name, value);
+  const pair = (pairName: string, text: string): Pair => [encoded(pairName), encoded(text)];
+  if (style === 'json') return [pair(name, JSON.stringify(value))];
+  if (!isNested(value)) return [pair(name, plainText(param, value))];
+  if (style === 'deep') return deepPairs(param, name, value).map(([member, text]) => pair(member, text));
   const separator = SEPARATORS[style];
-  if (separator !== undefined) return [[name, joinText(param, value, separator)]];
-  if (Array.isArray(value)) return value.map((entry) => [name, entryText(param, entry)]);
-  if (style === 'repeat') return [[name, JSON.stringify(value)]];
+  if (separator !== undefined) return [[encoded(name), joinText(param, value, separator, encoded)]];
+  if (Array.isArray(value)) return value.map((entry) => pair(name, entryText(param, entry)));
+  if (style === 'repeat') return [pair(name, JSON.stringify(value))];
   return membersOf(value).flatMap(([member, memberValue]) => {
     if (isReserved(member)) throw invalidParameter(`${param}.${member}`, 'has the name of another parameter');
     return pairsOf({ param: `${param}.${member}`, name: member, style: 'repeat', isReserved }, memberValue);
@@ -46,10 +64,15 @@ export function pairsOf(target: PairTarget, value: unknown): readonly Pair[] {
 }
 
 /** A list's entries, or an object's alternating names and values, as one text; any other value as plain text. */
-export function joinText(param: string, value: unknown, separator: string): string {
-  if (!isNested(value)) return plainText(param, value);
+export function joinText(
+  param: string,
+  value: unknown,
+  separator: string,
+  encode: (entry: string) => string = (entry) => entry,
+): string {
+  if (!isNested(value)) return encode(plainText(param, value));
   const entries = Array.isArray(value) ? value : membersOf(value).flat();
-  return entries.map((entry) => entryText(param, entry)).join(separator);
+  return entries.map((entry) => encode(entryText(param, entry))).join(separator);
 }
 
 export function plainText(param: string, value: unknown): string {
@@ -65,7 +88,7 @@ export function invalidParameter(param: string, message: string): PawlError {
   return invalidPart(param || 'The parameters', param, message, 'INVALID_PARAMS');
 }
 
-function deepPairs(param: string, name: string, value: unknown): readonly Pair[] {
+function deepPairs(param: string, name: string, value: unknown): readonly (readonly [name: string, text: string])[] {
   if (!isNested(value)) return [[name, plainText(param, value)]];
   if (!Array.isArray(value))
     return membersOf(value).flatMap(([member, memberValue]) =>

@@ -4,6 +4,7 @@ import type { Connector } from '../../shared/connectors/connector.ts';
 import { type ConnectorRequest, connectorRequest, requireAllowed } from '../../shared/connectors/connector-request.ts';
 import type { DeclaredToolOf } from '../../shared/connectors/declared-tool.ts';
 import { evaluateExpression } from '../../shared/connectors/jmespath.ts';
+import { setQueryParameter } from '../../shared/connectors/parameter-style.ts';
 import { PawlError, statusError } from '../../shared/errors/failure.ts';
 import type { NamedLimit } from '../../shared/limits/concurrency-limit.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
@@ -107,7 +108,7 @@ class Exchange {
     const items: unknown[] = [];
     let url: URL | undefined = this.#urlWithSecrets(request);
     let pages = 0;
-    if (pagination.by === 'page') url.searchParams.set(pagination.parameter, String(pagination.first));
+    if (pagination.by === 'page') setQueryParameter(url, pagination.parameter, String(pagination.first));
     while (url !== undefined && pages < pagination.maxPages && items.length < pagination.maxItems) {
       const release = pages === 0 ? noRelease : await startNextRequest();
       const response: ServiceResponse = await this.#send(request, url).finally(release);
@@ -159,13 +160,13 @@ class Exchange {
         if (cursor === undefined || cursor === null || cursor === '' || cursor === false) return undefined;
         if (pagination.parameter === undefined) return checkedNextUrl(asText(cursor));
         const next = new URL(url.href);
-        next.searchParams.set(pagination.parameter, asText(cursor));
+        setQueryParameter(next, pagination.parameter, asText(cursor));
         return next;
       }
       case 'page': {
         if (pageItems.length === 0) return undefined;
         const next = new URL(url.href);
-        next.searchParams.set(pagination.parameter, String(pagination.first + pageNumber));
+        setQueryParameter(next, pagination.parameter, String(pagination.first + pageNumber));
         return next;
       }
     }
@@ -185,7 +186,7 @@ class Exchange {
 
   #addSecrets(address: URL, secretQuery: ConnectorRequest['secretQuery']): void {
     for (const [name, template] of Object.entries(secretQuery))
-      address.searchParams.set(name, this.#fillSecrets(template));
+      setQueryParameter(address, name, this.#fillSecrets(template));
   }
 
   #fillSecrets(template: string): string {

@@ -53,6 +53,18 @@ describe('the request of a connector (I14)', () => {
   });
 
   test.each([
+    ['comma', 'a=x%2Cy+z,1'],
+    ['space', 'a=x%2Cy+z%201'],
+    ['pipe', 'a=x%2Cy+z%7C1'],
+  ])('a separator of the style %s differs from the same character in an entry', (style, query) => {
+    const fixed = { query: { b: 'c,d' } };
+    const { url } = requestOf({ arguments: { a: { in: 'query', style } }, ...fixed }, { a: ['x,y z', 1] });
+    expect(url.search).toBe(`?${query}&b=c%2Cd`);
+    const form = { method: 'POST', body: 'form', arguments: { a: { in: 'body', style } } };
+    expect(requestOf(form, { a: ['x,y z', 1] }).body).toBe(query);
+  });
+
+  test.each([
     ['another argument', {}],
     ['what is always sent', { arguments: { a: { in: 'query', style: 'members' } }, query: { b: 'fixed' } }],
     [
@@ -76,9 +88,9 @@ describe('the request of a connector (I14)', () => {
   test('lists and objects stand in the path and in headers with commas', () => {
     const { url, headers } = requestOf(
       { url: 'https://api.example.com/items/{ids}', arguments: { tags: { in: 'header', name: 'X-Tags' } } },
-      { ids: [1, 2], tags: { x: 1, y: 2 } },
+      { ids: [1, '2,3'], tags: { x: 1, y: 2 } },
     );
-    expect(url.pathname).toBe('/items/1%2C2');
+    expect(url.pathname).toBe('/items/1,2%2C3');
     expect(headers['x-tags']).toBe('x,1,y,2');
   });
 

@@ -20,9 +20,9 @@ const items = { type: 'array', items: { type: 'string' } };
 const place = { type: 'object', properties: { x: { type: 'integer' } } };
 
 test.each([
-  [{ tags: { style: 'form', explode: false } }, 'tags=a%2Cb&place=%7B%22x%22%3A1%7D&word=w'],
-  [{ tags: { explode: false } }, 'tags=a%2Cb&place=%7B%22x%22%3A1%7D&word=w'],
-  [{ tags: { style: 'spaceDelimited' } }, 'tags=a+b&place=%7B%22x%22%3A1%7D&word=w'],
+  [{ tags: { style: 'form', explode: false } }, 'tags=a,b&place=%7B%22x%22%3A1%7D&word=w'],
+  [{ tags: { explode: false } }, 'tags=a,b&place=%7B%22x%22%3A1%7D&word=w'],
+  [{ tags: { style: 'spaceDelimited' } }, 'tags=a%20b&place=%7B%22x%22%3A1%7D&word=w'],
   [{ tags: { style: 'pipeDelimited', explode: false } }, 'tags=a%7Cb&place=%7B%22x%22%3A1%7D&word=w'],
   [{ place: { style: 'deepObject' } }, 'tags=a&tags=b&place%5Bx%5D=1&word=w'],
   [{ place: { style: 'form' } }, 'tags=a&tags=b&x=1&word=w'],

@@ -358,6 +358,18 @@ describe('the results of a connector (I17)', () => {
 });
 
 describe('pages', () => {
+  test('a list keeps its separators beside a secret and the number of a page', async () => {
+    const service = await startTestService((_request, response) => sendJson(response, []));
+    const { session } = await connect(service, {
+      arguments: { tags: { in: 'query', style: 'comma' } },
+      query: { key: '{secret:api}' },
+      secrets: { api: { env: 'PAWL_SECRET_API' } },
+      pagination: { by: 'page', items: '@', parameter: 'page', first: 0, maxPages: 1, maxItems: 9 },
+    });
+    await session.call('ask', { id: '1', tags: ['a', 'b,c'] });
+    expect(service.asked[0]?.url).toBe(`/things/1?tags=a,b%2Cc&key=${SECRET}&page=0`);
+  });
+
   const pages = [[1, 2], [3, 4], [5]];
 
   test.each([
