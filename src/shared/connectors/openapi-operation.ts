@@ -240,7 +240,10 @@ function styleOf({ name, in: location, content, ...parameter }: Json, types: rea
   if (!inQuery && style === 'simple' && !(isExploded && isObject)) return 'comma';
   if (inQuery && style === 'deepObject') return 'deep';
   const separatedStyle = inQuery ? QUERY_STYLES.get(style) : undefined;
-  if (separatedStyle === undefined) throw new NotImportable(`its parameter ${name} is of the style ${asText(style)}`);
+  if (separatedStyle === undefined) {
+    const exploded = style === 'simple' ? ', an exploded object' : '';
+    throw new NotImportable(`its parameter ${name} is of the style ${asText(style)}${exploded}`);
+  }
   if (!isExploded) return separatedStyle;
   // A parameter without a type may be an object.
   return isObject || types.length === 0 ? 'members' : 'repeat';

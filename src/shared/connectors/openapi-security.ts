@@ -49,7 +49,8 @@ function credentials(document: Json, alternative: readonly string[], sources: Se
   const query: Record<string, string> = {};
   const secrets: Record<string, SecretSource> = {};
   for (const name of alternative) {
-    const scheme = resolveReference(document, schemes[name]) ?? {};
+    const scheme = resolveReference(document, schemes[name]);
+    if (scheme === undefined) throw new NotImportable(`it is secured by ${name}, which the document does not describe`);
     const secret = secretNames.get(name) ?? '';
     secrets[secret] = sources[name] ?? { env: variableOf(secret) };
     const value = `{secret:${secret}}`;

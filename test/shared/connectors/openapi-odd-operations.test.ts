@@ -110,7 +110,7 @@ describe('parameters', () => {
         components,
         ...withOperation({ parameters: [{ name: 'at', in: where, explode: true, schema }] }, path),
       });
-      expect(made.reason).toBe('its parameter at is of the style simple');
+      expect(made.reason).toBe('its parameter at is of the style simple, an exploded object');
     }
   });
 });
@@ -167,6 +167,7 @@ describe('credentials', () => {
     [['basic', 'bearer'], 'it is secured by basic and bearer in the same place'],
     [['key', 'key2'], 'it is secured by key and key2 in the same place'],
     [['nameless'], 'it is secured by nameless, which no header can say'],
+    [['missing'], 'it is secured by missing, which the document does not describe'],
   ])('%j together cannot be sent', async (names, reason) => {
     const security = [Object.fromEntries(names.map((name) => [name, []]))];
     const made = await imported({ ...withOperation({ security }), components: { securitySchemes } });
