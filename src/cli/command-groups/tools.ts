@@ -17,7 +17,7 @@ export function toolCommands(program: Command, runs: Action): void {
   const show = command(tools, 'show', 'describe a tool and its parameters', ['pawl tools show shell']);
   jsonOption(show.argument('<name>')).action(runs(toolsModule, 'showTool'));
   const importMcp = command(tools, 'import-mcp', 'declare the tools of an MCP server', [
-    'pawl tools import-mcp files --folder /data -- npx -y @modelcontextprotocol/server-filesystem /data',
+    'pawl tools import-mcp files --folder /data -- node /opt/mcp/server-filesystem/dist/index.js /data',
     'pawl tools import-mcp tracker --url https://mcp.example.com/mcp --header "Authorization: env:TRACKER_TOKEN"',
     'pawl tools import-mcp files --accept',
   ])

@@ -1,6 +1,6 @@
 /** `pawl tools import-mcp`: reads an MCP server's tools from this machine, and declares them for the whole fleet. */
 import { existsSync } from 'node:fs';
-import { isAbsolute, resolve } from 'node:path';
+import { basename, isAbsolute, resolve } from 'node:path';
 import type { Registry } from '../../producer/tools/registry.ts';
 import {
   type DeclaredTool,
@@ -17,7 +17,7 @@ import {
   resourceTools,
 } from '../../shared/connectors/mcp.ts';
 import { type McpConnectionOptions, type McpValue, mcpConnectionSchema } from '../../shared/connectors/mcp-routing.ts';
-import { PawlError } from '../../shared/errors/failure.ts';
+import { PawlError, ToolError } from '../../shared/errors/failure.ts';
 import { loadOptional } from '../../shared/errors/optional-packages.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -28,7 +28,8 @@ import { EXIT_CODES } from '../exit-codes.ts';
 import { table } from '../print.ts';
 import { type SchemaChanges, sayChanged } from './registry.ts';
 
-const LIST_TIMEOUT_MS = 60_000;
+/** More than a program may take to start. */
+const LIST_TIMEOUT_MS = 90_000;
 
 interface McpImportRequest {
   readonly registry: Registry;
@@ -179,6 +180,7 @@ export async function importMcp(
         accept: options.accept ?? false,
       }).catch((error: unknown) => {
         warnAboutRelativePath(context, command);
+        if (error instanceof ToolError && error.code === 'MCP_UNAVAILABLE') adviseNetwork(context, command, options);
         throw error;
       });
       printResult(context, outcome, summaryOf(outcome));
@@ -200,6 +202,15 @@ function warnAboutRelativePath(context: CliContext, command: readonly string[]):
   if (relative === undefined) return;
   const advice = `write ${resolve(context.cwd, relative)}`;
   say(context, `${relative} leads from this folder, and MCP servers are started in one of their own: ${advice}.`);
+}
+
+/** Programs that may install a server before they start it. */
+const INSTALLERS = /^(?:npx|bunx|pnpx|pnpm|yarn|uvx|uv|pipx|docker)(?:\.cmd|\.exe)?$/;
+
+function adviseNetwork(context: CliContext, [program = '']: readonly string[], { network }: ImportMcpOptions): void {
+  const name = basename(program);
+  if (network === true || !INSTALLERS.test(name)) return;
+  say(context, `${name} has no network to install from: install the server and name its file, or add --network.`);
 }
 
 function connectionFrom(

@@ -192,6 +192,8 @@ test('a tool of another namespace is called, and explained, by its whole name, o
 test('an unusable import is a usage error, or gives its reason, and changes nothing', async () => {
   writeFileSync(join(place.folder, 'broken.yaml'), 'openapi: [');
   writeFileSync(join(place.folder, 'server.mjs'), '');
+  writeFileSync(join(place.folder, 'npx'), '#!/bin/sh\nexit 1\n', { mode: 0o755 });
+  const npx = ['--', join(place.folder, 'npx'), '-y', 'some-server'];
   const results = await Promise.all([
     place.run(['tools', 'import-mcp', '9lives', '--', 'true']),
     place.run(['tools', 'import-mcp', 'both', '--url', 'http://127.0.0.1:9/mcp', '--', 'true']),
@@ -200,8 +202,10 @@ test('an unusable import is a usage error, or gives its reason, and changes noth
     place.run(['tools', 'import-openapi', 'nothing.yaml']),
     place.run(['tools', 'import-openapi', 'broken.yaml']),
     place.run(['tools', 'import-mcp', 'relative', '--', process.execPath, 'server.mjs']),
+    place.run(['tools', 'import-mcp', 'offline', ...npx]),
+    place.run(['tools', 'import-mcp', 'online', '--network', ...npx]),
   ]);
-  expect(results.map(({ code }) => code)).toEqual([2, 2, 2, 1, 2, 2, 1]);
+  expect(results.map(({ code }) => code)).toEqual([2, 2, 2, 1, 2, 2, 1, 1, 1]);
   for (const { stdout, stderr } of results) {
     expect(stdout).toBe('');
     expect(stderr).toMatch(/^\S.*\n/);
@@ -209,6 +213,8 @@ test('an unusable import is a usage error, or gives its reason, and changes noth
   }
   expect(results[3]?.stderr).toMatch(/^pawl: The MCP server ends .*\n$/);
   expect(results[6]?.stderr).toContain(`write ${join(place.folder, 'server.mjs')}.`);
+  expect(results[7]?.stderr).toContain('npx has no network to install from');
+  expect(results[8]?.stderr).not.toContain('npx has no network');
 });
 
 test('pawl tools add declares the output of a dry run, with additions made by hand', async () => {

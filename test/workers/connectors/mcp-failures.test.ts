@@ -8,7 +8,7 @@ import type { McpConnectionDeps } from '../../../src/workers/connectors/mcp/conn
 import { McpConnections } from '../../../src/workers/connectors/mcp/tools.ts';
 import { contentOf, pending } from '../../helpers/fleet.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { type McpFleet, startMcpFleet, temporaryFolder } from './mcp-rig.ts';
+import { type McpFleet, ODD_SERVER, startMcpFleet, temporaryFolder } from './mcp-rig.ts';
 
 async function startOdd(options: Parameters<typeof startMcpFleet>[0] = {}) {
   const fleet = await startMcpFleet(options);
@@ -342,8 +342,17 @@ describe('a hostile server', () => {
     const connection = await connectionToOdd({ connectTimeoutMs: 300 }, { command: ['sleep', '1000'] });
     await expect(connection.definitions(new AbortController().signal)).rejects.toMatchObject({
       code: 'MCP_UNAVAILABLE',
-      message: expect.stringMatching(/^The MCP server odd cannot be reached: .*timed out/),
+      message: 'The MCP server odd cannot be reached: it did not answer within 1 s',
     });
+  });
+
+  test('that starts slowly, as one that is installed first, is waited for', {
+    tags: ['slow'],
+    timeout: 60_000,
+  }, async () => {
+    const command: [string, ...string[]] = ['sh', '-c', 'sleep 27; exec "$0" "$1"', process.execPath, ODD_SERVER];
+    const connection = await connectionToOdd({}, { command });
+    expect(await connection.definitions(new AbortController().signal)).not.toEqual([]);
   });
 
   test('that offers bad schemas and names that collide: the usable tools are imported, the rest is reported', async () => {

@@ -6,7 +6,14 @@
  *     idle ── call ──► opening ──► open ── server ends, breaks the protocol ──► resting ── time passes ──► idle
  *                         └────────────── cannot be opened ──────────────────────▲
  */
-import { Client, type ClientOptions, type RequestOptions, type Transport } from '@modelcontextprotocol/client';
+import {
+  Client,
+  type ClientOptions,
+  type RequestOptions,
+  SdkError,
+  SdkErrorCode,
+  type Transport,
+} from '@modelcontextprotocol/client';
 import type { Settings } from '../../../shared/config/config.ts';
 import type { Environment } from '../../../shared/config/variables.ts';
 import type { McpDefinition } from '../../../shared/connectors/mcp.ts';
@@ -32,7 +39,8 @@ export interface McpConnectionDeps {
   readonly connectTimeoutMs?: number;
 }
 
-const CONNECT_TIMEOUT_MS = 20_000;
+/** A program may be installed first, as `npx` does. */
+const CONNECT_TIMEOUTS_MS = { stdio: 55_000, http: 20_000 } as const;
 /** A program of the older protocol era need not answer the probe for the newer one. Over HTTP, a silence says nothing about the era. */
 const PROBE_TIMEOUT_MS = 5_000;
 /** Attempts have their own limits; the SDK's must never be reached first. */
@@ -188,7 +196,8 @@ export class McpConnection {
   }
 
   async #connectInEra(legacy: boolean): Promise<OpenConnection> {
-    const { pawlVersion, connectTimeoutMs = CONNECT_TIMEOUT_MS } = this.#deps;
+    const { pawlVersion, connectTimeoutMs = CONNECT_TIMEOUTS_MS[this.#options.transport] } = this.#deps;
+    const startedAtMs = performance.now();
     const isProgram = this.#options.transport === 'stdio';
     const probeTimeoutMs = isProgram ? Math.min(PROBE_TIMEOUT_MS, connectTimeoutMs) : connectTimeoutMs;
     let open: OpenConnection | undefined;
@@ -235,7 +244,8 @@ export class McpConnection {
       await transport.close().catch(() => undefined);
       const stderr = transport instanceof StdioTransport ? transport.stderrTail : '';
       const fault = transport instanceof StdioTransport ? transport.fault : undefined;
-      throw Object.assign(new Error(messageWith(error, stderr), { cause: fault ?? error }), {
+      const reason = connectReason(error, performance.now() - startedAtMs);
+      throw Object.assign(new Error(messageWith(reason, stderr), { cause: fault ?? error }), {
         ended: fault !== undefined,
         hasSession,
       });
@@ -335,7 +345,11 @@ export class McpConnection {
   }
 }
 
-function messageWith(error: unknown, stderr: string): string {
-  const message = reasonOf(error);
+function connectReason(error: unknown, tookMs: number): string {
+  const isTimeout = SdkError.isInstance(error) && error.code === SdkErrorCode.RequestTimeout;
+  return isTimeout ? `it did not answer within ${Math.max(1, Math.round(tookMs / 1_000))} s` : reasonOf(error);
+}
+
+function messageWith(message: string, stderr: string): string {
   return stderr === '' ? message : `${message}; it said: ${endOf(stderr, 500)}`;
 }
