@@ -36,8 +36,13 @@ const NODE_CODES: Readonly<Record<string, FailureCode>> = {
   UND_ERR_CLOSED: 'CONNECTION_RESET',
   UND_ERR_DESTROYED: 'CONNECTION_RESET',
   ERR_STREAM_PREMATURE_CLOSE: 'CONNECTION_RESET',
+  ERR_HTTP2_SESSION_ERROR: 'CONNECTION_RESET',
+  ERR_HTTP2_STREAM_CANCEL: 'CONNECTION_RESET',
+  ERR_HTTP2_STREAM_ERROR: 'CONNECTION_RESET',
   UND_ERR_HEADERS_OVERFLOW: 'RESULT_INVALID',
 };
+/** The calls to the system that fail on an open connection, which may have carried the request: `read EHOSTUNREACH`. */
+const OPEN_CONNECTION: readonly unknown[] = ['read', 'write'];
 /** Codes of an answer that is not HTTP, or does not fit its own head: of Node's parser, and of undici. */
 const UNREADABLE_ANSWER = /^(?:HPE_|UND_ERR_RES_)/;
 /** The message of `fetch` for an answer that broke off after its head, for any reason. */
@@ -78,8 +83,7 @@ function classifyByKind(thrown: unknown): Failure {
     const extra = retryAfterMs === undefined ? {} : { retryAfterMs };
     const status = httpStatusOf(error);
     if (status !== undefined) return fromHttpStatus(status, message, extra);
-    const code = field(error, 'code');
-    const catalogued = typeof code === 'string' ? codeOfNode(code) : undefined;
+    const catalogued = codeOfNode(error);
     if (catalogued !== undefined) return failureOf(catalogued, message, extra);
     if (field(error, 'name') === 'TimeoutError') return failureOf('UPSTREAM_TIMEOUT', message, extra);
   }
@@ -90,8 +94,13 @@ function classifyByKind(thrown: unknown): Failure {
   return failureOf(isGivenUp ? 'UPSTREAM_TIMEOUT' : 'TOOL_FAILED', message, delay);
 }
 
-function codeOfNode(code: string): FailureCode | undefined {
-  return NODE_CODES[code] ?? (UNREADABLE_ANSWER.test(code) ? 'RESULT_INVALID' : undefined);
+function codeOfNode(error: object): FailureCode | undefined {
+  const code = field(error, 'code');
+  if (typeof code !== 'string') return undefined;
+  const known = Object.hasOwn(NODE_CODES, code) ? NODE_CODES[code] : undefined;
+  if (known === undefined) return UNREADABLE_ANSWER.test(code) ? 'RESULT_INVALID' : undefined;
+  const wasOpen = FAILURES[known].nothingHappened && OPEN_CONNECTION.includes(field(error, 'syscall'));
+  return wasOpen ? 'CONNECTION_RESET' : known;
 }
 
 /** The names of errors that end a request whose signal was aborted: `fetch` and most libraries, and axios. */
@@ -150,11 +159,9 @@ function* causeChain(thrown: unknown): Generator<object> {
 
 function httpStatusOf(error: object): number | undefined {
   const response = field(error, 'response');
-  const candidates = [
-    field(error, 'status'),
-    field(error, 'statusCode'),
-    typeof response === 'object' && response !== null ? field(response, 'status') : undefined,
-  ];
+  const candidates = [error, ...(typeof response === 'object' && response !== null ? [response] : [])].flatMap(
+    (each) => [field(each, 'status'), field(each, 'statusCode')],
+  );
   return candidates.find((status): status is number => typeof status === 'number' && status >= 400 && status <= 599);
 }
 

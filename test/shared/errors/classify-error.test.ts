@@ -91,6 +91,25 @@ describe('Node’s and undici’s codes (R18)', () => {
     expect(classify(refused).code).toBe('CONNECTION_REFUSED');
   });
 
+  test.each(['EHOSTUNREACH', 'ENETUNREACH', 'ECONNREFUSED'])(
+    '%s proves nothing of a connection that was open',
+    (code) => {
+      expect(classify(error('cut', { code, syscall: 'connect' }))).toMatchObject({ nothingHappened: true });
+      for (const syscall of ['read', 'write'])
+        expect(classify(new TypeError('fetch failed', { cause: error('cut', { code, syscall }) }))).toMatchObject({
+          code: 'CONNECTION_RESET',
+          retriable: true,
+          nothingHappened: false,
+        });
+    },
+  );
+
+  test('a stream of HTTP/2 that breaks is a broken connection', () => {
+    const broken = { code: 'CONNECTION_RESET', nothingHappened: false };
+    for (const code of ['ERR_HTTP2_SESSION_ERROR', 'ERR_HTTP2_STREAM_CANCEL', 'ERR_HTTP2_STREAM_ERROR'])
+      expect(classify(error('cut', { code }))).toMatchObject(broken);
+  });
+
   test('an unknown code is the tool’s own failure', () => {
     expect(classify(error('odd', { code: 'EWHATEVER' }))).toMatchObject({ code: 'TOOL_FAILED', retriable: false });
     expect(classify(error('odd', { code: 'constructor' })).code).toBe('TOOL_FAILED');
@@ -127,6 +146,7 @@ describe('HTTP statuses (R18, R19)', () => {
     ['status', { status: 503 }],
     ['statusCode', { statusCode: 503 }],
     ['response.status', { response: { status: 503 } }],
+    ['response.statusCode', { response: { statusCode: 503 }, code: 'ERR_NON_2XX_3XX_RESPONSE' }],
     ['the cause’s status', { cause: { status: 503 } }],
   ])('is read from %s', (_where, members) => {
     expect(classify(error('no', members)).code).toBe('HTTP_503');

@@ -24,6 +24,7 @@ describe('an error says whether the call may have had its effect', () => {
     ['a status of a proxy that waited for the service', () => httpError(524), 'error', 'HTTP_524'],
     ['an answer that is not HTTP', () => new TypeError('fetch failed', { cause: NOT_HTTP }), 'error', 'RESULT_INVALID'],
     ['an answer that breaks off', () => new TypeError('terminated', { cause: BAD_GZIP }), 'error', 'RESULT_INVALID'],
+    ['the tool’s own doubt', () => new ToolError('half', { code: 'OUTCOME_UNKNOWN' }), 'error', 'OUTCOME_UNKNOWN'],
     ['an answer of an MCP server that is none', () => new PawlError('MCP_PROTOCOL'), 'error', 'MCP_PROTOCOL'],
   ])(
     'a `once` call that ends with %s is not to be tried again, by a model or a bestEffort caller',
