@@ -12,6 +12,11 @@ import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempt
  */
 const ALONE_WITHIN_MS = 10_000;
 const LONGEST_WAIT_MS = 320_000;
+/**
+ * A process runs no suspect alone before it is this old. The first calls of a process are slow, and where workers are killed at random,
+ * many die in them: a loss there says little about the call.
+ */
+const GROWN_MS = 3_000;
 /** The delay of a suspect's job while this worker runs another suspect. */
 const ONE_SUSPECT_AT_A_TIME_MS = 500;
 /** The delay of a job that has to run alone, when the other calls did not end in time. */
@@ -27,18 +32,22 @@ interface ProcessWorker {
 
 export class Solitude {
   readonly #schedule: Schedule | undefined;
+  readonly #monotonic: () => number;
+  #grownAtMs: number | undefined;
   readonly #workers = new Set<ProcessWorker>();
   #holder: RunningAttempt | undefined;
   #isAlone = false;
   #withinMs = ALONE_WITHIN_MS;
 
-  constructor(schedule?: Schedule) {
+  constructor(schedule?: Schedule, monotonic = () => performance.now()) {
     this.#schedule = schedule;
+    this.#monotonic = monotonic;
   }
 
   /** Adds a worker of this process. Returns the function that removes it, when it runs nothing any more. */
   join(worker: ProcessWorker): () => void {
     this.#workers.add(worker);
+    this.#grownAtMs ??= this.#monotonic() + GROWN_MS;
     if (this.isReserved) worker.pause();
     return () => void this.#workers.delete(worker);
   }
@@ -46,6 +55,11 @@ export class Solitude {
   /** Whether an attempt has the process to itself, or waits for that. */
   get isReserved(): boolean {
     return this.#holder !== undefined;
+  }
+
+  /** The time until this process is old enough for a suspect that runs alone. */
+  get untilGrownMs(): number {
+    return Math.max(0, Math.ceil((this.#grownAtMs ?? 0) - this.#monotonic()));
   }
 
   isHeldBy(running: RunningAttempt): boolean {
@@ -92,11 +106,11 @@ export const processSolitude = new Solitude();
  * the call that killed it would crash the next worker with all of them, until all are quarantined.
  */
 export class Suspects {
-  readonly #solitude: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy'> | undefined;
+  readonly #solitude: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy' | 'untilGrownMs'> | undefined;
   #suspect: RunningAttempt | undefined;
 
   /** `solitude` is absent where nothing else runs beside an attempt. */
-  constructor(solitude: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy'> | undefined) {
+  constructor(solitude: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy' | 'untilGrownMs'> | undefined) {
     this.#solitude = solitude;
   }
 
@@ -112,6 +126,8 @@ export class Suspects {
   /** Undefined when the attempt may begin; otherwise how long its job waits. */
   async admit(running: RunningAttempt, runsAlone: boolean): Promise<number | undefined> {
     if (this.#suspect !== undefined) return ONE_SUSPECT_AT_A_TIME_MS;
+    const untilGrownMs = runsAlone ? (this.#solitude?.untilGrownMs ?? 0) : 0;
+    if (untilGrownMs > 0) return untilGrownMs;
     this.#suspect = running;
     return runsAlone && (await this.#solitude?.enter(running)) === false ? NEXT_SOLITUDE_MS : undefined;
   }

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { type Clock, systemClock } from '../../../src/shared/util/time.ts';
 import { RunningAttempts } from '../../../src/workers/attempt/running-attempts.ts';
-import { Solitude } from '../../../src/workers/execution/run-alone.ts';
+import { Solitude, Suspects } from '../../../src/workers/execution/run-alone.ts';
 import { ConcurrencyLimiter } from '../../../src/workers/queue/concurrency-slots.ts';
 
 const clock: Clock = systemClock;
@@ -91,5 +91,27 @@ test('a suspect waits longer each time in vain, so that it runs at last where al
   solitude.leave(suspect);
   expect(await solitude.enter(suspect)).toBe(true);
   expect(waits).toEqual([10_000, 20_000, 40_000, 80_000, 160_000, 320_000, 320_000, 320_000, 10_000]);
+  running.close();
+});
+
+test('a process that has just started runs no suspect alone yet, as many die at their first calls where workers are killed', async () => {
+  const running = new RunningAttempts(clock, 60_000, 'worker');
+  let nowMs = 1_000;
+  const solitude = new Solitude(undefined, () => nowMs);
+  solitude.join({ running, pause: () => {}, resume: () => {} });
+  const suspects = new Suspects(solitude);
+  const suspect = running.add('suspect', 'suspect');
+  expect(await suspects.admit(suspect, true)).toBe(3_000);
+  expect([suspects.isSuspect(suspect), solitude.isReserved]).toEqual([false, false]);
+  nowMs += 1_000;
+  expect(await suspects.admit(suspect, true)).toBe(2_000);
+  // Beside other calls it proves nothing, and need not wait.
+  const other = running.add('other', 'other');
+  expect(await suspects.admit(other, false)).toBeUndefined();
+  suspects.leave(other);
+  running.remove(other);
+  nowMs += 2_000;
+  expect(await suspects.admit(suspect, true)).toBeUndefined();
+  expect(suspects.isAlone(suspect)).toBe(true);
   running.close();
 });
