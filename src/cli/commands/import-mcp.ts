@@ -17,7 +17,7 @@ import {
   resourceTools,
 } from '../../shared/connectors/mcp.ts';
 import { type McpConnectionOptions, type McpValue, mcpConnectionSchema } from '../../shared/connectors/mcp-routing.ts';
-import { PawlError, ToolError } from '../../shared/errors/failure.ts';
+import { PawlError, reasonOf, ToolError } from '../../shared/errors/failure.ts';
 import { loadOptional } from '../../shared/errors/optional-packages.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
@@ -181,7 +181,7 @@ export async function importMcp(
       }).catch((error: unknown) => {
         warnAboutRelativePath(context, command);
         if (error instanceof ToolError && error.code === 'MCP_UNAVAILABLE') adviseNetwork(context, command, options);
-        throw error;
+        throw withoutStack(context, error);
       });
       printResult(context, outcome, summaryOf(outcome));
       for (const { tool, why } of outcome.refused) say(context, `${tool} was left out: ${why}`);
@@ -202,6 +202,15 @@ function warnAboutRelativePath(context: CliContext, command: readonly string[]):
   if (relative === undefined) return;
   const advice = `write ${resolve(context.cwd, relative)}`;
   say(context, `${relative} leads from this folder, and MCP servers are started in one of their own: ${advice}.`);
+}
+
+/** A server that refuses by an HTTP status is no fault of this program. */
+function withoutStack(context: CliContext, error: unknown): unknown {
+  const { status } = error as { readonly status?: unknown };
+  if (typeof status !== 'number') return error;
+  if (status === 404 || status === 405)
+    say(context, 'Pawl speaks streamable HTTP, whose address often ends in /mcp, and not the older HTTP with SSE.');
+  return new ToolError(reasonOf(error), { cause: error });
 }
 
 /** Programs that may install a server before they start it. */

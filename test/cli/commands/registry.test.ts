@@ -193,6 +193,13 @@ test('an unusable import is a usage error, or gives its reason, and changes noth
   writeFileSync(join(place.folder, 'broken.yaml'), 'openapi: [');
   writeFileSync(join(place.folder, 'server.mjs'), '');
   writeFileSync(join(place.folder, 'npx'), '#!/bin/sh\nexit 1\n', { mode: 0o755 });
+  const refusing = await startTestService(({ url }, response) =>
+    sendJson(response, { error: 'no' }, url === '/mcp' ? 401 : 404),
+  );
+  const refused = (path: string) =>
+    place.run(['tools', 'import-mcp', 'refuses', '--url', `${refusing.url}${path}`], {
+      env: { PAWL_ALLOWED_HOSTS: refusing.host },
+    });
   const npx = ['--', join(place.folder, 'npx'), '-y', 'some-server'];
   const results = await Promise.all([
     place.run(['tools', 'import-mcp', '9lives', '--', 'true']),
@@ -204,8 +211,10 @@ test('an unusable import is a usage error, or gives its reason, and changes noth
     place.run(['tools', 'import-mcp', 'relative', '--', process.execPath, 'server.mjs']),
     place.run(['tools', 'import-mcp', 'offline', ...npx]),
     place.run(['tools', 'import-mcp', 'online', '--network', ...npx]),
+    refused('/mcp'),
+    refused('/sse'),
   ]);
-  expect(results.map(({ code }) => code)).toEqual([2, 2, 2, 1, 2, 2, 1, 1, 1]);
+  expect(results.map(({ code }) => code)).toEqual([2, 2, 2, 1, 2, 2, 1, 1, 1, 1, 1]);
   for (const { stdout, stderr } of results) {
     expect(stdout).toBe('');
     expect(stderr).toMatch(/^\S.*\n/);
@@ -215,6 +224,8 @@ test('an unusable import is a usage error, or gives its reason, and changes noth
   expect(results[6]?.stderr).toContain(`write ${join(place.folder, 'server.mjs')}.`);
   expect(results[7]?.stderr).toContain('npx has no network to install from');
   expect(results[8]?.stderr).not.toContain('npx has no network');
+  expect(results[9]?.stderr).toMatch(/^pawl: The MCP server refuses refuses the connection \(HTTP 401\): .*\n$/);
+  expect(results[10]?.stderr).toMatch(/^pawl: Pawl speaks streamable HTTP.*\npawl: .* \(HTTP 404\): .*\n$/);
 });
 
 test('pawl tools add declares the output of a dry run, with additions made by hand', async () => {

@@ -23,7 +23,10 @@ export function connectFailure(error: unknown, server: string): Error {
     const { status, message } = cause;
     if (hasSession === true && (status === 404 || saysSessionIsLost(message))) break;
     if (status >= 400 && status < 500 && status !== 429)
-      return withStatus(status, `The MCP server ${server} refuses the connection: ${message}`);
+      return withStatus(
+        status,
+        `The MCP server ${server} refuses the connection (HTTP ${status}): ${plainText(message)}`,
+      );
   }
   return serverUnavailable(`The MCP server ${server} cannot be reached: ${withoutJson(reasonOf(error))}`, {
     cause: error,
@@ -31,6 +34,12 @@ export function connectFailure(error: unknown, server: string): Error {
 }
 
 const QUOTED_LENGTH = 500;
+
+/** A proxy or a framework may answer with a page. */
+function plainText(message: string): string {
+  const text = message.replaceAll(/<[^<>]*>/g, ' ').replaceAll(/\s+/g, ' ');
+  return startOf(text.trim(), QUOTED_LENGTH);
+}
 
 interface RequestFailure {
   readonly failure: Error;
