@@ -7,7 +7,7 @@ import { didYouMean } from '../util/text/nearest.ts';
 import { asText } from '../util/text/quote-value.ts';
 import { type CheckedDeclaredTool, type DeclaredTool, declaredToolRecord, parseToolName } from './declared-tool.ts';
 import { type OperationOptions, operationTool } from './openapi-operation.ts';
-import { type Json, NotImportable, objectOf, referencesOf, resolveReference } from './openapi-references.ts';
+import { type Json, NotImportable, objectOf, referencesOf, resolveWithSiblings } from './openapi-references.ts';
 import { invalidDocument, numberedName } from './openapi-schema.ts';
 import { schemesOf } from './openapi-security.ts';
 
@@ -61,12 +61,11 @@ export async function importOpenApi(input: unknown, options: OpenApiImport = {})
   };
   const references = referencesOf(document);
   const found = { tag: new Set<string>(), operation: new Set<string>() };
-  for (const [path, pathItem] of Object.entries(objectOf(document['paths']) ?? {})) {
+  for (const [path, pathItem] of Object.entries(pathsOf(document))) {
     let item: Json | undefined;
     try {
       // An operation may stand beside the reference to others.
-      const { $ref: _, ...own } = objectOf(pathItem) ?? {};
-      item = { ...resolveReference(document, pathItem), ...own };
+      item = resolveWithSiblings(document, pathItem);
     } catch (error) {
       skip(path, error);
     }
@@ -74,14 +73,16 @@ export async function importOpenApi(input: unknown, options: OpenApiImport = {})
       if (options.operations === undefined)
         skipped.push({ operation: `${method.toUpperCase()} ${path}`, reason: 'its method cannot be called' });
     for (const method of METHODS) {
-      const operation = objectOf(item?.[method]);
-      if (item === undefined || operation === undefined) continue;
+      const described = objectOf(item?.[method]);
+      if (item === undefined || described === undefined) continue;
+      const { operation, fault } = operationOf(document, described);
       const tags = tagsOf(operation);
       const operationNames = namesOf(operation, method, path);
       for (const tag of tags) found.tag.add(tag);
       for (const name of operationNames) found.operation.add(name);
       if (!isSelected(method, tags, operationNames, options)) continue;
       try {
+        if (fault !== undefined) throw fault;
         const spec = operationTool({ document, references, item, operation, method, path, namespace, info, options });
         const name = `${namespace}.${uniqueName([operation['operationId'], `${method}_${path}`], names)}`;
         const { record, changes } = await checkDeclarable(spec, parseToolName(name));
@@ -94,6 +95,24 @@ export async function importOpenApi(input: unknown, options: OpenApiImport = {})
   checkRequested('tag', options.tags, found.tag);
   checkRequested('operation', options.operations, found.operation);
   return { namespace, tools, skipped };
+}
+
+function pathsOf(document: Json): Json {
+  try {
+    return resolveWithSiblings(document, document['paths']);
+  } catch (error) {
+    throw error instanceof NotImportable ? invalidDocument(`has no paths: ${error.message}`) : error;
+  }
+}
+
+/** An operation by reference is none of OpenAPI's, but documents of several files have them. */
+function operationOf(document: Json, described: Json): { readonly operation: Json; readonly fault?: NotImportable } {
+  try {
+    return { operation: resolveWithSiblings(document, described) };
+  } catch (error) {
+    if (!(error instanceof NotImportable)) throw error;
+    return { operation: described, fault: error };
+  }
 }
 
 function otherMethodsOf(item: Json | undefined): readonly string[] {

@@ -1,6 +1,6 @@
 /** One operation of an OpenAPI document as a connector: its parameters, body, credentials and address. */
 import type { JsonSchema } from '../schema/json-schema.ts';
-import { listOf } from '../util/json/json-types.ts';
+import { isObject, listOf } from '../util/json/json-types.ts';
 import { defined } from '../util/json/omit-undefined.ts';
 import { asText } from '../util/text/quote-value.ts';
 import { startOf } from '../util/text/text-cut.ts';
@@ -187,8 +187,10 @@ function descriptionOf(operation: Json, method: string, path: string): string {
 /** The parameters of the path, replaced by the operation's own of the same name and place. */
 function parametersOf({ document, item, operation }: Operation): readonly Json[] {
   const found = new Map<string, Json>();
-  for (const list of [item['parameters'], operation['parameters']])
-    for (const entry of Array.isArray(list) ? list : []) {
+  for (const list of [item['parameters'], operation['parameters']]) {
+    // A list by reference would be lost without a word.
+    if (isObject(list)) throw new NotImportable('its parameters are no list');
+    for (const entry of listOf(list)) {
       const parameter = resolveReference(document, entry);
       // YAML reads some names as numbers or booleans.
       if (parameter === undefined || !['string', 'number', 'boolean'].includes(typeof parameter['name']))
@@ -198,6 +200,7 @@ function parametersOf({ document, item, operation }: Operation): readonly Json[]
       const description = isVersion30(document) ? undefined : objectOf(entry)?.['description'];
       found.set(`${asText(parameter['in'])} ${name}`, { ...parameter, name, ...defined({ description }) });
     }
+  }
   return [...found.values()];
 }
 
@@ -270,7 +273,7 @@ function addBody({ document, operation, method }: Operation, routing: Routing, a
   }
   if (isRead) throw new NotImportable(`it has a body, which ${method.toUpperCase()} cannot send`);
   const request = resolveReference(document, operation['requestBody']);
-  const content = objectOf(request?.['content']) ?? {};
+  const content = resolveReference(document, request?.['content']) ?? {};
   // The type that a connector sends by default comes first among its kind; any other is set in a header.
   const kinds = [
     [/^application\/(?:json|\*\+json)\s*(?:;|$)/i, 'json', false],

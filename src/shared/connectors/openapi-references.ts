@@ -47,10 +47,19 @@ export function resolveReference(document: Json, value: unknown): Json | undefin
   for (let hops = 0; typeof node?.['$ref'] === 'string'; hops += 1) {
     const reference = node['$ref'];
     const found = reference.startsWith('#/') && hops <= MAX_HOPS ? target(document, reference) : undefined;
-    if (found === undefined) throw new NotImportable(`its reference ${startOf(reference, 100)} cannot be followed`);
+    if (found === undefined) {
+      const fault = reference.startsWith('#') ? 'cannot be followed' : 'leads to another document';
+      throw new NotImportable(`its reference ${startOf(reference, 100)} ${fault}`);
+    }
     node = objectOf(found);
   }
   return node;
+}
+
+/** The same, with the members that stand beside the reference. */
+export function resolveWithSiblings(document: Json, value: unknown): Json {
+  const { $ref: _, ...own } = objectOf(value) ?? {};
+  return { ...resolveReference(document, value), ...own };
 }
 
 export function target(document: Json, reference: string): unknown {

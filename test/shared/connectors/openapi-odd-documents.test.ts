@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { connectorSchema } from '../../../src/shared/connectors/connector.ts';
 import { connectorRequest } from '../../../src/shared/connectors/connector-request.ts';
 import { importOpenApi, type OpenApiImport } from '../../../src/shared/connectors/openapi-import.ts';
@@ -274,4 +274,42 @@ const full = {
 test('a document with any value at any place is imported, or refused by what is wrong with it', async () => {
   const refusals = [...withOddParts(full)].map((odd) => importOpenApi(odd).catch(({ name }: Error) => name));
   for (const refusal of await Promise.all(refusals)) if (typeof refusal === 'string') expect(refusal).toBe('PawlError');
+});
+
+describe('a document of several files', () => {
+  const elsewhere = { $ref: 'resources/things.yml' };
+  const documentOf = (paths: object) => ({ ...document, paths });
+
+  test('its operations that are elsewhere are left out, and those within it are followed', async () => {
+    const get = { operationId: 'listThings', parameters: [{ name: 'kind', in: 'query', schema: { type: 'string' } }] };
+    const paths = {
+      '/things': { get, post: elsewhere, put: { $ref: '#/paths/~1things/get', operationId: 'putThings' } },
+    };
+    const { tools, skipped } = await importOpenApi(documentOf(paths));
+    expect(tools.map(({ name, spec }) => [name, Object.keys(spec.inputSchema['properties'] as object)])).toEqual([
+      ['things.listThings', ['kind']],
+      ['things.putThings', ['kind']],
+    ]);
+    const reason = 'its reference resources/things.yml leads to another document';
+    expect(skipped).toEqual([{ operation: 'POST /things', reason }]);
+  });
+
+  test.each([
+    ['parameters', { get: { parameters: elsewhere } }, 'its parameters are no list'],
+    [
+      'content',
+      { post: { requestBody: { content: elsewhere } } },
+      'its reference resources/things.yml leads to another document',
+    ],
+  ])('an operation whose %s are elsewhere is left out', async (_what, item, reason) => {
+    const { tools, skipped } = await importOpenApi(documentOf({ '/things': item }));
+    expect(tools).toEqual([]);
+    expect(skipped.map((each) => each.reason)).toEqual([reason]);
+  });
+
+  test('a document whose paths are elsewhere is refused', async () => {
+    await expect(importOpenApi(documentOf(elsewhere))).rejects.toThrow(
+      'The document has no paths: its reference resources/things.yml leads to another document.',
+    );
+  });
 });
