@@ -63,7 +63,29 @@ export function convertSchema(document: Json, schema: unknown, depth = 0): JsonS
   }
   dropReadOnly(document, result, source);
   convertExclusiveBounds(result);
+  convertPlainTexts(result);
+  allowOverlap(result, source);
   return source['nullable'] === true ? nullable(result) : result;
+}
+
+/** YAML reads a text such as 3 or true as a number or a boolean, which no text is equal to. */
+function convertPlainTexts(result: Record<string, unknown>): void {
+  const types = [result['type']].flat().filter((type) => type !== 'null');
+  if (types.length !== 1 || types[0] !== 'string') return;
+  const toText = (value: unknown) => (['number', 'boolean'].includes(typeof value) ? String(value) : value);
+  if (Array.isArray(result['enum'])) result['enum'] = result['enum'].map(toText);
+  for (const keyword of ['const', 'default'])
+    if (result[keyword] !== undefined) result[keyword] = toText(result[keyword]);
+}
+
+/**
+ * Services accept a value that fits several alternatives of `oneOf`, and many documents have alternatives that any value fits which fits
+ * another. Tags distinguish the alternatives of a discriminator.
+ */
+function allowOverlap(result: Record<string, unknown>, source: Json): void {
+  if (result['oneOf'] === undefined || result['anyOf'] !== undefined || tagNameOf(source) !== undefined) return;
+  result['anyOf'] = result['oneOf'];
+  delete result['oneOf'];
 }
 
 /** OpenAPI 3.0 marks a bound as exclusive by a boolean. */

@@ -313,3 +313,27 @@ describe('a document of several files', () => {
     );
   });
 });
+
+async function bodySchemaOf(schema: object): Promise<JsonSchema> {
+  const requestBody = { content: { 'application/json': { schema } } };
+  const { tools } = await importOpenApi({ ...document, ...withOperation({ requestBody }, 'post') });
+  return tools[0]?.spec.inputSchema as JsonSchema;
+}
+
+test.each([
+  [{ type: 'string', enum: [3, 4.1, 'x'] }, '4.1'],
+  [{ type: ['string', 'null'], enum: [true, null] }, 'true'],
+  [{ type: 'string', const: 3 }, '3'],
+])('texts that YAML read as numbers or booleans are texts: %j takes %j', async (schema, value) => {
+  const check = compileSchema(await bodySchemaOf(schema));
+  expect(check({ body: value })).toEqual([]);
+  expect(check({ body: 'other' })).not.toEqual([]);
+});
+
+test('a value that fits several alternatives of oneOf is taken, as by the service', async () => {
+  const credentials = { type: 'object', properties: { credentials: { type: 'string' } } };
+  const profile = { type: 'object', properties: { profile: { type: 'object' } } };
+  const check = compileSchema(await bodySchemaOf({ oneOf: [credentials, profile] }));
+  expect(check({ body: { profile: { name: 'Ada' } } })).toEqual([]);
+  expect(check({ body: { profile: 1, credentials: 2 } })).not.toEqual([]);
+});
