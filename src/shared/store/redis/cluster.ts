@@ -45,15 +45,16 @@ export class TypedCluster extends Cluster {
   /** The reason why ioredis closes the connections to all nodes again and again. */
   closedReason(): string {
     const fault = this.#newFault();
-    const detail = fault === undefined ? '' : `: ${fault}`;
     if (!/^cluster_state:fail/m.test(this.#info))
-      return `no node of the cluster can be reached at the address that it announces (cluster-announce-ip, cluster-announce-hostname)${detail}`;
+      return fault === undefined
+        ? 'the nodes of the cluster announce no addresses (cluster-announce-ip, cluster-announce-hostname, cluster-preferred-endpoint-type)'
+        : `no node of the cluster can be reached at the address that it announces (cluster-announce-ip, cluster-announce-hostname): ${fault}`;
     const served = Number(/^cluster_slots_ok:(\d+)/m.exec(this.#info)?.[1] ?? SLOTS);
     const why =
       served < SLOTS
         ? `${SLOTS - served} of its ${SLOTS} slots have no master that answers`
         : 'the node that answered cannot reach most of the masters';
-    return `the cluster is down (cluster_state:fail), as ${why}${detail}`;
+    return `the cluster is down (cluster_state:fail), as ${why}${fault === undefined ? '' : `: ${fault}`}`;
   }
 
   /**

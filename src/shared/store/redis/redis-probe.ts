@@ -1,6 +1,6 @@
 /** Finds out why a server cannot be used, on a plain socket: a client library loses what the server sends before it closes. */
 import { connect as connectPlainly, type Socket } from 'node:net';
-import { connect as connectSecurely } from 'node:tls';
+import { type ConnectionOptions, connect as connectSecurely } from 'node:tls';
 import type { RedisOptions } from 'ioredis';
 import { addressOf, clusterAddressOf, isCluster } from './address.ts';
 
@@ -102,7 +102,7 @@ function listen({ path, host, port, family, tls }: RedisOptions, secure: boolean
   const target = path ? { path } : { host, port: port ?? 6379, ...(family !== undefined && { family }) };
   return new Promise((resolve) => {
     // Without TLS in the address, the certificate does not matter.
-    const checks = typeof tls === 'object' ? tls : { rejectUnauthorized: false };
+    const checks: ConnectionOptions = typeof tls === 'object' ? tls : { rejectUnauthorized: false };
     const socket: Socket = secure
       ? connectSecurely({ ...(target as { host?: string; port: number }), ...checks })
       : connectPlainly(target as { host: string; port: number });
@@ -137,7 +137,7 @@ function listen({ path, host, port, family, tls }: RedisOptions, secure: boolean
       if (CLIENT_CERTIFICATE_FAULT.test(code)) refusedClient = true;
       else if (CERTIFICATE_FAULT.test(code))
         refusedCertificate = UNKNOWN_ISSUER.test(code)
-          ? `${error.message}; name the file of its authority with ?ca=/path in REDIS_URL`
+          ? `${error.message}; ${checks.ca === undefined ? 'name the file of its authority with ?ca=/path in REDIS_URL' : 'ca in REDIS_URL names the file of another authority'}`
           : error.message;
       fault = error.message;
       end();

@@ -318,7 +318,7 @@ describe('what stands behind an address', () => {
     const { port, admin } = await serverWith(...bus, '--cluster-config-file', 'nodes.conf');
     await admin.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
     const options = { url: `redis+cluster://127.0.0.1:${port}`, name: 'n', mode: 'fail-fast' } as const;
-    await expect(connectVerified(options, 500)).rejects.toThrow('no node of the cluster can be reached at the address');
+    await expect(connectVerified(options, 500)).rejects.toThrow('the nodes of the cluster announce no addresses');
   });
 
   test('is said of a server in protected mode, which refuses what comes from another address', async ({ skip }) => {
@@ -340,9 +340,10 @@ describe('what stands behind an address', () => {
     const port = await freePort();
     await serverWith(...serverOptions(port), '--tls-auth-clients', 'yes');
     const url = `rediss://localhost:${port}`;
-    const strange = makeCertificates('localhost', { trusted: false }).clientParts;
+    const { clientParts: strange, authorityPart: otherAuthority } = makeCertificates('localhost', { trusted: false });
     const refusals = [
       [url, '?ca=/path'],
+      [`${url}?${otherAuthority}`, 'ca in REDIS_URL names the file of another authority'],
       [`${url}?${authorityPart}`, 'asks for a client certificate'],
       [`${url}?${authorityPart}&${strange}`, 'refuses the client certificate'],
     ] as const;

@@ -137,6 +137,12 @@ test('the error of a start names the master that does not answer, and why; one w
   await start();
 
   const url = `rediss://localhost:${port}`;
+  const prefer = (type: string) =>
+    Promise.all(cluster.nodes.map(({ admin }) => admin.config('SET', 'cluster-preferred-endpoint-type', type)));
+  await prefer('unknown-endpoint');
+  await expect(start()).rejects.toThrow('the nodes of the cluster announce no addresses');
+  await prefer('hostname');
+
   const { redis } = await connectVerified({ url, name: 'test', mode: 'fail-fast' }, 10_000);
   onTestFinished(() => closeConnection(redis));
   const isOwned = (slot = 0) => slot >= firstSlot && slot <= lastSlot;
