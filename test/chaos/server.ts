@@ -1,12 +1,14 @@
 /** Redis servers of the rig's own, with options of a row's own, that can be killed and started again. */
+
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, readlinkSync, symlinkSync } from 'node:fs';
-import { connect, createServer } from 'node:net';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { findRedisBinary } from '../../src/shared/store/redis/redis-binary.ts';
+import { freePort } from '../helpers/free-port.ts';
 import { eventually } from '../helpers/signal.ts';
 import { clearedAtExit } from './remains.ts';
 
@@ -125,13 +127,4 @@ async function answers(port: number): Promise<boolean> {
   } finally {
     socket.destroy();
   }
-}
-
-export async function freePort(): Promise<number> {
-  const listener = createServer();
-  await new Promise<void>((listening) => listener.listen(0, '127.0.0.1', listening));
-  const address = listener.address();
-  await new Promise<void>((closed) => listener.close(() => closed()));
-  if (address === null || typeof address === 'string') throw new Error('no free port on the loopback');
-  return address.port;
 }

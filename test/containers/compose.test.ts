@@ -1,10 +1,11 @@
 /** The composed stack as an operator meets it: brought up with one command, scaled, and robbed of a container under load. */
+
 import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { freePort } from '../helpers/free-port.ts';
 import { eventually } from '../helpers/signal.ts';
 import { docker, hasDocker, hasImage } from './docker.ts';
 
@@ -242,12 +243,4 @@ function dashboardQueries(): string[] {
       return panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
     })
     .map((expr) => expr.replaceAll('$__rate_interval', '1m').replaceAll(/"\$\w+"/g, '".*"'));
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === 'object' && address !== null ? address.port : 0;
 }

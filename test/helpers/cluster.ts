@@ -1,8 +1,10 @@
 /** A real Redis Cluster of three masters on the loopback. */
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort, type Server, serverVersion, startServer } from '../chaos/server.ts';
+import { type Server, serverVersion, startServer } from '../chaos/server.ts';
+import { freePort } from './free-port.ts';
 import { eventually } from './signal.ts';
 
 const SLOTS = 16_384;

@@ -3,6 +3,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { freePort } from '../../helpers/free-port.ts';
 import { startProgram, type TestProcess } from '../../helpers/process.ts';
 import { eventually, isGone } from '../../helpers/signal.ts';
 import { type CliFixture, openPlace } from '../pawl.ts';
@@ -227,14 +228,6 @@ test('serve accepts calls without workers of its own, and drains; without tokens
   expect(await refused).toMatchObject({ code: 2, stderr: expect.stringContaining('binds to loopback only') });
   await allGone([]);
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
 
 test('A21: a tools file of ten lines works, and an edit of it, or of what it imports, is picked up while up runs; its hooks and toolsets too (D5, D10)', {
   tags: 'slow',

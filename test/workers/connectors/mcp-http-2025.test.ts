@@ -11,6 +11,7 @@ import { McpServer, WebStandardStreamableHTTPServerTransport } from '@modelconte
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { contentOf, pending } from '../../helpers/fleet.ts';
+import { freePort } from '../../helpers/free-port.ts';
 import { startScript } from '../../helpers/process.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
 import { startMcpFleet } from './mcp-rig.ts';
@@ -390,11 +391,3 @@ test('a restarted server of the official SDK is initialized again, and each call
   const many = await Promise.all(Array.from({ length: 8 }, call));
   expect([calls, many.filter(({ status, attempts }) => status === 'success' && attempts === 1)]).toEqual([10, many]);
 });
-
-async function freePort(): Promise<number> {
-  const taken = createServer();
-  await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
-  const { port } = taken.address() as AddressInfo;
-  await new Promise((resolve) => taken.close(resolve));
-  return port;
-}

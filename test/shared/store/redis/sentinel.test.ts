@@ -1,11 +1,13 @@
 /** A real failover by Redis Sentinel: the connections leave a master that was replaced while it lives. */
+
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { awaitReady, closeConnection, openConnection } from '../../../../src/shared/store/redis/connection.ts';
 import { findRedisBinary } from '../../../../src/shared/store/redis/redis-binary.ts';
-import { freePort, type Server, startServer } from '../../../chaos/server.ts';
+import { type Server, startServer } from '../../../chaos/server.ts';
 import { temporaryFolder } from '../../../helpers/context.ts';
+import { freePort } from '../../../helpers/free-port.ts';
 import { startProgram } from '../../../helpers/process.ts';
 import { eventually } from '../../../helpers/signal.ts';
 

@@ -18,9 +18,10 @@ import {
 import { findRedisBinary } from '../../../../src/shared/store/redis/redis-binary.ts';
 import { checkRights } from '../../../../src/shared/store/redis/start-check.ts';
 import { silentLogger } from '../../../../src/shared/telemetry/log.ts';
-import { freePort, type Server, startServer } from '../../../chaos/server.ts';
+import { type Server, startServer } from '../../../chaos/server.ts';
 import { makeCertificates } from '../../../helpers/certificates.ts';
 import { temporaryFolder } from '../../../helpers/context.ts';
+import { freePort } from '../../../helpers/free-port.ts';
 import { startPawl, startProgram } from '../../../helpers/process.ts';
 import { startWire } from '../../../helpers/proxy.ts';
 import { createUser } from '../../../helpers/redis-user.ts';

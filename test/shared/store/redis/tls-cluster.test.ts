@@ -11,9 +11,10 @@ import {
 import { nodeOptions } from '../../../../src/shared/store/redis/connection-options.ts';
 import { Subscription } from '../../../../src/shared/store/redis/subscription.ts';
 import { silentLogger } from '../../../../src/shared/telemetry/log.ts';
-import { freePort, type Server } from '../../../chaos/server.ts';
+import type { Server } from '../../../chaos/server.ts';
 import { makeCertificates } from '../../../helpers/certificates.ts';
 import { startCluster, whyNoCluster } from '../../../helpers/cluster.ts';
+import { freePort } from '../../../helpers/free-port.ts';
 import { eventually, signal } from '../../../helpers/signal.ts';
 
 /** Three masters that speak TLS, with a certificate for `localhost` alone. */
