@@ -20,6 +20,7 @@ export class TypedCluster extends Cluster {
   #fault: { readonly text: string; readonly atMs: number } | undefined;
   /** The last answer to CLUSTER INFO, which ioredis asks before it uses the cluster. */
   #info = '';
+  #isClosedHere = false;
 
   constructor(nodes: readonly NodeAddress[], options: ReturnType<typeof clusterOptions>) {
     super([...nodes], options);
@@ -36,6 +37,11 @@ export class TypedCluster extends Cluster {
       if (command.name === 'cluster') command.promise.then((info) => this.#keepInfo(info)).catch(() => {});
     }
     return super.sendCommand(command, stream, node);
+  }
+
+  override disconnect(reconnect = false): void {
+    this.#isClosedHere ||= !reconnect;
+    super.disconnect(reconnect);
   }
 
   #keepInfo(info: unknown): void {
@@ -80,8 +86,7 @@ export class TypedCluster extends Cluster {
 
   /** ioredis says only that a connection was closed, or that the command would belong to another node. */
   #explain(error: Error): Error {
-    const { manuallyClosing: isClosedHere } = this as unknown as { readonly manuallyClosing: boolean };
-    if (isClosedHere || !HIDES_FAULT.test(error.message)) return error;
+    if (this.#isClosedHere || !HIDES_FAULT.test(error.message)) return error;
     return new Error(`Too many Cluster redirections. Last error: ${this.#newFault() ?? LOST}`);
   }
 
