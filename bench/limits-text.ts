@@ -155,7 +155,8 @@ export const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all 
   Since that evening secrets are looked for once and not twice, with a table of 8 KiB in place of two of 32 (1.1 instead of 1.9 µs for a result of 200 B by itself;
   in a busy worker, whose cache others share, 5 instead of 9). Against the code of 2026-11-25, in three runs with the sides
   swapped once: 0.84, 0.92 and 0.99 times with one producer, 0.88, 0.90 and 0.92 one call at a time. Two fleets of identical code gave 0.91 and 1.01. With one
-  script for an outcome and its job's end, one call at a time is 0.92, 0.93 and 0.92 times, for 1.08 instead of 1.15 times the CPU time. In the worker's
+  script for an outcome and its job's end, and records in plain JSON, the ratios are 1.01, 0.89, 0.93, 0.90, 0.93 and 0.91 one call at a time (six runs,
+  sides swapped each time; CPU time 0.99 to 1.14, where it was 1.15 in one run before), and 1.05 and 0.94 with one producer. In the worker's
   profile (43 µs more for a call), 36 are Pawl's own functions, none of which has more than 8, 13 the write to the socket and 10 the collector.
   The first seconds of new processes were measured again on that evening, while an empty Node took 28 ms: 1.59 times with one producer and 1.90 with 16,
   as on 2026-11-26 (1.65 and 1.86). The rows of 32 KiB with 16 producers and of 16 producers with 512 in flight are those of the slow machine.
