@@ -81,6 +81,8 @@ export async function findRedisBinary(options: RedisBinaryOptions = {}): Promise
   for (const home of homes) {
     const found = await probe(join(home, 'redis-server'), 'cache', options.environment, tried);
     if (found !== undefined) return found;
+    // A data folder may have come with a repository of others, and so may a program in it.
+    if (await isWritable(home)) break;
   }
   if (process.platform === 'linux') {
     try {
@@ -115,6 +117,13 @@ async function firstWritable(folders: readonly string[]): Promise<string> {
     }
   }
   throw failures.at(-1);
+}
+
+function isWritable(folder: string): Promise<boolean> {
+  return firstWritable([folder]).then(
+    () => true,
+    () => false,
+  );
 }
 
 async function probe(

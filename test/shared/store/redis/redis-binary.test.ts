@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { Redis } from 'ioredis';
@@ -84,6 +84,15 @@ printf '#!/bin/sh\\necho Redis server v=7.2.0\\n' > "$server"; chmod 755 "$serve
   await symlink('/usr/bin/dirname', join(folder, 'dirname'));
   return folder;
 }
+
+test('a program in a data folder, which may have come with a repository, is not run where there is a cache folder', async () => {
+  const [cacheDir, dataDir] = await Promise.all([temporaryFolder(), temporaryFolder()]);
+  const planted = join(dataDir, 'cache', 'pawl', 'redis', `${process.platform}-${process.arch}`);
+  await mkdir(planted, { recursive: true });
+  await writeFile(join(planted, 'redis-server'), `#!/bin/sh\n: > '${dataDir}/ran'\necho v=7.2.0\n`, { mode: 0o755 });
+  await findRedisBinary({ cacheDir, dataDir, environment: { PATH: '/nowhere' } }).catch(() => undefined);
+  expect(existsSync(join(dataDir, 'ran'))).toBe(false);
+});
 
 test.runIf(existsSync('/var/lib/dpkg/status'))(
   'a server is fetched into the data folder where the cache folder cannot be made, as for a service without a home',
