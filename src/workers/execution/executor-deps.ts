@@ -61,7 +61,7 @@ interface AttemptGuards {
   readonly forced?: Pick<ForcedCircuits, 'mayBeAny' | 'reasonFor'>;
   readonly switches: Pick<SwitchCache, 'modes'>;
   /** Lets a suspect call have the worker to itself. Absent where nothing else runs beside it. */
-  readonly solitude?: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy' | 'untilGrownMs'>;
+  readonly solitude?: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy' | 'untilOldEnoughMs'>;
   /** Absent where no tool needs a resource lock. */
   readonly locks?: AttemptLocks;
   /** The limits of the whole fleet. Default: none. */

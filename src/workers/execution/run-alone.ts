@@ -16,7 +16,7 @@ const LONGEST_WAIT_MS = 320_000;
  * A process runs no suspect alone before it is this old. The first calls of a process are slow, and where workers are killed at random,
  * many die in them: a loss there says little about the call.
  */
-const GROWN_MS = 3_000;
+const MIN_PROCESS_AGE_MS = 3_000;
 /** The delay of a suspect's job while this worker runs another suspect. */
 const ONE_SUSPECT_AT_A_TIME_MS = 500;
 /** The delay of a job that has to run alone, when the other calls did not end in time. */
@@ -33,7 +33,7 @@ interface ProcessWorker {
 export class Solitude {
   readonly #schedule: Schedule | undefined;
   readonly #monotonic: () => number;
-  #grownAtMs: number | undefined;
+  #oldEnoughAtMs: number | undefined;
   readonly #workers = new Set<ProcessWorker>();
   #holder: RunningAttempt | undefined;
   #isAlone = false;
@@ -47,7 +47,7 @@ export class Solitude {
   /** Adds a worker of this process. Returns the function that removes it, when it runs nothing any more. */
   join(worker: ProcessWorker): () => void {
     this.#workers.add(worker);
-    this.#grownAtMs ??= this.#monotonic() + GROWN_MS;
+    this.#oldEnoughAtMs ??= this.#monotonic() + MIN_PROCESS_AGE_MS;
     if (this.isReserved) worker.pause();
     return () => void this.#workers.delete(worker);
   }
@@ -58,8 +58,8 @@ export class Solitude {
   }
 
   /** The time until this process is old enough for a suspect that runs alone. */
-  get untilGrownMs(): number {
-    return Math.max(0, Math.ceil((this.#grownAtMs ?? 0) - this.#monotonic()));
+  get untilOldEnoughMs(): number {
+    return Math.max(0, Math.ceil((this.#oldEnoughAtMs ?? 0) - this.#monotonic()));
   }
 
   isHeldBy(running: RunningAttempt): boolean {
@@ -106,11 +106,11 @@ export const processSolitude = new Solitude();
  * the call that killed it would crash the next worker with all of them, until all are quarantined.
  */
 export class Suspects {
-  readonly #solitude: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy' | 'untilGrownMs'> | undefined;
+  readonly #solitude: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy' | 'untilOldEnoughMs'> | undefined;
   #suspect: RunningAttempt | undefined;
 
   /** `solitude` is absent where nothing else runs beside an attempt. */
-  constructor(solitude: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy' | 'untilGrownMs'> | undefined) {
+  constructor(solitude: Pick<Solitude, 'enter' | 'leave' | 'isHeldBy' | 'untilOldEnoughMs'> | undefined) {
     this.#solitude = solitude;
   }
 
@@ -126,8 +126,8 @@ export class Suspects {
   /** Undefined when the attempt may begin; otherwise how long its job waits. */
   async admit(running: RunningAttempt, runsAlone: boolean): Promise<number | undefined> {
     if (this.#suspect !== undefined) return ONE_SUSPECT_AT_A_TIME_MS;
-    const untilGrownMs = runsAlone ? (this.#solitude?.untilGrownMs ?? 0) : 0;
-    if (untilGrownMs > 0) return untilGrownMs;
+    const untilOldEnoughMs = runsAlone ? (this.#solitude?.untilOldEnoughMs ?? 0) : 0;
+    if (untilOldEnoughMs > 0) return untilOldEnoughMs;
     this.#suspect = running;
     return runsAlone && (await this.#solitude?.enter(running)) === false ? NEXT_SOLITUDE_MS : undefined;
   }
