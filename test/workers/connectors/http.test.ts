@@ -1,39 +1,11 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { Session } from '../../../src/producer/sessions/session.ts';
 import type { DeclaredTool } from '../../../src/shared/connectors/declared-tool.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
-import { contentOf, type FleetOptions, startFleet } from '../../helpers/fleet.ts';
-import { sendJson, startTestService, type TestService } from './service.ts';
-
-type Routing = Extract<DeclaredTool, { kind: 'http' }>['routing'];
-
-const SECRET = 'swordfish-0123456789';
-
-/** A fleet whose registry has one connector, `ask`. */
-async function connect(
-  service: TestService,
-  routing: Partial<Routing>,
-  options: { readonly spec?: object; readonly fleet?: Partial<FleetOptions> } = {},
-): Promise<{ readonly session: Session; readonly fleet: Awaited<ReturnType<typeof startFleet>> }> {
-  const { settings, ...more } = options.fleet ?? {};
-  const fleet = await startFleet({
-    tools: [],
-    environment: { PAWL_SECRET_API: SECRET, OTHER_SECRET: 'x' },
-    ...more,
-    settings: { allowedHosts: [service.host], ...settings },
-  });
-  await fleet.pawl.registry.put('ask', {
-    kind: 'http',
-    version: '1.0.0',
-    description: 'Asks the service.',
-    inputSchema: { type: 'object' },
-    routing: { method: 'GET', url: `${service.url}/things/{id}`, ...routing },
-    ...options.spec,
-  } as DeclaredTool);
-  return { session: fleet.session, fleet };
-}
+import { contentOf } from '../../helpers/fleet.ts';
+import { connect, type Routing, SECRET } from './http-rig.ts';
+import { sendJson, startTestService } from './service.ts';
 
 describe('the answers that a connector accepts', () => {
   test('a list, where the declared output is one; people are shown the list itself', async () => {
@@ -355,79 +327,4 @@ describe('the results of a connector (I17)', () => {
     }
     expect([other.asked.length, service.asked.length]).toEqual([1, 2]);
   });
-});
-
-describe('pages', () => {
-  test('a list keeps its separators beside a secret and the number of a page', async () => {
-    const service = await startTestService((_request, response) => sendJson(response, []));
-    const { session } = await connect(service, {
-      arguments: { tags: { in: 'query', style: 'comma' } },
-      query: { key: '{secret:api}' },
-      secrets: { api: { env: 'PAWL_SECRET_API' } },
-      pagination: { by: 'page', items: '@', parameter: 'page', first: 0, maxPages: 1, maxItems: 9 },
-    });
-    await session.call('ask', { id: '1', tags: ['a', 'b,c'] });
-    expect(service.asked[0]?.url).toBe(`/things/1?tags=a,b%2Cc&key=${SECRET}&page=0`);
-  });
-
-  const pages = [[1, 2], [3, 4], [5]];
-
-  test.each([
-    ['links', { by: 'link', items: 'items', maxPages: 10, maxItems: 100 }, [1, 2, 3, 4, 5], false],
-    [
-      'a cursor',
-      { by: 'cursor', items: 'items', cursor: 'next', parameter: 'page', maxPages: 10, maxItems: 100 },
-      [1, 2, 3, 4, 5],
-      false,
-    ],
-    [
-      'their number, up to so many entries',
-      { by: 'page', items: 'items', parameter: 'page', first: 0, maxPages: 10, maxItems: 3 },
-      [1, 2, 3],
-      true,
-    ],
-    [
-      'their number, up to so many pages',
-      { by: 'page', items: 'items', parameter: 'page', first: 0, maxPages: 1, maxItems: 9 },
-      [1, 2],
-      true,
-    ],
-  ] as const)('are followed by %s', async (_by, pagination, items, truncated) => {
-    const service = await startTestService(({ url }, response) => {
-      const page = Number(new URL(url, 'http://x').searchParams.get('page') ?? 0);
-      const next = page + 1 < pages.length ? page + 1 : undefined;
-      const headers = next === undefined ? {} : { link: `</things/all?page=${next}>; rel="next"` };
-      sendJson(response, { items: pages[page] ?? [], next }, 200, headers);
-    });
-    const { session } = await connect(service, { pagination });
-    expect(contentOf(await session.call('ask', { id: 'all' }))).toEqual({ items, truncated });
-  });
-
-  test.each([
-    ['beside others', '</things/first>; rel=first; title="one, two", </things/all?page=1>; rel="next"'],
-    ['with a title that has a comma', '</things/all?page=1>; title="three, four"; rel="next"'],
-    ['of several relations', '</things/all?page=1>; rel="last next"'],
-    ['without quotes', '</things/all?page=1>;rel=NEXT'],
-  ])('are followed by a link %s, and the key in the query goes along', async (_what, link) => {
-    const service = await startTestService(({ url }, response) => {
-      const { searchParams } = new URL(url, 'http://x');
-      if (searchParams.get('key') !== SECRET) return sendJson(response, {}, 401);
-      sendJson(response, pages[Number(searchParams.get('page') ?? 0)], 200, searchParams.has('page') ? {} : { link });
-    });
-    const { session } = await connect(service, {
-      pagination: { by: 'link' },
-      query: { key: '{secret:api}' },
-      secrets: { api: { env: 'PAWL_SECRET_API' } },
-    });
-    expect(contentOf(await session.call('ask', { id: 'all' }))).toEqual({ items: [1, 2, 3, 4], truncated: false });
-  });
-
-  test.each(['</things/before>; rel="prev"; title="next"', '</next>; rel="nextish"', 'next'])(
-    'end where no link is the next one: %s',
-    async (link) => {
-      const service = await startTestService((_asked, response) => sendJson(response, [1], 200, { link }));
-      const { session } = await connect(service, { pagination: { by: 'link' } });
-      expect(contentOf(await session.call('ask', { id: 'all' }))).toEqual({ items: [1], truncated: false });
-    },
-  );
 });

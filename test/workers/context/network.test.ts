@@ -1,5 +1,5 @@
 import type { LookupAddress } from 'node:dns';
-import { createServer, type IncomingHttpHeaders, type IncomingMessage, type RequestListener } from 'node:http';
+import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -7,35 +7,9 @@ import { isInDoubt } from '../../../src/shared/calls/call-state.ts';
 import { classify } from '../../../src/shared/errors/classify-error.ts';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { openNetwork } from '../../../src/workers/context/network.ts';
+import { bodyOf, closedPort, serve } from './loopback-server.ts';
 
 const signal = new AbortController().signal;
-
-/** A server on loopback; `host` is the host that policy has to allow. */
-async function serve(listener: RequestListener): Promise<{ readonly url: string; readonly host: string }> {
-  const server = createServer(listener).listen(0, '127.0.0.1');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  await new Promise((resolve) => server.once('listening', resolve));
-  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return { url: `http://${host}`, host };
-}
-
-/** A port at which no process listens any more. */
-async function closedPort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
-async function bodyOf(request: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of request) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks).toString();
-}
 
 describe('private addresses are refused, however they are written', () => {
   const fetch = openNetwork({ signal });
@@ -117,129 +91,6 @@ describe('names', () => {
     for (const allowedHosts of [['127.0.0.1:1'], ['127.0.0.2'], ['localhost'], ['']]) {
       await expect(openNetwork({ signal, allowedHosts })(url)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
     }
-  });
-});
-
-describe('redirects', () => {
-  test('each hop is checked again', async () => {
-    const { url, host } = await serve((_request, response) => {
-      response.writeHead(302, { location: 'http://169.254.169.254/latest/' }).end();
-    });
-    const fetch = openNetwork({ signal, allowedHosts: [host] });
-    await expect(fetch(url)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
-    expect((await fetch(url, { redirect: 'manual' })).status).toBe(302);
-    await expect(fetch(url, { redirect: 'error' })).rejects.toMatchObject({ code: 'HTTP_4XX' });
-  });
-
-  test('five are followed and a sixth is not', async () => {
-    const { url, host } = await serve((request, response) => {
-      const left = Number(request.url?.slice(1));
-      if (left === 0) response.end('arrived');
-      else response.writeHead(307, { location: `/${left - 1}` }).end();
-    });
-    const fetch = openNetwork({ signal, allowedHosts: [host] });
-    const response = await fetch(`${url}/5`);
-    expect([await response.text(), response.url, response.redirected]).toEqual(['arrived', `${url}/0`, true]);
-    await expect(fetch(`${url}/6`)).rejects.toThrow('more than 5 times');
-  });
-
-  test('303 becomes GET, 307 sends the body again, and another origin gets no credentials', async () => {
-    const seen: string[] = [];
-    const listener: RequestListener = async (request, response) => {
-      const { authorization = '-', cookie = '-' } = request.headers;
-      seen.push([request.method, request.url, await bodyOf(request), authorization, cookie].join(' '));
-      response.end();
-    };
-    const other = await serve(listener);
-    const here = await serve(async (request, response) => {
-      if (request.url === '/see') response.writeHead(303, { location: '/end' }).end();
-      else if (request.url === '/again') response.writeHead(307, { location: `${other.url}/end` }).end();
-      else await listener(request, response);
-    });
-    const fetch = openNetwork({ signal, allowedHosts: ['127.0.0.1'] });
-    const init = { method: 'POST', body: 'text', headers: { authorization: 'secret', cookie: 'c=1' } };
-    await fetch(`${here.url}/see`, init);
-    await fetch(`${here.url}/again`, init);
-    expect(seen).toEqual(['GET /end  secret c=1', 'POST /end text - -']);
-  });
-});
-
-test.each([301, 302, 303, 307, 308])(
-  'no header that could be a credential follows a redirect (%i) to another origin',
-  async (status) => {
-    const seen: IncomingHttpHeaders[] = [];
-    const other = await serve((request, response) => {
-      seen.push(request.headers);
-      if (request.url === '/back') response.writeHead(status, { location: `${here.url}/end` }).end();
-      else response.end();
-    });
-    const here = await serve((request, response) => {
-      if (request.url === '/end') seen.push(request.headers);
-      const location =
-        request.url === '/inside' ? '/end' : request.url === '/end' ? undefined : `${other.url}${request.url}`;
-      response.writeHead(location === undefined ? 200 : status, location === undefined ? {} : { location }).end();
-    });
-    const credentials = Object.fromEntries(
-      [
-        'authorization',
-        'cookie',
-        'proxy-authorization',
-        'x-api-key',
-        'x-auth-token',
-        'api-key',
-        'private-token',
-        'x-whatever',
-      ].map((name) => [name, 'secret']),
-    );
-    const fetch = openNetwork({ signal, allowedHosts: ['127.0.0.1'] });
-    const headers = { ...credentials, accept: 'text/plain', 'accept-language': 'de', 'user-agent': 'mine' };
-    for (const path of ['/out', '/back']) await fetch(`${here.url}${path}`, { headers });
-    expect(seen).toHaveLength(3);
-    for (const got of seen) {
-      expect(JSON.stringify(got)).not.toContain('secret');
-      expect(got).toMatchObject({ accept: 'text/plain', 'accept-language': 'de', 'user-agent': 'mine' });
-    }
-    await fetch(`${here.url}/inside`, { headers });
-    expect(seen.at(-1)).toMatchObject(credentials);
-  },
-);
-
-describe('a redirect that cannot be followed', () => {
-  const elsewhere = [
-    ['a refused connection', 'http://127.0.0.1:PORT/', 'CONNECTION_REFUSED', true],
-    ['an unknown name', 'http://absent.test/', 'DNS_FAILED', true],
-    ['a private address', 'http://169.254.169.254/', 'PERMISSION_DENIED', false],
-    ['another protocol', 'ftp://example.com/', 'PERMISSION_DENIED', false],
-  ] as const;
-
-  /** A fetch that `status` redirects to the target. */
-  async function redirecting(target: string, status: number) {
-    const location = target.replace('PORT', String(await closedPort()));
-    const { url } = await serve((_request, response) => response.writeHead(status, { location }).end());
-    const resolve = async () => [];
-    const call = new AbortController();
-    return { url, call, fetch: openNetwork({ signal: call.signal, allowedHosts: ['127.0.0.1'], resolve }) };
-  }
-
-  test.each(elsewhere)('does not prove that a POST had no effect: %s', async (_what, target, code, retriable) => {
-    for (const status of [301, 302, 303, 307]) {
-      const { url, fetch } = await redirecting(target, status);
-      const error = await fetch(url, { method: 'POST', body: 'pay' }).catch((thrown: unknown) => thrown);
-      expect(classify(error)).toMatchObject({ code, retriable, nothingHappened: false });
-    }
-  });
-
-  test.each(elsewhere)('and a GET has none: %s', async (_what, target, code) => {
-    const { url, fetch } = await redirecting(target, 302);
-    const error = await fetch(url).catch((thrown: unknown) => thrown);
-    expect(classify(error)).toMatchObject({ code, nothingHappened: true });
-  });
-
-  test('an abort past it ends with the reason of the signal', async () => {
-    const reason = new PawlError('CANCELLED');
-    const silent = await serve(() => call.abort(reason));
-    const { url, call, fetch } = await redirecting(silent.url, 307);
-    await expect(fetch(url, { method: 'POST' })).rejects.toBe(reason);
   });
 });
 
