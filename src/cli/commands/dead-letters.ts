@@ -161,8 +161,7 @@ function exitCodeOf(ids: readonly string[], { skipped }: BulkAnswer): number {
 /** Checks a selection, and gives it at a time of Redis' clock. A command without IDs and filter would select all dead letters, so it needs `--all`. */
 function selectionOf(ids: readonly string[], options: BulkOptions) {
   const filterAt = filterOf(options);
-  const { tool, code, session, circuit, since, until } = options;
-  const isFiltered = [tool, code, session, circuit, since, until].some((value) => value !== undefined);
+  const isFiltered = Object.keys(filterAt(0)).length > 0;
   if (ids.length > 0 && (isFiltered || options.all === true))
     throw usageError('Give IDs of calls, or a filter or --all, but not both.');
   if (ids.length === 0 && !isFiltered && options.all !== true)

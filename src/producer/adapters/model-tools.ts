@@ -6,7 +6,13 @@ import type { ResultError, ToolResultEnvelope } from '../../shared/calls/envelop
 import { reasonOfSoftFailure, refusal } from '../../shared/calls/outcome.ts';
 import type { Issue, PawlError } from '../../shared/errors/failure.ts';
 import type { ProviderCall } from '../../shared/model-tools/decode.ts';
-import type { ExportedTool, ExportOptions, Provider, ToolExport } from '../../shared/model-tools/export-types.ts';
+import {
+  EXPORT_OPTION_NAMES,
+  type ExportedTool,
+  type ExportOptions,
+  type Provider,
+  type ToolExport,
+} from '../../shared/model-tools/export-types.ts';
 import { parametersOf } from '../../shared/model-tools/provider-refusals.ts';
 import { plainParameters } from '../../shared/model-tools/tools-for.ts';
 import type { JsonSchema } from '../../shared/schema/json-schema.ts';
@@ -297,21 +303,21 @@ export class ModelTools {
 }
 
 function exportOptionsOf({ strict, priority, native }: AdapterOptions): ExportOptions {
-  return defined({ strict, priority, native });
+  return defined({ strict, priority, native } satisfies Record<keyof ExportOptions, unknown>);
 }
 
 /** `preliminary` is an option of the AI SDK's adapter. */
-const OPTION_NAMES = Object.keys({
-  strict: true,
-  priority: true,
-  native: true,
-  onEvent: true,
-  onGivenUp: true,
-  turnId: true,
-  maxOutputBytes: true,
-  images: true,
-  preliminary: true,
-} satisfies Record<keyof AdapterOptions | 'preliminary', true>);
+const OPTION_NAMES = [
+  ...EXPORT_OPTION_NAMES,
+  ...Object.keys({
+    onEvent: true,
+    onGivenUp: true,
+    turnId: true,
+    maxOutputBytes: true,
+    images: true,
+    preliminary: true,
+  } satisfies Record<Exclude<keyof AdapterOptions, keyof ExportOptions> | 'preliminary', true>),
+];
 
 const CALL_OPTION_NAMES = Object.keys({
   toolCallId: true,

@@ -37,6 +37,12 @@ export interface ExportOptions {
   readonly native?: boolean;
 }
 
+export const EXPORT_OPTION_NAMES = Object.keys({
+  strict: true,
+  priority: true,
+  native: true,
+} satisfies Record<keyof ExportOptions, true>);
+
 export interface ToolReport extends Omit<ToolForm, 'exported'> {
   readonly name: string;
   /** `namespace.name`. */

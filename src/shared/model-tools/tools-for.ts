@@ -14,6 +14,7 @@ import { wellFormed } from '../util/text/text-cut.ts';
 import { anthropicForm, chooseStrictTools } from './export-anthropic.ts';
 import { openAiForm } from './export-openai.ts';
 import {
+  EXPORT_OPTION_NAMES,
   type ExportableTool,
   type ExportOptions,
   type NamedTool,
@@ -33,12 +34,6 @@ import { keywordText, type RemovedKeyword, toSubset } from './provider-subset.ts
 
 const MAX_DESCRIPTION_LENGTH = 2_048;
 
-const OPTION_NAMES = Object.keys({
-  strict: true,
-  priority: true,
-  native: true,
-} satisfies Record<keyof ExportOptions, true>);
-
 /** Parameters in a form that every provider accepts, for libraries that talk to all of them. */
 export function plainParameters(schema: JsonSchema): JsonSchema {
   const plain = withPlainNames(toSubset(schema, PLAIN).schema);
@@ -56,7 +51,7 @@ export function toolsFor(
       'CONFIGURATION',
       `Tools are exported for ${PROVIDERS.join(', ')}; there is no form for ${quoteValue(provider)}.`,
     );
-  checkMembers('options', options, OPTION_NAMES);
+  checkMembers('options', options, EXPORT_OPTION_NAMES);
   if (!Array.isArray(tools) || !tools.every((tool) => isObject(tool?.inputSchema)))
     throw new PawlError('CONFIGURATION', `Only a list of tools is exported; got ${quoteValue(tools)}.`);
   const sorted = wellFormed(tools).toSorted((a, b) => compare(qualifiedName(a), qualifiedName(b)));

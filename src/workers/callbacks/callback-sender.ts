@@ -119,15 +119,16 @@ export class CallbackSender {
     return nextInMs;
   }
 
-  /** Undefined for a partition that Redis refuses: the callbacks of the others are sent all the same. */
+  /** Undefined for a partition whose keys this Redis user may not use: the callbacks of the others are sent all the same. */
   async #take(partition: Partition, capacity: number): Promise<TakenCallbacks | undefined> {
     const deniedAtMs = this.#deniedAtMs.get(partition.tier);
     if (deniedAtMs !== undefined && performance.now() - deniedAtMs < DENIED_MS) return undefined;
     try {
       return await this.#deps.callbacks.take(partition, uuidv7(), LEASE_MS, capacity);
     } catch (error) {
-      if (lacksRights(error)) this.#deniedAtMs.set(partition.tier, performance.now());
-      this.#deps.onError(error as Error);
+      if (!lacksRights(error)) throw error;
+      this.#deniedAtMs.set(partition.tier, performance.now());
+      this.#deps.onError(error);
       return undefined;
     }
   }

@@ -20,14 +20,13 @@ if ARGV[5] == '1' then
 else
   redis.call('ZADD', KEYS[3], 'XX', 'LT', nowMs() + ARGV[8], ARGV[4])
 end
-if ARGV[2] == '0' then return promoted, #promoted > 0 end
-if ARGV[9] ~= '' and redis.call('ZSCORE', KEYS[1], ARGV[1]) ~= ARGV[9] then return promoted, #promoted > 0 end
-if ARGV[6] ~= '0' then
+local holds = ARGV[2] ~= '0' and (ARGV[9] == '' or redis.call('ZSCORE', KEYS[1], ARGV[1]) == ARGV[9])
+if holds and ARGV[6] ~= '0' then
   redis.call('ZADD', KEYS[1], 'XX', nowMs() + ARGV[6], ARGV[1])
-  return promoted, #promoted > 0
+elseif holds then
+  redis.call('ZREM', KEYS[1], ARGV[1])
+  redis.call('ZREM', KEYS[2], ARGV[1])
+  redis.call('ZREM', KEYS[5], ARGV[1])
+  grant(ARGV[2], KEYS[1], KEYS[2], KEYS[5])
 end
-redis.call('ZREM', KEYS[1], ARGV[1])
-redis.call('ZREM', KEYS[2], ARGV[1])
-redis.call('ZREM', KEYS[5], ARGV[1])
-grant(ARGV[2], KEYS[1], KEYS[2], KEYS[5])
 return promoted, #promoted > 0
