@@ -29,7 +29,6 @@ const putScript = new Script(new URL('./dedupe-put.lua', import.meta.url));
 const getScript = new Script(new URL('./dedupe-get.lua', import.meta.url));
 const dropScript = new Script(new URL('./dedupe-drop.lua', import.meta.url), [], 'once');
 const sweepScript = new Script(new URL('./dedupe-sweep.lua', import.meta.url));
-const sizeScript = new Script(new URL('./dedupe-size.lua', import.meta.url));
 
 /** The number of records that one script sweeps at most, so that it does not hold up other clients. */
 const BATCH = 500;
@@ -94,8 +93,7 @@ export class RedisDedupeStore implements DedupeStore {
   }
 
   async size(): Promise<number> {
-    const [size] = await sizeScript.run(this.#redis, [this.#keys.all], []);
-    return Number(size);
+    return this.#redis.zcount(this.#keys.all, await this.now(), '+inf');
   }
 
   now(): Promise<number> {
