@@ -1,5 +1,6 @@
 /** Reads foreign JSON without loss. A value that JavaScript cannot represent exactly is refused, with its name. */
 import { startOf, withEllipsis } from '../text/text-cut.ts';
+import { endOfString } from './json-stream.ts';
 
 type ExactJson =
   | { readonly kind: 'value'; readonly value: unknown }
@@ -73,7 +74,8 @@ function scanJson(text: string, onNumber: (start: number, end: number, name: str
   for (let index = 0; index < text.length; index += 1) {
     const character = text[index] as string;
     if (character === '"') {
-      const end = endOfText(text, index);
+      const quote = endOfString(text, index + 1);
+      const end = quote === -1 ? text.length : quote + 1;
       lastText = [index, end];
       index = end - 1;
     } else if (character === '[' || character === '{') {
@@ -90,18 +92,6 @@ function scanJson(text: string, onNumber: (start: number, end: number, name: str
     }
   }
   return deepest;
-}
-
-/** The index behind the closing quotation mark: the first one with an even number of backslashes before it. */
-function endOfText(text: string, start: number): number {
-  for (let from = start + 1; ; ) {
-    const end = text.indexOf('"', from);
-    if (end === -1) return text.length;
-    let backslashes = 0;
-    while (text[end - 1 - backslashes] === '\\') backslashes += 1;
-    if (backslashes % 2 === 0) return end + 1;
-    from = end + 1;
-  }
 }
 
 function endOfNumber(text: string, start: number): number {

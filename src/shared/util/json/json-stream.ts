@@ -337,8 +337,8 @@ function findBoundary(text: string, from: number): { readonly comma?: number; re
   return comma === undefined ? {} : { comma };
 }
 
-/** The index of the quote that ends a string; -1 before it has arrived. */
-function endOfString(text: string, from: number): number {
+/** The index of the quote that ends a string, whose characters start at `from`; -1 before it has arrived. */
+export function endOfString(text: string, from: number): number {
   for (let quote = text.indexOf('"', from); quote >= 0; quote = text.indexOf('"', quote + 1)) {
     if (backslashesBefore(text, quote, from) % 2 === 0) return quote;
   }
