@@ -12,6 +12,7 @@ import { parseJson } from '../../util/json/json-types.ts';
 import { startOf } from '../../util/text/text-cut.ts';
 import type { Redis } from '../redis/connection.ts';
 import { AuditKeys } from '../redis/keys.ts';
+import { holdLease } from '../redis/lease.ts';
 import { Script } from '../redis/script.ts';
 import type { AuditWriter } from './audit-writer.ts';
 import { blockFields, recordsOfBlock } from './record-blocks.ts';
@@ -136,17 +137,12 @@ export class AuditTrail {
   }
 
   /** Takes or renews the lease of a sink's files; false when another holder has it. */
-  async holdSink(name: string, holder: string): Promise<boolean> {
-    const key = this.#keys.sinkLease(name);
-    if ((await this.#redis.set(key, holder, 'PX', LEASE_MS, 'NX')) !== null) return true;
-    if ((await this.#redis.get(key)) !== holder) return false;
-    await this.#redis.pexpire(key, LEASE_MS);
-    return true;
+  holdSink(name: string, holder: string): Promise<boolean> {
+    return holdLease(this.#redis, this.#keys.sinkLease(name), holder, LEASE_MS);
   }
 
   async releaseSink(name: string, holder: string): Promise<void> {
-    const key = this.#keys.sinkLease(name);
-    if ((await this.#redis.get(key)) === holder) await this.#redis.del(key);
+    await holdLease(this.#redis, this.#keys.sinkLease(name), holder, 0);
   }
 
   /**
@@ -246,8 +242,7 @@ export class AuditChainer {
   }
 
   async release(): Promise<void> {
-    const { redis } = this.#deps;
-    if ((await redis.get(this.#keys.writer)) === this.#holder) await redis.del(this.#keys.writer);
+    await holdLease(this.#deps.redis, this.#keys.writer, this.#holder, 0);
   }
 }
 

@@ -11,11 +11,11 @@ import { digest } from '../../schema/canonical-json.ts';
 import type { BlobStores } from '../blobs/blob-stores.ts';
 import type { Redis } from '../redis/connection.ts';
 import type { PartitionKeys } from '../redis/keys.ts';
+import { holdLease } from '../redis/lease.ts';
 import { Script } from '../redis/script.ts';
 import { callIdsIn, SEGMENT_BYTES, type SegmentRecord, segmentBytes, segmentLine } from './segment-text.ts';
 import { asLost, SEGMENT_LUA, type Segments } from './segments.ts';
 
-const leaseScript = new Script(new URL('./mover-lease.lua', import.meta.url));
 const findScript = new Script(new URL('./find-movable.lua', import.meta.url), SEGMENT_LUA);
 const moveScript = new Script(new URL('./move-calls.lua', import.meta.url), SEGMENT_LUA);
 const forgetUnreadScript = new Script(new URL('./forget-unread.lua', import.meta.url), SEGMENT_LUA);
@@ -81,9 +81,8 @@ export class SegmentMover {
     }
   }
 
-  async #lease(keys: PartitionKeys, holder: string, leaseMs: number): Promise<boolean> {
-    const [isLeased] = await leaseScript.run(this.#options.redis, [`${keys.segments}:mover`], [holder, leaseMs]);
-    return isLeased === 1;
+  #lease(keys: PartitionKeys, holder: string, leaseMs: number): Promise<boolean> {
+    return holdLease(this.#options.redis, `${keys.segments}:mover`, holder, leaseMs);
   }
 
   async #moveAll(

@@ -1,4 +1,4 @@
--- Takes, renews or gives back the lease of the process that moves the calls of a partition.
+-- Takes, renews or gives back a lease.
 --
 -- KEYS  1 lease
 -- ARGV  1 who asks  2 lease, ms; 0 gives it back
