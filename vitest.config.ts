@@ -60,7 +60,7 @@ export default defineConfig({
     ],
     sequence: { sequencer: LongestFirst },
     // Most tests wait for processes and timers; one worker for each core leaves the cores idle.
-    maxWorkers: 5,
+    maxWorkers: 6,
     // Tests wait for signals: a limit ends only what would never end, also where processes take long to start.
     testTimeout: 180_000,
     hookTimeout: 180_000,

@@ -51,7 +51,7 @@ test.each(['stdout', 'stderr'] as const)('a slow reader gets all that a command 
   const folder = mkdtempSync(join(tmpdir(), 'pawl-slow-reader-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const file = join(folder, 'things.json');
-  const size = 1_500;
+  const size = 600;
   writeFileSync(file, JSON.stringify(documentOf(size)));
   const { code, text } = await runWithSlowReader(['tools', 'import-openapi', file, '--dry-run', '--json'], stream);
   expect(code).toBe(0);
@@ -63,7 +63,7 @@ test('a command does not wait for a reader that has ended', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'pawl-gone-reader-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const file = join(folder, 'things.json');
-  writeFileSync(file, JSON.stringify(documentOf(1_500)));
+  writeFileSync(file, JSON.stringify(documentOf(600)));
   const child = spawn(process.execPath, [LAUNCHER, 'tools', 'import-openapi', file, '--dry-run', '--json'], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });

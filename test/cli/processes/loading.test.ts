@@ -51,13 +51,15 @@ test('a tools file that waits although nothing can happen is refused at once', a
   });
 });
 
-test.each(['up', 'serve', 'worker', 'mcp'])('Ctrl-C ends `pawl %s` while a tools file blocks it', async (command) => {
+test('Ctrl-C ends `pawl up`, `serve`, `worker` and `mcp` while a tools file blocks them', async () => {
   toolsFile('blocks', WAYS.loop);
-  const workers = command === 'mcp' ? ['--workers', '1'] : [];
-  const process = place.start([command, '--tools', 'blocks.ts', ...workers]);
-  await process.line('the file runs');
-  process.signal('SIGINT');
-  expect(await process.ended).toEqual({ code: null, signal: 'SIGINT' });
+  const interrupt = async (command: string, ...options: string[]) => {
+    const process = place.start([command, '--tools', 'blocks.ts', ...options]);
+    await process.line('the file runs');
+    process.signal('SIGINT');
+    expect(await process.ended, command).toEqual({ code: null, signal: 'SIGINT' });
+  };
+  await Promise.all([interrupt('up'), interrupt('serve'), interrupt('worker'), interrupt('mcp', '--workers', '1')]);
 });
 
 test('up replaces a worker that blocks while it loads an edited tools file, and ends at Ctrl-C although one blocks', async () => {

@@ -196,25 +196,32 @@ describe('an answer that Pawl does not know', () => {
     },
   );
 
-  test.each([
-    ['-ERR max daily request limit exceeded. Limit: 10000, Usage: 10001.\r\n', /max daily request limit exceeded/],
-    ['-DENIED this proxy takes no such thing\r\n', /DENIED this proxy takes no such thing/],
-    ['HTTP/1.1 400 Bad Request\r\n\r\n', /does not speak the protocol of Redis/],
-    ['+surprise\r\n', /Redis cannot be used/],
-  ])('of something else ends it in one sentence with the reason: %j', async (answer, reason) => {
-    const server = createServer((socket) => {
-      socket.on('error', () => {});
-      socket.on('data', () => socket.write(answer));
-    });
-    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
-    onTestFinished(() => void server.close());
-    const url = `redis://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    await expect(startOn(url, 'pawl', 'fail-fast')).rejects.toMatchObject({
-      name: 'PawlError',
-      code: expect.stringMatching(/BACKEND_UNAVAILABLE|CONFIGURATION/),
-      message: expect.stringMatching(reason),
-    });
-    if (answer.startsWith('-')) await expectSentence(url, 7, reason);
+  test('of something else ends it in one sentence with the reason', async () => {
+    const startWith = async (answer: string, reason: RegExp) => {
+      const server = createServer((socket) => {
+        socket.on('error', () => {});
+        socket.on('data', () => socket.write(answer));
+      });
+      await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+      onTestFinished(() => void server.close());
+      const url = `redis://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      await expect(startOn(url, 'pawl', 'fail-fast'), answer).rejects.toMatchObject({
+        name: 'PawlError',
+        code: expect.stringMatching(/BACKEND_UNAVAILABLE|CONFIGURATION/),
+        message: expect.stringMatching(reason),
+      });
+      if (answer.startsWith('-')) await expectSentence(url, 7, reason);
+    };
+    // Each waits as long as a start does for an answer that it knows.
+    await Promise.all([
+      startWith(
+        '-ERR max daily request limit exceeded. Limit: 10000, Usage: 10001.\r\n',
+        /max daily request limit exceeded/,
+      ),
+      startWith('-DENIED this proxy takes no such thing\r\n', /DENIED this proxy takes no such thing/),
+      startWith('HTTP/1.1 400 Bad Request\r\n\r\n', /does not speak the protocol of Redis/),
+      startWith('+surprise\r\n', /Redis cannot be used/),
+    ]);
   });
 
   test.each(['publish', 'time', 'eval', 'hgetall'])(
@@ -371,14 +378,16 @@ describe('what stands behind an address', () => {
 
   test('is said of a server without TLS, and of one with TLS alone', async () => {
     const { url } = await serverWith();
-    const secure = url.replace('redis:', 'rediss:');
-    const refusal = (scheme: string) => ({
-      code: 'BACKEND_UNAVAILABLE',
-      message: expect.stringContaining(`use ${scheme}://`),
-    });
-    await expect(startOn(secure, 'pawl', 'fail-fast')).rejects.toMatchObject(refusal('redis'));
     const { port } = await startTlsServer();
-    await expect(startOn(`redis://localhost:${port}`, 'pawl', 'fail-fast')).rejects.toMatchObject(refusal('rediss'));
+    const refuse = (wrong: string, scheme: string) =>
+      expect(startOn(wrong, 'pawl', 'fail-fast'), wrong).rejects.toMatchObject({
+        code: 'BACKEND_UNAVAILABLE',
+        message: expect.stringContaining(`use ${scheme}://`),
+      });
+    await Promise.all([
+      refuse(url.replace('redis:', 'rediss:'), 'redis'),
+      refuse(`redis://localhost:${port}`, 'rediss'),
+    ]);
     await startOn(`rediss://localhost:${port}`);
   });
 });
