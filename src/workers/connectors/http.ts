@@ -11,7 +11,8 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import type { ToolResult } from '../../shared/tools/tool-result.ts';
 import { parseWithLongNumbersAsText } from '../../shared/util/json/exact-json.ts';
-import { readUpTo } from '../../shared/util/read-body.ts';
+import { orUndefined } from '../../shared/util/or-undefined.ts';
+import { readErrorPage, readUpTo } from '../../shared/util/read-body.ts';
 import { decodeDocument, lastContentType } from '../../shared/util/text/charset.ts';
 import { asText } from '../../shared/util/text/quote-value.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
@@ -234,8 +235,8 @@ class Exchange {
         currentUrl = this.#redirectUrl(currentUrl, location);
         continue;
       }
-      const content = await this.#read(response, maxResponseBytes);
-      if (!response.ok && !accept.includes(response.status)) throw this.#failure(method, currentUrl, response, content);
+      if (!response.ok && !accept.includes(response.status)) throw await this.#failure(method, currentUrl, response);
+      const content = this.#contentOf(response, await this.#redactErrors(readBytes(response, maxResponseBytes)));
       return { status: response.status, headers: response.headers, content };
     }
   }
@@ -258,9 +259,8 @@ class Exchange {
     }
   }
 
-  async #read(response: Response, maxBytes: number): Promise<unknown> {
+  #contentOf(response: Response, bytes: Uint8Array): unknown {
     const type = (response.headers.get('content-type') ?? '').toLowerCase();
-    const bytes = await this.#redactErrors(readBytes(response, maxBytes));
     if (bytes.length === 0) return undefined;
     if (BINARY_TYPE.test(type) || (!TEXT_TYPE.test(type) && isBinary(bytes)))
       return {
@@ -301,8 +301,10 @@ class Exchange {
     );
   }
 
-  #failure(method: string, url: URL, response: Response, content: unknown): Error {
+  async #failure(method: string, url: URL, response: Response): Promise<Error> {
     const { status, headers } = response;
+    const page = await readErrorPage(response, this.#connector.maxResponseBytes);
+    const content = orUndefined(() => this.#contentOf(response, page));
     const body = typeof content === 'string' ? content : (JSON.stringify(content) ?? '');
     const quoted = body === '' ? '' : `: ${startOf(body, QUOTED_LENGTH)}`;
     const location = headers.get('location');

@@ -23,7 +23,7 @@ export function openEmbedder({ url, model, apiKey }: NonNullable<Settings['memor
       const error = new Error(`The embedding endpoint answered ${response.status}`);
       throw Object.assign(error, { status: response.status, headers: response.headers });
     }
-    const answer = answerSchema.safeParse(await response.json().catch(() => undefined));
+    const answer = answerSchema.safeParse(await response.json().catch(asNoAnswer));
     const vector = answer.data?.data[0]?.embedding;
     if (vector === undefined)
       throw new PawlError(
@@ -32,4 +32,9 @@ export function openEmbedder({ url, model, apiKey }: NonNullable<Settings['memor
       );
     return vector;
   };
+}
+
+/** A body that is no JSON is no answer; one that breaks off is a broken connection. */
+function asNoAnswer(error: unknown): undefined {
+  if (!(error instanceof SyntaxError)) throw error;
 }

@@ -25,6 +25,8 @@ const DEFAULT_MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
 const MAX_REDIRECTS = 5;
 /** Error codes of gzip and deflate, and of Brotli. */
 const ZLIB_FAULT = /^(?:Z_|ERR__)/;
+/** The code of all decompressors for data that ends too early. */
+const ZLIB_CUT = 'Z_BUF_ERROR';
 const MAX_ENCODINGS = 2;
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 60_000;
@@ -154,6 +156,10 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
       reject(new PawlError('CONNECTION_RESET', `${url.host} closed the connection without an answer.`));
     });
     outgoing.once('response', (incoming) => {
+      // Node takes the end of a connection for that of a body without a length, even where the connection broke.
+      outgoing.once('error', (error) => {
+        if (!incoming.complete) incoming.destroy(error);
+      });
       const status = incoming.statusCode ?? 0;
       if (status >= 200 && status <= 599) return resolve(incoming);
       incoming.destroy();
@@ -171,7 +177,7 @@ function withHost(error: NodeJS.ErrnoException, { host }: URL, when: string): Er
     return new PawlError('RESULT_INVALID', `${host} answers with something else than HTTP: ${message}.`, {
       cause: error,
     });
-  if (code !== 'ECONNRESET') return error;
+  if (code !== 'ECONNRESET' && code !== ZLIB_CUT) return error;
   return new PawlError('CONNECTION_RESET', `${host} closed the connection ${when}.`, { cause: error });
 }
 
@@ -328,28 +334,34 @@ function decodeBody(incoming: IncomingMessage, url: URL, maxBytes: number): Read
     .split(',')
     .map((each) => each.trim().toLowerCase())
     .filter((each) => each !== '' && each !== 'identity');
-  const refuse = (fault: string) => {
-    incoming.destroy();
-    return new PawlError('RESULT_INVALID', `${url.href} answers with ${fault}.`);
-  };
-  if (encodings.length > MAX_ENCODINGS)
-    throw refuse(`${encodings.length} layers of compression; at most ${MAX_ENCODINGS} are undone`);
-  const decoders = encodings.reverse().map((encoding) => {
-    if (encoding === 'gzip' || encoding === 'x-gzip') return lazyDecoder(() => createGunzip());
-    if (encoding === 'br') return lazyDecoder(() => createBrotliDecompress());
-    // Some servers leave out the head of zlib, whose first byte names its method, 8.
-    if (encoding === 'deflate')
-      return lazyDecoder((first) => (((first[0] ?? 0) & 15) === 8 ? createInflate() : createInflateRaw()));
-    throw refuse(`the unknown content encoding ${JSON.stringify(encoding)}`);
+  const fault = (what: string) => new PawlError('RESULT_INVALID', `${url.href} answers with ${what}.`);
+  const counter = byteLimit(maxBytes, url, (error) => {
+    const { code = '' } = (error ?? {}) as NodeJS.ErrnoException;
+    return code !== ZLIB_CUT && ZLIB_FAULT.test(code)
+      ? fault(`a body that is labelled as compressed (${encodings.join(', ')}) and cannot be decompressed`)
+      : error && withHost(error, url, 'before the end of its answer');
   });
-  const counter = byteLimit(maxBytes, url, (error) =>
-    ZLIB_FAULT.test(String((error as NodeJS.ErrnoException | null)?.code))
-      ? refuse(`a body that is labelled as compressed (${encodings.join(', ')}) and cannot be decompressed`)
-      : error && withHost(error, url, 'before the end of its answer'),
-  );
-  pipeline([incoming, ...decoders, counter], () => undefined); // an error reaches the reader through the last stream
+  const decoders = encodings.toReversed().flatMap((encoding) => DECODERS.get(encoding) ?? []);
+  const unknown = encodings.find((encoding) => !DECODERS.has(encoding));
+  if (unknown !== undefined || encodings.length > MAX_ENCODINGS) {
+    incoming.destroy();
+    const layers = `${encodings.length} layers of compression; at most ${MAX_ENCODINGS} are undone`;
+    const what = unknown === undefined ? layers : `the unknown content encoding ${JSON.stringify(unknown)}`;
+    // The reader of the body meets the fault. The status counts without it.
+    setImmediate(() => counter.destroy(fault(what)));
+    return counter;
+  }
+  pipeline([incoming, ...decoders.map(lazyDecoder), counter], () => undefined); // an error reaches the reader through the last stream
   return counter;
 }
+
+const DECODERS = new Map<string, (first: Buffer) => Transform>([
+  ['gzip', () => createGunzip()],
+  ['x-gzip', () => createGunzip()],
+  ['br', () => createBrotliDecompress()],
+  // Some servers leave out the head of zlib, whose first byte names its method, 8.
+  ['deflate', (first: Buffer) => (((first[0] ?? 0) & 15) === 8 ? createInflate() : createInflateRaw())],
+]);
 
 /** Opens a decompressor at the first bytes, because an empty body is not valid input of any. */
 function lazyDecoder(open: (first: Buffer) => Transform): Duplex {

@@ -5,7 +5,7 @@ import { installCommand, OPTIONAL_FEATURES } from '../../shared/errors/optional-
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
-import { readUpTo } from '../../shared/util/read-body.ts';
+import { readErrorPage, readUpTo } from '../../shared/util/read-body.ts';
 import { attributesOf, decodeDocument, lastContentType } from '../../shared/util/text/charset.ts';
 import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
 import { baseUrl, type ReadablePage, readable, stripTags } from './lib/web-page.ts';
@@ -142,7 +142,9 @@ async function readText(
     await response.body?.cancel();
     throw refuse();
   }
-  const { bytes, truncated } = await readUpTo(response, MAX_BYTES);
+  const { bytes, truncated } = response.ok
+    ? await readUpTo(response, MAX_BYTES)
+    : { bytes: await readErrorPage(response, MAX_BYTES), truncated: false };
   // Sources of programs have types that only their names tell from those of binary files.
   if (!isText && response.ok && !isTextual(bytes, truncated)) throw refuse();
   if (isUnknown && HTML_BEGINS.test(Buffer.from(bytes.subarray(0, 1_024)).toString('latin1')))

@@ -1,12 +1,14 @@
 import { z } from 'zod';
 import { PawlError, statusError } from '../../shared/errors/failure.ts';
 import { defineBaseTool } from '../../shared/tools/define-tool.ts';
+import { readErrorPage } from '../../shared/util/read-body.ts';
 import { plural } from '../../shared/util/text/plural.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import { type SearchProvider, searchProviders } from './lib/search-providers.ts';
 
 const DEFAULT_COUNT = 8;
 const MAX_COUNT = 20;
+const MAX_ERROR_BYTES = 65_536;
 
 /** The operator's settings under `tools.web_search.config`. */
 const configSchema = z.strictObject({
@@ -71,10 +73,11 @@ export const webSearch = defineBaseTool({
     const { url, init } = request({ base, apiKey, query, count, freshness, domains });
     const response = await ctx.fetch(url, { ...init, signal: ctx.signal });
     if (!response.ok) {
-      const body = startOf(await response.text().catch(() => ''), 200);
-      throw statusError(`${provider} answered ${response.status}: ${body}`, response);
+      const page = Buffer.from(await readErrorPage(response, MAX_ERROR_BYTES)).toString();
+      throw statusError(`${provider} answered ${response.status}: ${startOf(page, 200)}`, response);
     }
     const answer: unknown = await response.json().catch((error: Error) => {
+      if (!(error instanceof SyntaxError)) throw error;
       throw new PawlError('RESULT_INVALID', `${provider} did not answer with JSON: ${error.message}`);
     });
     const hits = results(answer)

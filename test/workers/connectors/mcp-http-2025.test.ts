@@ -294,6 +294,13 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     },
   );
 
+  test('that refuses a request with a page that never ends is reported by its status', async () => {
+    const { call } = await handWritten((_tool, _id, response) => {
+      response.writeHead(403, { 'content-type': 'text/plain' }).write('not');
+    });
+    expect((await call('break')).error).toMatchObject({ code: 'HTTP_403' });
+  });
+
   test('whose tool has an unknown session of its own: the call is not made again, and the next one has a new session', async () => {
     const why = 'The browser was closed: its session has expired';
     const { sessions, call, calls } = await handWritten((_tool, id, response) => {

@@ -185,6 +185,17 @@ test.each(['sqlite', 'lancedb'] as const)(
   },
 );
 
+test('an embedding that breaks off is a broken connection, not an answer in another form', async () => {
+  const server = createServer((_request, response) => {
+    response.writeHead(200, { 'content-length': 100 }).write('{"data"', () => response.destroy());
+  }).listen(0, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  await new Promise((resolve) => server.once('listening', resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+  const memory = storeOf({ store: 'sqlite', embedding: { url, model: 'small' } }).of();
+  await expect(memory.store('a red car')).rejects.toMatchObject({ code: 'CONNECTION_RESET' });
+});
+
 describe('the tools (A16)', () => {
   test('memory_store and memory_search (A12)', async () => {
     const ctx = testContext({ memory: storeOf().of() });

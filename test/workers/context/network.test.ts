@@ -1,6 +1,6 @@
 import type { LookupAddress } from 'node:dns';
 import { createServer } from 'node:http';
-import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net';
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { isInDoubt } from '../../../src/shared/calls/call-state.ts';
@@ -140,9 +140,9 @@ describe('as fetch', () => {
     const fetch = openNetwork({ signal, allowedHosts: [host], maxResponseBytes: 1_000_000 });
     for (const path of ['gzip', 'br', 'zlib', 'raw'])
       expect(await (await fetch(`${url}/${path}`)).text(), path).toBe('text');
-    await expect(fetch(`${url}/deep`)).rejects.toMatchObject({ code: 'RESULT_INVALID' });
-    for (const path of ['broken', 'cut'])
+    for (const path of ['deep', 'broken'])
       await expect((await fetch(`${url}/${path}`)).text(), path).rejects.toMatchObject({ code: 'RESULT_INVALID' });
+    await expect((await fetch(`${url}/cut`)).text()).rejects.toMatchObject({ code: 'CONNECTION_RESET' });
     await expect((await fetch(`${url}/bomb`)).text()).rejects.toMatchObject({ code: 'RESULT_TOO_LARGE' });
   });
 
@@ -222,6 +222,20 @@ describe('odd answers', () => {
       expect(await (await result).text()).toBe('');
     },
   );
+
+  test('a body without a length that ends because its connection broke is not whole', async () => {
+    const server = createTcpServer((socket) =>
+      socket.on('error', () => undefined).once('data', () => socket.write('HTTP/1.1 200 OK\r\n\r\nhalf')),
+    );
+    server.on('connection', (socket) => sockets.push(socket));
+    const sockets: Socket[] = [];
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+    onTestFinished(() => void server.close());
+    const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const response = await openNetwork({ signal, allowedHosts: [host] })(`http://${host}/`);
+    for (const socket of sockets) socket.resetAndDestroy();
+    await expect(response.text()).rejects.toMatchObject({ code: 'CONNECTION_RESET' });
+  });
 
   test.each([
     ['', 'CONNECTION_RESET', 'closed the connection without an answer'],

@@ -252,6 +252,14 @@ describe('web_fetch (A16)', () => {
     await expect(result).rejects.toThrow(/answered 503$/);
   });
 
+  test('an error whose page breaks off is reported by its status', async () => {
+    const { result } = await fetched('/', (_, response) => {
+      response.writeHead(410, { 'content-length': 100 });
+      response.write('Gone', () => response.destroy());
+    });
+    await expect(result).rejects.toMatchObject({ status: 410 });
+  });
+
   test('an error page is quoted without its styles and scripts', async () => {
     const page =
       '<html><head><style>body { color: red }</style><script>track()</script></head><body><h1>Gone</h1></body></html>';

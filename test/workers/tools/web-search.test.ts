@@ -148,4 +148,15 @@ describe('web_search (A16, I21)', () => {
     const run = async () => webSearch.run(webSearch.parse({ query: 'x' }), testContext({ config }));
     await expect(run()).rejects.toMatchObject({ code: 'CONFIGURATION', message: expect.stringContaining(message) });
   });
+
+  test('an answer that breaks off is a broken connection, not one in another form', async () => {
+    const { result } = await search(
+      (_, response) => {
+        response.writeHead(200, { 'content-length': 100 });
+        response.write('{"results"', () => response.destroy());
+      },
+      { provider: 'searxng' },
+    );
+    await expect(result).rejects.toMatchObject({ code: 'CONNECTION_RESET' });
+  });
 });

@@ -2,7 +2,9 @@
 import type { JSONRPCMessage, RequestId } from '@modelcontextprotocol/client';
 import type { PawlError } from '../../../shared/errors/failure.ts';
 import { orUndefined } from '../../../shared/util/or-undefined.ts';
+import { readErrorPage } from '../../../shared/util/read-body.ts';
 import { isBrokenAnswer, isUnaddressed, messagesIn, notMessage, parseMessage } from './incoming.ts';
+import { MAX_MESSAGE_BYTES } from './stdio.ts';
 
 interface ResponseOptions {
   readonly server: string;
@@ -14,7 +16,11 @@ interface ResponseOptions {
 
 /** Returns the same response with its valid messages alone. */
 export function readableResponse(response: Response, { server, request, onBroken }: ResponseOptions): Response {
-  if (!response.ok || response.body === null) return response;
+  if (response.body === null) return response;
+  if (!response.ok) {
+    const text = async () => Buffer.from(await readErrorPage(response, MAX_MESSAGE_BYTES)).toString();
+    return Object.defineProperty(response, 'text', { value: text });
+  }
   // A server that does not label its answer, or as something else, has run its tool all the same.
   if (request !== undefined && !/^text\/event-stream\b/i.test(response.headers.get('content-type') ?? ''))
     response.headers.set('content-type', 'application/json');
