@@ -124,7 +124,8 @@ async function isNodeOfCluster(redis: Redis, { url, name }: ConnectionOptions): 
   const server: unknown = await redis.info('server');
   if (typeof server !== 'string' || !server.includes('redis_version:'))
     throw new PawlError('BACKEND_UNAVAILABLE', 'Redis cannot be used: what answers there to INFO is no Redis.');
-  if (/^redis_mode:sentinel/m.test(server)) throw sentinelError();
+  // Valkey names it `server_mode`.
+  if (/^(?:redis|server)_mode:sentinel/m.test(server)) throw sentinelError();
   // Since version 7, a Redis user has no channels by default: a script would fail at its PUBLISH, after its writes.
   const [, cluster] = await Promise.all([redis.publish(name, ''), redis.info('cluster')]);
   if (isCluster(url)) return false;

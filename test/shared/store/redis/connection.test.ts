@@ -165,6 +165,7 @@ describe('Redis out of reach is one typed error', () => {
     "ERR The user executing the script can't run this command or subcommand script: 84d7, on @user_script:297.",
     "ERR The user executing the script can't publish to the channel mentioned in the command script: 84d7, on @user_script:159.",
     'BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.',
+    'BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.',
     'Connection is closed.',
     'Command timed out',
     'Unknown RESP type 60 "<". Please report this.',
@@ -178,10 +179,11 @@ describe('Redis out of reach is one typed error', () => {
       'Reached the max retries per request limit (which is 1). Refer to "maxRetriesPerRequest" option for details.',
     );
     expect(backendError(cause)).toMatchObject({ message: 'Redis cannot be used: the connection was lost.', cause });
-    const full = `MISCONF No space left on device script: ${'3d'.repeat(20)}, on @user_script:1053.`;
-    expect(backendError(new Error(full))).toMatchObject({
-      message: 'Redis cannot be used: MISCONF No space left on device.',
-    });
+    // Valkey 9 names the line alone.
+    for (const place of [`${'3d'.repeat(20)}, on @user_script:1053.`, 'on @user_script:1053.'])
+      expect(backendError(new Error(`MISCONF No space left on device script: ${place}`))).toMatchObject({
+        message: 'Redis cannot be used: MISCONF No space left on device.',
+      });
   });
 
   test('the error of a cluster says what its nodes answered', () => {

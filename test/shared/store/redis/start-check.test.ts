@@ -72,6 +72,20 @@ async function startSentinel(folder: string, watchedPort: number): Promise<numbe
   return port;
 }
 
+/** The address of a server that answers each command as the test says. */
+async function answering(answerTo: (command: string) => string): Promise<string> {
+  const server = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.on('data', (bytes) => {
+      const commands = bytes.toString().matchAll(/\*\d+\r\n\$\d+\r\n(\w+)\r\n/g);
+      for (const [, command = ''] of commands) socket.write(answerTo(command.toLowerCase()));
+    });
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  onTestFinished(() => void server.close());
+  return `redis://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
 /** The limit of a start is 300 ms. */
 function hurryStart(): void {
   const start = globalThis.setTimeout;
@@ -278,6 +292,16 @@ describe('what stands behind an address', () => {
     await redis.set('through', 'the sentinel');
     redis.disconnect();
     expect(await watched.admin.get('through')).toBe('the sentinel');
+  });
+
+  test('is said of a Sentinel of Valkey, which names its mode otherwise', async () => {
+    const info =
+      '# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\nserver_mode:sentinel\r\n';
+    const url = await answering((command) => (command === 'info' ? `$${info.length}\r\n${info}\r\n` : '+OK\r\n'));
+    await expect(startOn(url)).rejects.toMatchObject({
+      code: 'CONFIGURATION',
+      message: expect.stringContaining('redis+sentinel://'),
+    });
   });
 
   test('is said of addresses of the wrong kind, and of servers that ask for a password', async () => {
