@@ -59,6 +59,11 @@ export async function ask(path, { method = 'GET', body } = {}) {
 /** One part of a path. */
 export const part = encodeURIComponent;
 
+/** The path with a query of the values that are not empty. */
+export function withQuery(path, values) {
+  return `${path}?${new URLSearchParams(Object.entries(values).filter(([, value]) => value !== ''))}`;
+}
+
 export function isSignedIn() {
   return sessionStorage.getItem(TOKEN) !== null;
 }

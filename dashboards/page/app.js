@@ -1,6 +1,6 @@
 /**
- * The operator's page. Each section is a module with `id`, `title`, `permission` and `open(root, page)`, which fills `root` and returns
- * a function that ends the section. To add a section, write its module and import it here.
+ * The operator's page. Each section is a module with `id`, `title`, `permission` and `open(root, page)`, which fills `root`. What it
+ * follows by `page` ends when another section opens. To add a section, write its module and import it here.
  */
 import { ApiError, ask, isSignedIn, LISTED, signOut, watch } from './api.js';
 import * as approvals from './approvals.js';
@@ -26,13 +26,16 @@ const live = document.getElementById('live');
 let sections = [];
 let paths = {};
 let me = { role: '', permissions: [] };
-let close = () => {};
+/** Aborted when another section opens. */
+let opened = new AbortController();
 const waiting = new Map();
 /** The requests that fail. A success of another one does not count as recovery, because some need no Redis. */
 const failing = new Set();
 let quiet;
 
-const page = {
+/** What a section uses. All that it follows ends with the signal. */
+const pageUntil = (signal) => ({
+  signal,
   /** Shows a message at the bottom of the page. */
   say(text) {
     status.textContent = text;
@@ -82,15 +85,25 @@ const page = {
         if (error.status !== 0 && error.status !== 401) page.say(error.message);
       },
     );
-    return {
-      now: watching.now,
-      stop() {
-        failing.delete(own);
-        watching.stop();
-      },
+    const stop = () => {
+      failing.delete(own);
+      watching.stop();
     };
+    signal.addEventListener('abort', stop);
+    return { now: watching.now, stop };
   },
-};
+  /** Calls `pressed` for each key without a modifier, unless a dialog is open. */
+  onKey(pressed) {
+    const listener = (event) => {
+      const isOwn =
+        !event.ctrlKey && !event.metaKey && !event.altKey && document.querySelector('dialog[open]') === null;
+      if (isOwn) pressed(event);
+    };
+    addEventListener('keydown', listener, { signal });
+  },
+});
+/** The part of the page that no section ends. */
+const page = pageUntil(new AbortController().signal);
 
 function connection(tone, text) {
   if (live.textContent === text) return;
@@ -121,12 +134,13 @@ function show() {
       each.scrollIntoView({ block: 'nearest', inline: 'nearest' });
     } else each.removeAttribute('aria-current');
   }
-  close();
+  opened.abort();
+  opened = new AbortController();
   // A question belongs to the section that asked it.
   document.getElementById('confirm').close();
   main.replaceChildren();
   if (section === undefined) main.append(element('p', { class: 'empty' }, 'This token may see nothing here.'));
-  else close = section.open(main, page, section.id === id && detail ? unescaped(detail) : undefined);
+  else section.open(main, pageUntil(opened.signal), section.id === id && detail ? unescaped(detail) : undefined);
 }
 
 /** The name in an address. An address that was typed or cut off may be badly escaped, and is then taken unchanged. */

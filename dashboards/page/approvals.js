@@ -1,7 +1,7 @@
 /** Calls that wait for a person: a live list, and the details of the chosen one. */
 import { ApiError, ask, LISTED, part } from './api.js';
-import { count, editableJson, element, shownText, timeLeft } from './dom.js';
-import { facts, heading, intent, link } from './parts.js';
+import { count, editableJson, element, shownText } from './dom.js';
+import { drawTimes, facts, heading, intent, link } from './parts.js';
 import { openQuestions } from './questions.js';
 
 export const id = 'approvals';
@@ -28,7 +28,7 @@ export function open(root, page, wanted) {
   const list = element('ul', { class: 'list', 'aria-label': 'Calls that wait for a decision' });
   const detail = element('section', { class: 'detail', 'aria-label': 'The chosen call', 'aria-live': 'polite' });
   root.append(heading('Approvals', `Keys: ${KEYS}.`));
-  const endQuestions = openQuestions(root, page);
+  openQuestions(root, page);
   const more = element('p', { class: 'hint', hidden: true }, `These are ${LISTED} of them: more may wait.`);
   root.append(more, element('div', { class: 'columns' }, list, detail));
 
@@ -46,7 +46,8 @@ export function open(root, page, wanted) {
     draw();
     if (chosen !== undefined && !isListed(chosen) && chosen !== sending && chosen !== ended) void drawUnlisted(chosen);
   });
-  const clock = setInterval(drawTimes, 1000);
+  const clock = setInterval(() => drawTimes(root), 1_000);
+  page.signal.addEventListener('abort', () => clearInterval(clock));
 
   function isListed(approvalId) {
     return listed.some((each) => each.id === approvalId);
@@ -69,12 +70,7 @@ export function open(root, page, wanted) {
     }
     detail.hidden = chosen === undefined;
     drawDetail();
-    drawTimes();
-  }
-
-  function drawTimes() {
-    for (const each of root.querySelectorAll('[data-expires]'))
-      each.textContent = timeLeft(Number(each.dataset.expires)) || 'expired';
+    drawTimes(root);
   }
 
   function item(approval) {
@@ -138,7 +134,7 @@ export function open(root, page, wanted) {
       detail.replaceChildren(
         ...(isUnknown ? [element('p', { class: 'empty' }, shownText(answer.message))] : contents(answer)),
       );
-      drawTimes();
+      drawTimes(root);
       if (!isUnknown) drawSimilar(answer.similar);
     }
     // The list has only the newest approvals.
@@ -162,7 +158,7 @@ export function open(root, page, wanted) {
     }
     if (approval.shortened) {
       detail.replaceChildren(...contents(whole));
-      drawTimes();
+      drawTimes(root);
     }
     drawSimilar(whole.similar);
   }
@@ -271,15 +267,14 @@ export function open(root, page, wanted) {
     }
   }
 
-  function pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+  page.onKey((event) => {
     const typing = event.target.matches('input:not([type="checkbox"]), textarea');
     if (event.key === 'Escape' && typing) {
       event.target.blur();
       list.querySelector('[aria-current="true"]')?.focus();
       return;
     }
-    if (typing || document.querySelector('dialog[open]') !== null) return;
+    if (typing) return;
     const move = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
     if (move !== undefined && listed.length > 0 && !event.target.matches('pre')) {
       const at = listed.findIndex((each) => each.id === chosen);
@@ -293,15 +288,7 @@ export function open(root, page, wanted) {
       detail.querySelector('#params')?.focus();
     } else return;
     event.preventDefault();
-  }
-  addEventListener('keydown', pressed);
-
-  return () => {
-    endQuestions();
-    looking.stop();
-    clearInterval(clock);
-    removeEventListener('keydown', pressed);
-  };
+  });
 }
 
 function versionOf({ id: approvalId, digest, preview }) {

@@ -1,5 +1,5 @@
 /** The audit trail, with a search. */
-import { part } from './api.js';
+import { withQuery } from './api.js';
 import { count, element, moment, shownText } from './dom.js';
 import { filterInputs, heading, link, liveTable } from './parts.js';
 
@@ -60,17 +60,12 @@ export function open(root, page) {
     summary,
     table.root,
   );
+  const address = () => withQuery(path, { ...filter, limit: SHOWN });
   const looking = page.follow(address, LOOK_EVERY_MS, (answer) => {
     const records = Object.values(answer).find(Array.isArray) ?? [];
     table.update(records.slice(0, SHOWN));
     summary.textContent = `${count(Math.min(SHOWN, records.length), 'record')}${records.length >= SHOWN ? ', and more' : ''}`;
   });
-  return () => looking.stop();
-}
-
-function address() {
-  const wanted = Object.entries({ ...filter, limit: SHOWN }).filter(([, value]) => value !== '');
-  return `${path}?${wanted.map(([name, value]) => `${name}=${part(value)}`).join('&')}`;
 }
 
 function text(value) {

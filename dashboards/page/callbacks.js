@@ -5,7 +5,6 @@ import { button, liveTable, pill } from './parts.js';
 
 const LOOK_EVERY_MS = 2_000;
 
-/** Returns the function that ends it. */
 export function openCallbacks(root, page) {
   const table = liveTable({
     label: 'Failing callbacks',
@@ -39,8 +38,4 @@ export function openCallbacks(root, page) {
     page.say('The callback is sent again');
     for (const each of looking) void each.now();
   }
-
-  return () => {
-    for (const each of looking) each.stop();
-  };
 }

@@ -1,8 +1,8 @@
 /** Calls: the newest ones, filtered, and the whole story of one. */
-import { part } from './api.js';
+import { withQuery } from './api.js';
 import { CALL_COLUMNS } from './call-columns.js';
 import { count, element } from './dom.js';
-import { button, heading, isTyping, liveTable, moveInRows } from './parts.js';
+import { button, filterInputs, heading, isTyping, liveTable, moveInRows } from './parts.js';
 import { openStory } from './story.js';
 
 export const id = 'calls';
@@ -33,7 +33,8 @@ const filter = { tool: '', session: '', state: '' };
 let shown = SHOWN;
 
 export function open(root, page, callId) {
-  return callId === undefined ? openList(root, page) : openStory(root, page, callId);
+  if (callId === undefined) openList(root, page);
+  else openStory(root, page, callId);
 }
 
 function openList(root, page) {
@@ -44,20 +45,10 @@ function openList(root, page) {
     empty: 'No call matches.',
   });
   const summary = element('p', { class: 'hint', 'aria-live': 'off' });
-  const field = (name, label) => {
-    const input = element('input', {
-      type: 'search',
-      'aria-label': label,
-      placeholder: label,
-      oninput: () => change(name, input),
-    });
-    input.value = filter[name];
-    return input;
-  };
-  const tool = field('tool', 'Tool');
+  const { tool, session } = filterInputs({ tool: 'Tool', session: 'Session' }, filter, 'oninput', lookNow);
   const state = element(
     'select',
-    { 'aria-label': 'State', onchange: () => change('state', state) },
+    { 'aria-label': 'State', onchange: changeState },
     ...Object.entries(STATES).map(([value, text]) => element('option', { value }, text)),
   );
   state.value = filter.state;
@@ -69,7 +60,7 @@ function openList(root, page) {
   most.hidden = true;
   root.append(
     heading('Calls', 'The newest first. Keys: / filters, j and k choose, Enter opens.'),
-    element('div', { class: 'filters', role: 'search' }, tool, field('session', 'Session'), state),
+    element('div', { class: 'filters', role: 'search' }, tool, session, state),
     summary,
     table.root,
     most,
@@ -78,6 +69,7 @@ function openList(root, page) {
 
   function look() {
     const everyMs = shown === MOST ? LOOK_AT_MOST_EVERY_MS : LOOK_EVERY_MS;
+    const address = () => withQuery('/v1/calls', { ...filter, limit: shown });
     return page.follow(address, everyMs, ({ calls, truncated }) => {
       table.update(calls);
       const more = calls.length >= shown ? ', and more' : truncated ? '; older ones were not looked at' : '';
@@ -86,27 +78,17 @@ function openList(root, page) {
     });
   }
 
-  function address() {
-    const wanted = Object.entries({ ...filter, limit: shown }).filter(([, value]) => value !== '');
-    return `/v1/calls?${wanted.map(([name, value]) => `${name}=${part(value)}`).join('&')}`;
-  }
-
-  function change(name, { value }) {
-    filter[name] = value.trim();
+  function lookNow() {
     void looking.now();
   }
 
-  function pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]') !== null) return;
-    if (event.key === 'Escape' && isTyping(event)) root.querySelector('tbody a')?.focus();
-    else if (event.key === '/' && !isTyping(event)) {
-      tool.focus();
-      event.preventDefault();
-    } else if (!isTyping(event)) moveInRows(event, root);
+  function changeState() {
+    filter.state = state.value;
+    lookNow();
   }
-  addEventListener('keydown', pressed);
-  return () => {
-    looking.stop();
-    removeEventListener('keydown', pressed);
-  };
+
+  page.onKey((event) => {
+    if (event.key === 'Escape' && isTyping(event)) root.querySelector('tbody a')?.focus();
+    else moveInRows(event, root, tool);
+  });
 }

@@ -96,11 +96,6 @@ export function open(root, page) {
       run: () => act({ action: 'reset', key }, 'The circuit is closed'),
     });
   }
-
-  return () => {
-    looking.stop();
-    remembering.stop();
-  };
 }
 
 function next({ state, openedAtMs, cooldownMs }) {

@@ -1,5 +1,5 @@
 /** Dead letters: calls of tools that change something, which failed for good. An operator runs them again, or discards them. */
-import { ask, part } from './api.js';
+import { ask, part, withQuery } from './api.js';
 import { ago, count, element } from './dom.js';
 import { button, confirm, facts, filterInputs, heading, link, liveTable, pill } from './parts.js';
 
@@ -74,7 +74,7 @@ export function open(root, page) {
     redrives.root,
   );
   const looking = page.follow(
-    address,
+    () => withQuery('/v1/dead-letters', { ...filter, limit: SHOWN }),
     LOOK_EVERY_MS,
     ({ deadLetters, counts = { total: 0, codes: {}, tools: {} } }) => {
       letters.update(deadLetters);
@@ -94,11 +94,6 @@ export function open(root, page) {
 
   function wanted() {
     return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== ''));
-  }
-
-  function address() {
-    const query = Object.entries({ ...wanted(), limit: SHOWN });
-    return `/v1/dead-letters?${query.map(([name, value]) => `${name}=${part(value)}`).join('&')}`;
   }
 
   const post = (body) => ask('/v1/dead-letters', { method: 'POST', body });
@@ -171,11 +166,6 @@ export function open(root, page) {
       },
     });
   }
-
-  return () => {
-    looking.stop();
-    following.stop();
-  };
 }
 
 function skippedText({ skipped }) {

@@ -85,11 +85,7 @@ export function open(root, page) {
     });
   }
 
-  const closeCallbacks = openCallbacks(root, page);
-  return () => {
-    looking.stop();
-    closeCallbacks();
-  };
+  openCallbacks(root, page);
 }
 
 /** `3 of 32`, with a bar of the load. */

@@ -37,19 +37,14 @@ export function open(root, page) {
     page.badge(id, 'calls', calls.length);
     doubt.update(calls);
   });
-  const endings = [() => doubting.stop()];
-  if (page.may('oversee')) endings.push(remembered(root, page));
+  if (page.may('oversee')) remembered(root, page);
 
   async function resolve(call) {
     if ((await resolveCall(call, page)) !== undefined) void doubting.now();
   }
-
-  return () => {
-    for (const end of endings) end();
-  };
 }
 
-/** The counts and switches of the whole fleet. Returns the function that ends the section. */
+/** The counts and switches of the whole fleet. */
 function remembered(root, page) {
   const counts = liveTable({
     label: 'Calls remembered, by tier',
@@ -139,6 +134,4 @@ function remembered(root, page) {
       },
     });
   }
-
-  return () => looking.stop();
 }

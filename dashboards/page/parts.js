@@ -1,6 +1,6 @@
 /** The elements of sections: states with a colour and a word, live tables, facts, and confirmations. */
 import { ApiError } from './api.js';
-import { element, shownText } from './dom.js';
+import { element, shownText, timeLeft } from './dom.js';
 
 const TONES = {
   good: ['done', 'success', 'succeeded', 'CLOSED', 'enabled', 'open session', 'on', 'approved', 'live'],
@@ -38,6 +38,12 @@ export function facts(pairs) {
     {},
     ...told.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, shown(value))]),
   );
+}
+
+/** Writes the time that is left into each element with `data-expires`. */
+export function drawTimes(root) {
+  for (const each of root.querySelectorAll('[data-expires]'))
+    each.textContent = timeLeft(Number(each.dataset.expires)) || 'expired';
 }
 
 /** `path` of the page: a call, a session. */
@@ -108,24 +114,17 @@ function fill(place, content) {
   place.replaceChildren(next);
 }
 
-/** The keys j and k, or the arrows, go from row to row; Enter opens the focused link. Returns whether the key was one of these. */
-export function moveInRows(event, root) {
+/** The keys j and k, or the arrows, go from row to row; Enter opens the focused link, and / goes to the search, if there is one. */
+export function moveInRows(event, root, search) {
+  if (isTyping(event)) return;
   const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
-  if (step === undefined) return false;
-  const links = [...root.querySelectorAll('tbody td:first-child a')];
-  const at = links.indexOf(document.activeElement);
-  links[at === -1 ? 0 : Math.min(links.length - 1, Math.max(0, at + step))]?.focus();
+  if (step !== undefined) {
+    const links = [...root.querySelectorAll('tbody td:first-child a')];
+    const at = links.indexOf(document.activeElement);
+    links[at === -1 ? 0 : Math.min(links.length - 1, Math.max(0, at + step))]?.focus();
+  } else if (event.key === '/' && search !== undefined) search.focus();
+  else return;
   event.preventDefault();
-  return true;
-}
-
-/** Moves in the rows of a list at a press of its keys, unless the user types or a dialog is open. Returns what ends that. */
-export function followRowKeys(root) {
-  const pressed = (event) => {
-    if (!isTyping(event) && document.querySelector('dialog[open]') === null) moveInRows(event, root);
-  };
-  addEventListener('keydown', pressed);
-  return () => removeEventListener('keydown', pressed);
 }
 
 /** Inputs that write a list's filter, by name: `labels` names them, and `on` is the event that changes it. */
@@ -147,13 +146,13 @@ export function filterInputs(labels, filter, on, changed) {
   );
 }
 
+/** An element that has moved under the pointer is ignored for this long, which is more than a double click takes. */
+const SEEN_AFTER_MS = 700;
+
 /**
  * Guards against clicks on an element that has just `moved` under the pointer because another one went away. Keys are not affected,
  * because the focus does not move along.
  */
-/** An element that has moved under the pointer is ignored for this long, which is more than a double click takes. */
-const SEEN_AFTER_MS = 700;
-
 export function intent() {
   let movedAtMs = Number.NEGATIVE_INFINITY;
   return {

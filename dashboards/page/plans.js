@@ -1,7 +1,7 @@
 /** Plans: their nodes in layers, each behind those that it needs, with how they stand. */
 import { ask, part } from './api.js';
 import { element, moment, shownText } from './dom.js';
-import { back, button, confirm, facts, followRowKeys, heading, link, liveTable, pill } from './parts.js';
+import { back, button, confirm, facts, heading, link, liveTable, moveInRows, pill } from './parts.js';
 
 export const id = 'plans';
 export const title = 'Plans';
@@ -18,7 +18,8 @@ const TONES = { done: 'good', undone: 'warn', success: 'good', skipped: 'dim', s
 const state = (name) => pill(name, TONES[name]);
 
 export function open(root, page, key) {
-  return key === undefined ? openList(root, page) : openPlan(root, page, key);
+  if (key === undefined) openList(root, page);
+  else openPlan(root, page, key);
 }
 
 function openList(root, page) {
@@ -35,12 +36,8 @@ function openList(root, page) {
     ],
   });
   root.append(heading('Plans', 'Graphs of calls that need each other’s results, the newest first.'), table.root);
-  const looking = page.follow(PATH, LOOK_EVERY_MS, ({ plans }) => table.update(plans));
-  const release = followRowKeys(root);
-  return () => {
-    looking.stop();
-    release();
-  };
+  page.follow(PATH, LOOK_EVERY_MS, ({ plans }) => table.update(plans));
+  page.onKey((event) => moveInRows(event, root));
 }
 
 function openPlan(root, page, key) {
@@ -94,7 +91,6 @@ function openPlan(root, page, key) {
       },
     });
   }
-  return () => looking.stop();
 }
 
 /** The names of the nodes by how many others stand before them; each is behind all that it needs. */

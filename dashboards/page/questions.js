@@ -1,11 +1,10 @@
 /** Questions of tools to people: each with its options or a field, until it is answered. */
 import { ApiError, ask, part } from './api.js';
-import { element, shownText, timeLeft } from './dom.js';
-import { intent, link } from './parts.js';
+import { element, shownText } from './dom.js';
+import { drawTimes, intent, link } from './parts.js';
 
 const LOOK_EVERY_MS = 400;
 
-/** Returns the function that ends it. */
 export function openQuestions(root, page) {
   const list = element('ul', { class: 'questions', 'aria-label': 'Questions of tools' });
   const title = element('h3', { hidden: true }, 'Questions');
@@ -39,14 +38,8 @@ export function openQuestions(root, page) {
       list.append(item);
     }
     title.hidden = known.size === 0;
-    drawTimes();
+    drawTimes(list);
   });
-  const clock = setInterval(drawTimes, 1_000);
-
-  function drawTimes() {
-    for (const each of list.querySelectorAll('[data-expires]'))
-      each.textContent = timeLeft(Number(each.dataset.expires)) || 'expired';
-  }
 
   function itemOf(question) {
     const { id, text, options = [], freeText, session, actorId, sessionActorId, callId, expiresAtMs } = question;
@@ -126,9 +119,4 @@ export function openQuestions(root, page) {
       problem,
     );
   }
-
-  return () => {
-    looking.stop();
-    clearInterval(clock);
-  };
 }

@@ -1,7 +1,7 @@
 /** Schedules: their next times, what became of the last ones, and the operator's changes to them. */
 import { ask, part } from './api.js';
 import { ago, element, moment, shownJson } from './dom.js';
-import { back, button, confirm, facts, followRowKeys, heading, link, liveTable, pill } from './parts.js';
+import { back, button, confirm, facts, heading, link, liveTable, moveInRows, pill } from './parts.js';
 
 export const id = 'schedules';
 export const title = 'Schedules';
@@ -16,7 +16,8 @@ const toneOf = { started: 'good', run: 'good', refused: 'bad', unknown: 'bad', m
 const when = (at) => (at === undefined ? '' : moment(Date.parse(at)));
 
 export function open(root, page, key) {
-  return key === undefined ? openList(root, page) : openSchedule(root, page, key);
+  if (key === undefined) openList(root, page);
+  else openSchedule(root, page, key);
 }
 
 function openList(root, page) {
@@ -35,12 +36,8 @@ function openList(root, page) {
     ],
   });
   root.append(heading('Schedules', 'Calls that are made again and again.'), table.root);
-  const looking = page.follow(PATH, LOOK_EVERY_MS, ({ schedules }) => table.update(schedules));
-  const release = followRowKeys(root);
-  return () => {
-    looking.stop();
-    release();
-  };
+  page.follow(PATH, LOOK_EVERY_MS, ({ schedules }) => table.update(schedules));
+  page.onKey((event) => moveInRows(event, root));
 }
 
 function openSchedule(root, page, key) {
@@ -116,7 +113,6 @@ function openSchedule(root, page, key) {
       },
     });
   }
-  return () => looking.stop();
 }
 
 function described(schedule) {

@@ -2,7 +2,7 @@
 import { ask, part } from './api.js';
 import { CALL_COLUMNS } from './call-columns.js';
 import { ago, element, moment, shownText } from './dom.js';
-import { back, button, confirm, facts, followRowKeys, heading, link, liveTable, pill } from './parts.js';
+import { back, button, confirm, facts, heading, link, liveTable, moveInRows, pill } from './parts.js';
 
 export const id = 'sessions';
 export const title = 'Sessions';
@@ -12,7 +12,8 @@ const LOOK_EVERY_MS = 1_000;
 const SHOWN = 200;
 
 export function open(root, page, key) {
-  return key === undefined ? openList(root, page) : openSession(root, page, key);
+  if (key === undefined) openList(root, page);
+  else openSession(root, page, key);
 }
 
 function openList(root, page) {
@@ -33,12 +34,8 @@ function openList(root, page) {
   });
   root.append(heading('Sessions', `The newest ${SHOWN}, at most. Keys: j and k choose, Enter opens.`), table.root);
   const path = `/v1/sessions?limit=${SHOWN}`;
-  const looking = page.follow(path, LOOK_EVERY_MS, ({ sessions }) => table.update(sessions));
-  const release = followRowKeys(root);
-  return () => {
-    looking.stop();
-    release();
-  };
+  page.follow(path, LOOK_EVERY_MS, ({ sessions }) => table.update(sessions));
+  page.onKey((event) => moveInRows(event, root));
 }
 
 function openSession(root, page, key) {
@@ -159,10 +156,6 @@ function openSession(root, page, key) {
       },
     });
   }
-
-  return () => {
-    for (const each of looking) each.stop();
-  };
 }
 
 function standing({ state }) {

@@ -41,6 +41,7 @@ export function openStory(root, page, callId) {
     }, RESTING_MS);
   }
   let resting;
+  page.signal.addEventListener('abort', () => clearTimeout(resting));
 
   function contents(call) {
     const standing = callStatus(call);
@@ -120,11 +121,6 @@ export function openStory(root, page, callId) {
       ['Key free', freeAtMs === undefined ? undefined : `from ${moment(freeAtMs)}`],
     ]);
   }
-
-  return () => {
-    clearTimeout(resting);
-    looking.stop();
-  };
 }
 
 /** Asks for the outcome of an unresolved call and writes it. Undefined when the dialog was cancelled. */

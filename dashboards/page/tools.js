@@ -1,7 +1,7 @@
 /** The registry: the tools of the fleet, and their switches. */
 import { ask, part } from './api.js';
 import { count, duration, element, shownJson, shownText } from './dom.js';
-import { back, button, confirm, facts, heading, isTyping, link, liveTable, moveInRows, pill } from './parts.js';
+import { back, button, confirm, facts, heading, link, liveTable, moveInRows, pill } from './parts.js';
 
 export const id = 'tools';
 export const title = 'Tools';
@@ -116,18 +116,7 @@ export function open(root, page, name) {
     });
   }
 
-  function pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]') !== null) return;
-    if (event.key === '/' && !isTyping(event)) {
-      search.focus();
-      event.preventDefault();
-    } else if (!isTyping(event)) moveInRows(event, root);
-  }
-  addEventListener('keydown', pressed);
-  return () => {
-    looking.stop();
-    removeEventListener('keydown', pressed);
-  };
+  page.onKey((event) => moveInRows(event, root, search));
 }
 
 function maySwitch(page) {
