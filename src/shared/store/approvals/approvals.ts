@@ -24,15 +24,13 @@ import { parseJson } from '../../util/json/json-types.ts';
 import { defined } from '../../util/json/omit-undefined.ts';
 import { LimitedMap } from '../../util/limited-map.ts';
 import { uuidv7 } from '../../util/time.ts';
-import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { type CallRecord, withParams } from '../calls/call-record.ts';
 import type { Ledger } from '../calls/ledger.ts';
-import { PARTITION_LUA } from '../calls/ledger-context.ts';
 import { readCall } from '../calls/records/read-call.ts';
 import { verifyApproval } from '../calls/records/signed-records.ts';
 import { resignRequest } from '../calls/requeue-call.ts';
-import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
-import { type CallJob, ENQUEUE_DELAYED_LUA, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
+import { END_CALL_LUA } from '../calls/settle.ts';
+import { ENQUEUE_DELAYED_LUA, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
 import type { Redis } from '../redis/connection.ts';
 import type { Partition, PartitionKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
@@ -65,11 +63,9 @@ export type DecideAnswer =
   | { readonly kind: 'forged' };
 
 const decideScript = new Script(new URL('./decide.lua', import.meta.url), [
-  PARTITION_LUA,
-  ...CALLBACK_LUA,
+  ...END_CALL_LUA,
   ...ENQUEUE_LUA,
   ENQUEUE_DELAYED_LUA,
-  ...DEAD_LETTER_LUA,
 ]);
 const IDS_PER_PAGE = 200;
 /** An approval may hold megabytes. */
@@ -269,45 +265,45 @@ export class Approvals {
     const runsNow = to === 'approved' && plan === undefined;
     const signed = runsNow ? await resignRequest(this.#ledger.access, callId, next) : undefined;
     if (typeof signed === 'string') return { kind: signed };
-    const job: CallJob = { callId, generation: next, session: request.session.key };
-    const waiting = jobIdOf(callId, generation);
+    const job = { callId, generation: next, session: request.session.key };
+    const [queue = '', ...jobArguments] = enqueueArguments(keys, tool.name, job);
     const text = decision === undefined ? '' : JSON.stringify(decision);
-    const outcomeJson = runsNow ? '' : JSON.stringify(outcome);
-    const ended = to === 'approved' ? 'done' : 'failed';
-    const life = this.#lifeOf(request, outcome);
     const answer = await decideScript.run(
       this.#redis,
-      [
-        `${keys.approvals}:${id}`,
-        `${keys.approvals}s:pending`,
-        keys.record(callId),
-        keys.inflight,
-        keys.job(waiting),
-        keys.job('delayed'),
-        keys.inDoubt,
-        keys.base,
-      ],
+      [keys.base, queue],
       [
         id,
         to,
         text,
         text === '' ? '' : this.#signatures.sign('decision', id, text),
-        callId,
         this.#ttlOf(request, to, nowMs),
-        outcomeJson,
-        outcomeJson === '' ? '' : this.#signatures.sign('outcome', [callId, ended], outcomeJson),
-        life.ttlMs,
-        keys.inboxes,
-        next,
-        signed?.signature ?? '',
-        waiting,
+        jobIdOf(callId, generation),
         uuidv7(),
-        life.freeAfterMs ?? '',
-        (plan === undefined ? this.#ledger.access.deadLetterMs(callId) : undefined) ?? '',
-        ...enqueueArguments(keys, tool.name, job),
+        callId,
+        ...(signed === undefined
+          ? this.#endArguments(request, to, outcome)
+          : ['', next, signed.signature, ...jobArguments]),
       ],
     );
     return parseDecideAnswer(answer);
+  }
+
+  /** The arguments of `end_call` for the call of an approval, from its state on. */
+  #endArguments(request: ApprovalRequest, to: ApprovalEnd, outcome: Outcome): (string | number)[] {
+    const { callId, plan } = request;
+    const state = to === 'approved' ? 'done' : 'failed';
+    const text = JSON.stringify(outcome);
+    const { ttlMs, freeAfterMs } = this.#lifeOf(request, outcome);
+    // A denied call is no dead letter: it failed as intended.
+    const letterMs = to === 'expired' && plan === undefined ? this.#ledger.access.deadLetterMs(callId) : undefined;
+    return [
+      state,
+      text,
+      this.#signatures.sign('outcome', [callId, state], text),
+      ttlMs,
+      freeAfterMs ?? '',
+      letterMs ?? '',
+    ];
   }
 }
 

@@ -2,17 +2,12 @@
 import type { RecordLifetime } from '../../calls/call-state.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { uuidv7 } from '../../util/time.ts';
-import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
-import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { broadcastChannel } from '../redis/broadcasts.ts';
 import { Script } from '../redis/script.ts';
-import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
+import type { LedgerAccess } from './ledger-context.ts';
+import { END_CALL_LUA } from './settle.ts';
 
-const cancelScript = new Script(new URL('./cancel.lua', import.meta.url), [
-  PARTITION_LUA,
-  ...CALLBACK_LUA,
-  ...DEAD_LETTER_LUA,
-]);
+const cancelScript = new Script(new URL('./cancel.lua', import.meta.url), END_CALL_LUA);
 
 /** The outcomes from which the script chooses, by what the call is doing. */
 export interface CancelOutcomes extends RecordLifetime {
@@ -47,7 +42,7 @@ export async function writeCancellation(
   }) as [SignedText, SignedText, SignedText];
   const [code] = await cancelScript.run(
     access.redis,
-    [keys.record(callId), keys.inflight, keys.inDoubt, keys.job(''), keys.base],
+    [keys.base, keys.job('')],
     [
       callId,
       beforeStart.text,
@@ -55,18 +50,16 @@ export async function writeCancellation(
       state,
       ttlMs,
       cancellation.inboxId ?? '',
-      keys.inboxes,
       broadcastChannel(access.redis, access.fleet.prefix),
       beforeStart.signature,
       betweenAttempts.signature,
-      keys.approvals,
       access.retentionMs,
       uuidv7(),
       doubtful.text,
       doubtful.signature,
       inDoubt.ttlMs,
       freeAfterMs ?? '',
-      access.deadLetterMs(callId) ?? '',
+      (state === 'failed' ? access.deadLetterMs(callId) : undefined) ?? '',
     ],
   );
   return { kind: code as CancelAnswer['kind'] };

@@ -2,13 +2,13 @@
 import type { ApprovalRequest } from '../../approvals/approval.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { uuidv7 } from '../../util/time.ts';
-import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
 import { luaFunction, Script } from '../redis/script.ts';
 import { type CallRecord, nextResolution } from './call-record.ts';
-import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
+import type { LedgerAccess } from './ledger-context.ts';
 import { signApproval, signRequest, verifyRequest } from './records/signed-records.ts';
+import { END_CALL_LUA } from './settle.ts';
 
 /** For `Script`: `reopen_call`, which lets an ended call run again. */
 export const REOPEN_LUA = [
@@ -17,11 +17,7 @@ export const REOPEN_LUA = [
   luaFunction(new URL('./reopen-call.lua', import.meta.url)),
 ];
 
-const resolveScript = new Script(new URL('./resolve.lua', import.meta.url), [
-  PARTITION_LUA,
-  ...CALLBACK_LUA,
-  ...DEAD_LETTER_LUA,
-]);
+const resolveScript = new Script(new URL('./resolve.lua', import.meta.url), END_CALL_LUA);
 const requeueScript = new Script(new URL('./requeue.lua', import.meta.url), REOPEN_LUA);
 
 /** Why a call is queued again: an operator resolved its unknown outcome as `retry`, or its job is missing. */
@@ -130,10 +126,11 @@ export async function writeResolution(
   const text = JSON.stringify(outcome);
   const keys = access.callKeys(callId);
   const signature = access.signatures.sign('outcome', [callId, state], text);
+  const letterMs = state === 'failed' ? access.deadLetterMs(callId) : undefined;
   const [code] = await resolveScript.run(
     access.redis,
-    [keys.record(callId), keys.inDoubt, keys.base],
-    [state, text, ttlMs, signature, callId, uuidv7(), freeAfterMs ?? '', access.deadLetterMs(callId) ?? ''],
+    [keys.base],
+    [callId, uuidv7(), state, text, signature, ttlMs, freeAfterMs ?? '', letterMs ?? ''],
   );
   return code as 'resolved' | 'refused' | 'gone';
 }

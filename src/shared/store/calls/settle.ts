@@ -7,7 +7,7 @@ import { type LargeText, largeTextOf } from '../../util/json/large-json.ts';
 import { UNREFERRED_MS } from '../blobs/redis-blobs.ts';
 import { CALLBACK_LUA } from '../callbacks/callbacks.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
-import { luaConstants, Script } from '../redis/script.ts';
+import { luaConstants, luaFunction, Script } from '../redis/script.ts';
 import { formatAttempts } from './call-record.ts';
 import { type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
 
@@ -39,13 +39,13 @@ export interface Settle extends RecordLifetime {
   readonly refill?: RetryAllowance;
 }
 
+const NEEDED_LUA = [PARTITION_LUA, ...CALLBACK_LUA, ...DEAD_LETTER_LUA];
+
 /** For `Script`: the functions and constants of `settle`. */
-export const SETTLE_LUA = [
-  PARTITION_LUA,
-  ...CALLBACK_LUA,
-  ...DEAD_LETTER_LUA,
-  luaConstants({ MAX_EVENT_OUTCOME_BYTES }),
-];
+export const SETTLE_LUA = [...NEEDED_LUA, luaConstants({ MAX_EVENT_OUTCOME_BYTES })];
+
+/** For `Script`: `end_call`, which ends a call that no attempt ends. */
+export const END_CALL_LUA = [...NEEDED_LUA, luaFunction(new URL('./end-call.lua', import.meta.url))];
 
 const settleScript = new Script(new URL('./settle.lua', import.meta.url), SETTLE_LUA);
 
