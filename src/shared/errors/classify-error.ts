@@ -24,6 +24,15 @@ const NODE_CODES: Readonly<Record<string, FailureCode>> = {
   EHOSTUNREACH: 'UNREACHABLE',
   ENETUNREACH: 'UNREACHABLE',
   EHOSTDOWN: 'UNREACHABLE',
+  CERT_HAS_EXPIRED: 'UNREACHABLE',
+  CERT_NOT_YET_VALID: 'UNREACHABLE',
+  CERT_REVOKED: 'UNREACHABLE',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'UNREACHABLE',
+  SELF_SIGNED_CERT_IN_CHAIN: 'UNREACHABLE',
+  UNABLE_TO_GET_ISSUER_CERT: 'UNREACHABLE',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'UNREACHABLE',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'UNREACHABLE',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'UNREACHABLE',
   ECONNRESET: 'CONNECTION_RESET',
   ECONNABORTED: 'CONNECTION_RESET',
   EPIPE: 'CONNECTION_RESET',
@@ -36,6 +45,7 @@ const NODE_CODES: Readonly<Record<string, FailureCode>> = {
   UND_ERR_CLOSED: 'CONNECTION_RESET',
   UND_ERR_DESTROYED: 'CONNECTION_RESET',
   ERR_STREAM_PREMATURE_CLOSE: 'CONNECTION_RESET',
+  EPROTO: 'CONNECTION_RESET',
   ERR_HTTP2_SESSION_ERROR: 'CONNECTION_RESET',
   ERR_HTTP2_STREAM_CANCEL: 'CONNECTION_RESET',
   ERR_HTTP2_STREAM_ERROR: 'CONNECTION_RESET',
@@ -45,6 +55,8 @@ const NODE_CODES: Readonly<Record<string, FailureCode>> = {
 const OPEN_CONNECTION: readonly unknown[] = ['read', 'write'];
 /** Codes of an answer that is not HTTP, or does not fit its own head: of Node's parser, and of undici. */
 const UNREADABLE_ANSWER = /^(?:HPE_|UND_ERR_RES_)/;
+/** Codes of a TLS connection that breaks, by OpenSSL's own names. */
+const BROKEN_TLS = /^ERR_SSL_/;
 /** The message of `fetch` for an answer that broke off after its head, for any reason. */
 const BROKEN_OFF = 'terminated';
 
@@ -98,6 +110,7 @@ function codeOfNode(error: object): FailureCode | undefined {
   const code = field(error, 'code');
   if (typeof code !== 'string') return undefined;
   const known = Object.hasOwn(NODE_CODES, code) ? NODE_CODES[code] : undefined;
+  if (known === undefined && BROKEN_TLS.test(code)) return 'CONNECTION_RESET';
   if (known === undefined) return UNREADABLE_ANSWER.test(code) ? 'RESULT_INVALID' : undefined;
   const wasOpen = FAILURES[known].nothingHappened && OPEN_CONNECTION.includes(field(error, 'syscall'));
   return wasOpen ? 'CONNECTION_RESET' : known;

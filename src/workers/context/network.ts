@@ -9,8 +9,7 @@
 import { type LookupAddress, lookup as systemLookup } from 'node:dns';
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { isIP, type LookupFunction } from 'node:net';
-import { Duplex, pipeline, Readable, Transform } from 'node:stream';
-import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
+import { Readable } from 'node:stream';
 import { noteRedirected } from '../../shared/circuits/circuit-key.ts';
 import { asToolError, classify } from '../../shared/errors/classify-error.ts';
 import { PawlError, reasonOf, statusError } from '../../shared/errors/failure.ts';
@@ -19,15 +18,11 @@ import { hostInUrl, hostNamesOf } from '../../shared/util/hosts.ts';
 import { onAbort } from '../../shared/util/wait.ts';
 import { type SideEffectTracker, trackSideEffect } from '../attempt/side-effects.ts';
 import { nonPublicReason } from './public-addresses.ts';
+import { decodeBody, withHost } from './response-body.ts';
 
 const DEFAULT_MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
 
 const MAX_REDIRECTS = 5;
-/** Error codes of gzip and deflate, and of Brotli. */
-const ZLIB_FAULT = /^(?:Z_|ERR__)/;
-/** The code of all decompressors for data that ends too early. */
-const ZLIB_CUT = 'Z_BUF_ERROR';
-const MAX_ENCODINGS = 2;
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 60_000;
 
@@ -82,9 +77,9 @@ function createSender(options: NetworkOptions): (request: Request) => Promise<Re
     let hop: Hop = { url: new URL(request.url), method, headers, body };
     for (let redirects = 0; ; redirects += 1) {
       const incoming = await send(hop, signal, options).catch((error: unknown) => {
-        throw redirects === 0 || signal.aborted
-          ? error
-          : noteRedirected(redirectedError(error, request), request.url, hop.url.href);
+        if (redirects === 0) throw error;
+        signal.throwIfAborted();
+        throw noteRedirected(redirectedError(error, request), request.url, hop.url.href);
       });
       const location = redirectOf(incoming);
       if (location === undefined || request.redirect === 'manual') {
@@ -149,7 +144,11 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
     // An import of node:http would load its WebSocket as well, which costs a worker's start 40 ms.
     const { request } = process.getBuiltinModule(url.protocol === 'https:' ? 'node:https' : 'node:http');
     const outgoing = request(url, { method, headers: headersOf(hop), agent: false, lookup, signal });
-    limitTimeouts(outgoing, url, options.idleTimeoutMs ?? IDLE_TIMEOUT_MS);
+    let isConnected = false;
+    const onConnect = () => {
+      isConnected = true;
+    };
+    limitTimeouts(outgoing, url, options.idleTimeoutMs ?? IDLE_TIMEOUT_MS, onConnect);
     outgoing.once('close', () => {
       // A protocol upgrade closes the request without an error. After a response or an error, this rejection has no
       // effect.
@@ -165,20 +164,21 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
       incoming.destroy();
       reject(answerFault(method, `${url.href} answers with ${status}, which is not an HTTP status.`));
     });
-    outgoing.on('error', (error) => reject(signal.aborted ? signal.reason : withHost(error, url, 'without an answer')));
+    outgoing.on('error', (error) => {
+      const failure: unknown = signal.aborted ? signal.reason : withHost(error, url, 'without an answer');
+      reject(isConnected ? failure : notSent(failure, url, options.signal));
+    });
     outgoing.end(body);
   });
 }
 
-/** Node's own words for an answer that breaks off, and for one that is not HTTP, do not say whose answer it is. */
-function withHost(error: NodeJS.ErrnoException, { host }: URL, when: string): Error {
-  const { code = '', message } = error;
-  if (code.startsWith('HPE_'))
-    return new PawlError('RESULT_INVALID', `${host} answers with something else than HTTP: ${message}.`, {
-      cause: error,
-    });
-  if (code !== 'ECONNRESET' && code !== ZLIB_CUT) return error;
-  return new PawlError('CONNECTION_RESET', `${host} closed the connection ${when}.`, { cause: error });
+/** The error of a request that ended before its connection was open, TLS included: nothing was sent. */
+function notSent(failure: unknown, { host }: URL, callSignal: AbortSignal): unknown {
+  if (classify(failure).nothingHappened) return failure;
+  if (!callSignal.aborted) return asToolError(failure, true);
+  return new PawlError('CONNECT_TIMEOUT', `The call ended before ${host} had accepted a connection.`, {
+    cause: failure,
+  });
 }
 
 /** Returns a lookup that refuses private addresses. Throws for a URL that is refused without a lookup. */
@@ -207,13 +207,16 @@ function headersOf({ method, headers, body }: Hop): Record<string, string> {
 }
 
 /** Ends a request that cannot connect in time, or whose server is silent for too long. */
-function limitTimeouts(outgoing: ClientRequest, url: URL, idleTimeoutMs: number): void {
+function limitTimeouts(outgoing: ClientRequest, url: URL, idleTimeoutMs: number, onConnect: () => void): void {
   const connectTimer = setTimeout(() => {
     const message = `${url.host} did not accept a connection within ${CONNECT_TIMEOUT_MS} ms.`;
     outgoing.destroy(new PawlError('CONNECT_TIMEOUT', message));
   }, CONNECT_TIMEOUT_MS);
   outgoing.on('socket', (socket) => {
-    socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => clearTimeout(connectTimer));
+    socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => {
+      clearTimeout(connectTimer);
+      onConnect();
+    });
   });
   outgoing.setTimeout(idleTimeoutMs, () => {
     outgoing.destroy(new PawlError('UPSTREAM_TIMEOUT', `${url.host} was silent for ${idleTimeoutMs} ms.`));
@@ -326,65 +329,4 @@ function bodyReader(
   });
   body.once('close', stopListening);
   return body;
-}
-
-/** Decompresses the body. The cap counts decompressed bytes: 500 bytes on the wire can hold 200 MB. */
-function decodeBody(incoming: IncomingMessage, url: URL, maxBytes: number): Readable {
-  const encodings = (incoming.headers['content-encoding'] ?? '')
-    .split(',')
-    .map((each) => each.trim().toLowerCase())
-    .filter((each) => each !== '' && each !== 'identity');
-  const fault = (what: string) => new PawlError('RESULT_INVALID', `${url.href} answers with ${what}.`);
-  const counter = byteLimit(maxBytes, url, (error) => {
-    const { code = '' } = (error ?? {}) as NodeJS.ErrnoException;
-    return code !== ZLIB_CUT && ZLIB_FAULT.test(code)
-      ? fault(`a body that is labelled as compressed (${encodings.join(', ')}) and cannot be decompressed`)
-      : error && withHost(error, url, 'before the end of its answer');
-  });
-  const decoders = encodings.toReversed().flatMap((encoding) => DECODERS.get(encoding) ?? []);
-  const unknown = encodings.find((encoding) => !DECODERS.has(encoding));
-  if (unknown !== undefined || encodings.length > MAX_ENCODINGS) {
-    incoming.destroy();
-    const layers = `${encodings.length} layers of compression; at most ${MAX_ENCODINGS} are undone`;
-    const what = unknown === undefined ? layers : `the unknown content encoding ${JSON.stringify(unknown)}`;
-    // The reader of the body meets the fault. The status counts without it.
-    setImmediate(() => counter.destroy(fault(what)));
-    return counter;
-  }
-  pipeline([incoming, ...decoders.map(lazyDecoder), counter], () => undefined); // an error reaches the reader through the last stream
-  return counter;
-}
-
-const DECODERS = new Map<string, (first: Buffer) => Transform>([
-  ['gzip', () => createGunzip()],
-  ['x-gzip', () => createGunzip()],
-  ['br', () => createBrotliDecompress()],
-  // Some servers leave out the head of zlib, whose first byte names its method, 8.
-  ['deflate', (first: Buffer) => (((first[0] ?? 0) & 15) === 8 ? createInflate() : createInflateRaw())],
-]);
-
-/** Opens a decompressor at the first bytes, because an empty body is not valid input of any. */
-function lazyDecoder(open: (first: Buffer) => Transform): Duplex {
-  return Duplex.from(async function* (source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-    const chunks = source[Symbol.asyncIterator]();
-    const first = await chunks.next();
-    if (first.done) return;
-    const all = async function* () {
-      for (let next: IteratorResult<Buffer> = first; !next.done; next = await chunks.next()) yield next.value;
-    };
-    yield* pipeline(Readable.from(all()), open(first.value), () => undefined);
-  });
-}
-
-function byteLimit(maxBytes: number, url: URL, explain: (error: Error | null) => Error | null): Transform {
-  let bytes = 0;
-  const message = `The answer of ${url.href} is larger than ${maxBytes} bytes when decompressed.`;
-  return new Transform({
-    transform(chunk: Buffer, _encoding, callback) {
-      bytes += chunk.length;
-      if (bytes > maxBytes) callback(new PawlError('RESULT_TOO_LARGE', message));
-      else callback(null, chunk);
-    },
-    destroy: (error, callback) => callback(explain(error)),
-  });
 }

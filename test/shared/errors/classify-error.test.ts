@@ -104,6 +104,16 @@ describe('Node’s and undici’s codes (R18)', () => {
     },
   );
 
+  test('a certificate that is refused proves that nothing was sent, and a TLS connection that breaks proves nothing', () => {
+    for (const code of ['CERT_HAS_EXPIRED', 'DEPTH_ZERO_SELF_SIGNED_CERT', 'ERR_TLS_CERT_ALTNAME_INVALID'])
+      expect(classify(new TypeError('fetch failed', { cause: error('no', { code }) }))).toMatchObject({
+        code: 'UNREACHABLE',
+        nothingHappened: true,
+      });
+    for (const code of ['EPROTO', 'ERR_SSL_DECRYPTION_FAILED_OR_BAD_RECORD_MAC'])
+      expect(classify(error('no', { code }))).toMatchObject({ code: 'CONNECTION_RESET', nothingHappened: false });
+  });
+
   test('a stream of HTTP/2 that breaks is a broken connection', () => {
     const broken = { code: 'CONNECTION_RESET', nothingHappened: false };
     for (const code of ['ERR_HTTP2_SESSION_ERROR', 'ERR_HTTP2_STREAM_CANCEL', 'ERR_HTTP2_STREAM_ERROR'])

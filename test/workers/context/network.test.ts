@@ -152,19 +152,21 @@ describe('as fetch', () => {
   });
 
   test('abort of the call ends a request and a body, with the reason of the signal', async () => {
+    let call = new AbortController();
     const { url, host } = await serve((request, response) => {
-      if (request.url === '/body') response.write('first'); // and then nothing
+      if (request.url === '/body')
+        response.write('first'); // and then nothing
+      else call.abort(reason);
     });
+    const reason = new PawlError('CANCELLED');
     for (const path of ['/head', '/body']) {
-      const call = new AbortController();
-      const reason = new PawlError('CANCELLED');
+      call = new AbortController();
       const fetch = openNetwork({ signal: call.signal, allowedHosts: [host] });
       const answer = fetch(url + path).then((response) => {
         const text = response.text();
         call.abort(reason);
         return text;
       });
-      if (path === '/head') call.abort(reason);
       await expect(answer).rejects.toBe(reason);
     }
   });
@@ -184,6 +186,20 @@ async function answeredWith(bytes: string, init: RequestInit = {}) {
   await new Promise((resolve) => server.once('listening', resolve));
   const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
   return { result: openNetwork({ signal, allowedHosts: [host] })(`http://${host}/`, init), asked };
+}
+
+async function listen(onSocket: (socket: Socket) => unknown): Promise<string> {
+  const sockets: Socket[] = [];
+  const server = createTcpServer((socket) => {
+    sockets.push(socket.on('error', () => undefined));
+    onSocket(socket);
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 describe('odd answers', () => {
@@ -223,15 +239,33 @@ describe('odd answers', () => {
     },
   );
 
+  test.each<[string, (socket: Socket) => unknown, string]>([
+    ['is reset', (socket) => socket.resetAndDestroy(), 'closed the connection without an answer'],
+    ['is not TLS', (socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'), 'broke: wrong version number.'],
+  ])('nothing was sent where a TLS connection %s before it is open', async (_which, refuse, reason) => {
+    const host = await listen((socket) => socket.once('data', () => refuse(socket)));
+    const sent = openNetwork({ signal, allowedHosts: [host] })(`https://${host}/`, { method: 'POST' });
+    const failure = classify(await sent.catch((thrown: unknown) => thrown));
+    expect(failure).toMatchObject({ code: 'CONNECTION_RESET', retriable: true, nothingHappened: true });
+    expect(failure.message).toContain(reason);
+  });
+
+  test('nothing was sent where the call ends before its connection is open', async () => {
+    const call = new AbortController();
+    const host = await listen((socket) => socket.once('data', () => call.abort(new PawlError('TIMEOUT'))));
+    const sent = openNetwork({ signal: call.signal, allowedHosts: [host] })(`https://${host}/`, { method: 'POST' });
+    expect(classify(await sent.catch((thrown: unknown) => thrown))).toMatchObject({
+      code: 'CONNECT_TIMEOUT',
+      nothingHappened: true,
+    });
+  });
+
   test('a body without a length that ends because its connection broke is not whole', async () => {
-    const server = createTcpServer((socket) =>
-      socket.on('error', () => undefined).once('data', () => socket.write('HTTP/1.1 200 OK\r\n\r\nhalf')),
-    );
-    server.on('connection', (socket) => sockets.push(socket));
     const sockets: Socket[] = [];
-    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
-    onTestFinished(() => void server.close());
-    const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const host = await listen((socket) => {
+      sockets.push(socket);
+      socket.once('data', () => socket.write('HTTP/1.1 200 OK\r\n\r\nhalf'));
+    });
     const response = await openNetwork({ signal, allowedHosts: [host] })(`http://${host}/`);
     for (const socket of sockets) socket.resetAndDestroy();
     await expect(response.text()).rejects.toMatchObject({ code: 'CONNECTION_RESET' });

@@ -1,5 +1,7 @@
 import { createServer } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
+import { pending } from '../../helpers/fleet.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { connect } from './http-rig.ts';
 import type { TestService } from './service.ts';
 
@@ -49,4 +51,19 @@ test.each([
     expect(error).not.toHaveProperty('mayHaveHappened');
     expect(service.asked).toHaveLength(attempts);
   }
+});
+
+test('a call is run again, and leaves no doubt, where it ended before its request was sent', async () => {
+  const { host, asked } = await startRawService('', true);
+  const service = { host, url: `https://${host}`, asked };
+  const spec = { effects: 'once', timeoutMs: 300 };
+  const { session } = await connect(service, { method: 'POST' }, { spec });
+  const { error, attempts } = await session.call('ask', { id: '1' });
+  expect(error?.code).toBe('TIMEOUT');
+  expect(error).not.toHaveProperty('mayHaveHappened');
+  expect(attempts).toBe(4);
+  const { callId, result } = pending(await session.submit('ask', { id: '2' }));
+  await eventually(async () => asked.length === 5, { what: 'the fifth connection' });
+  expect(await session.cancel(callId)).toMatchObject({ settlement: 'cancelled' });
+  expect((await result).error).not.toHaveProperty('mayHaveHappened');
 });
