@@ -32,3 +32,5 @@ access.blobs.keepIn(store);
 const { blobs, segments } = access;
 const mover = new SegmentMover({ redis, blobs, segments, afterMs: 0 });
 await mover.run(access.keys({ tier: 'workspace', shard: 0 }), Date.now());
+// A mover without such a step ends by itself.
+redis.disconnect();

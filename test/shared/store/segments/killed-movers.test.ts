@@ -7,7 +7,7 @@ const MOVER = new URL('./dying-mover.ts', import.meta.url);
 
 /** The script or step at which the mover is killed, and where its calls are then. */
 const DEATHS = [
-  ['mover-lease', 'after', 'memory'],
+  ['lease', 'after', 'memory'],
   ['find-movable', 'after', 'memory'],
   ['put', 'before', 'memory'],
   ['put', 'after', 'memory'],
