@@ -114,7 +114,7 @@ test('doctor explains why a Redis refuses commands: memory, channels for its use
   await admin.call('ACL', 'SETUSER', 'plain', 'on', '>word', '~*', '+@all', 'resetchannels');
   const cases = {
     memory: { user: '', message: 'OOM', fix: 'maxmemory' },
-    channels: { user: 'plain:word@', message: 'channels', fix: ':* &' },
+    channels: { user: 'plain:word@', message: 'channel', fix: ':* &' },
     password: { user: 'plain:words@', message: 'WRONGPASS', fix: 'correct the user and the password' },
   };
   const look = async ({ user, message, fix }: (typeof cases)[keyof typeof cases]) => {

@@ -22,7 +22,7 @@ export function backendError(error: unknown, place?: string): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) return error;
   if (OTHER_VALUE.test(error.message)) return otherValueError(error, place ?? placeOf(error));
   const transient =
-    /OOM|UNKEPT|BUSY (?:Redis|Valkey) is|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|UNBLOCKED|NOAUTH|WRONGPASS|NOPERM|user executing the script can't|EXECABORT|TRYAGAIN|ClusterAllFailedError|Cluster redirections|Cluster is ended|startup nodes|max number of clients|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|Unknown RESP type|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
+    /OOM|UNKEPT|BUSY (?:Redis|Valkey) is|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|UNBLOCKED|NOAUTH|WRONGPASS|NOPERM|user executing the script can't|ACL failure in script|EXECABORT|TRYAGAIN|ClusterAllFailedError|Cluster redirections|Cluster is ended|startup nodes|max number of clients|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|Unknown RESP type|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
   const refused = error.name === 'ReplyError' && REFUSED_BY_SERVICE.test(error.message);
   return refused || transient.test(`${error.name} ${error.message}`) ? unavailable(error) : error;
 }
@@ -103,6 +103,8 @@ const EXPLANATIONS: readonly (readonly [message: RegExp, why: string])[] = [
   [/\?:(\d+): getaddrinfo ENOTFOUND \?/, 'the one at port $1 announces no name (cluster-announce-hostname)'],
   [/^Unknown RESP type.*/s, 'what answers there does not speak the protocol of Redis'],
   [/\.? script: (?:\w+, )?on @user_script:\d+\.$/, '.'],
+  // The refusal of a script has another code, before Redis 7.2 and since then.
+  [/^ERR (?:ACL failure in script: |(?=The user executing the script can't))/, 'NOPERM '],
   [/\bNOAUTH HELLO .*/s, 'NOAUTH: it asks for a password, and REDIS_URL has none for it'],
 ];
 

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { redisRefusalReason } from '../../../../src/producer/http/core/errors.ts';
 import { PawlError } from '../../../../src/shared/errors/failure.ts';
 import { isCluster, nodesOf } from '../../../../src/shared/store/redis/address.ts';
 import { backendError } from '../../../../src/shared/store/redis/backend-error.ts';
@@ -164,6 +165,8 @@ describe('Redis out of reach is one typed error', () => {
     "NOPERM this user has no permissions to run the 'set' command",
     "ERR The user executing the script can't run this command or subcommand script: 84d7, on @user_script:297.",
     "ERR The user executing the script can't publish to the channel mentioned in the command script: 84d7, on @user_script:159.",
+    "ERR ACL failure in script: User default has no permissions to run the 'incrby' command script: on @user_script:1130.",
+    'ERR ACL failure in script: No permissions to access a key script: 84d7, on @user_script:12.',
     'BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.',
     'BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.',
     'Connection is closed.',
@@ -184,6 +187,13 @@ describe('Redis out of reach is one typed error', () => {
       expect(backendError(new Error(`MISCONF No space left on device script: ${place}`))).toMatchObject({
         message: 'Redis cannot be used: MISCONF No space left on device.',
       });
+  });
+
+  test.each([
+    "ERR ACL failure in script: User ada has no permissions to run the 'incrby' command script: on @user_script:1130.",
+    "ERR The user executing the script can't run this command or subcommand script: 84d7, on @user_script:297.",
+  ])('the refusal of a script names the lack of rights, as doctor and the HTTP API read it: %s', (message) => {
+    expect(redisRefusalReason(backendError(new Error(message)))).toBe('the Redis user lacks rights');
   });
 
   test('the error of a cluster says what its nodes answered', () => {
