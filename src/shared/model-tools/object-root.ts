@@ -4,12 +4,11 @@
  */
 import type { JsonSchema } from '../schema/json-schema.ts';
 import { isTooCostly } from '../schema/schema-cost.ts';
-import { withoutReference } from '../schema/schema-references.ts';
+import { resolvedParts } from '../schema/schema-references.ts';
 import { isObject, listOf } from '../util/json/json-types.ts';
 import { withEllipsis } from '../util/text/text-cut.ts';
 import { keywordText, type RemovedKeyword } from './provider-subset.ts';
 
-type SchemaObject = Readonly<Record<string, unknown>>;
 type Properties = Readonly<Record<string, unknown>>;
 
 /** Keywords that no root may have. */
@@ -36,7 +35,7 @@ export function flatRoot(schema: JsonSchema): {
   // A schema that is too costly to validate is too costly to convert.
   if (isTooCostly(schema))
     return { schema: { type: 'object', properties: {} }, removedKeywords: [{ path: '', keyword: '$ref' }] };
-  const root = resolve(schema, schema);
+  const root = resolvedParts(schema, schema);
   const combiners = FORBIDDEN_AT_ROOT.filter((keyword) => root[keyword] !== undefined);
   if (combiners.length === 0 && schema['$ref'] === undefined) {
     const isComplete = schema['type'] === 'object' && isObject(schema['properties']);
@@ -73,11 +72,11 @@ export function flatRoot(schema: JsonSchema): {
 }
 
 /** The properties of an object and of all its alternatives. */
-function flatten(schema: unknown, root: SchemaObject, ancestors: readonly unknown[]): FlatObject {
+function flatten(schema: unknown, root: JsonSchema, ancestors: readonly unknown[]): FlatObject {
   // A recursive definition adds no further properties.
   if (ancestors.includes(schema) || ancestors.length > MAX_DEPTH)
     return { properties: {}, required: [], isClosed: false };
-  const parts = resolve(schema, root);
+  const parts = resolvedParts(schema, root);
   const flattenPart = (part: unknown) => flatten(part, root, [...ancestors, schema]);
   const base: FlatObject = {
     properties: (parts['properties'] ?? {}) as Properties,
@@ -124,8 +123,8 @@ function anyOf(forms: readonly unknown[]): unknown {
     const flattened = forms.flatMap((form) => (isOnlyChoice(form) ? form.anyOf : [form]));
     return { anyOf: [...new Map(flattened.map((form) => [JSON.stringify(form), form])).values()] };
   }
-  const types = new Set(forms.map((form) => JSON.stringify((form as SchemaObject)['type'])));
-  const { type } = forms[0] as SchemaObject;
+  const types = new Set(forms.map((form) => JSON.stringify((form as JsonSchema)['type'])));
+  const { type } = forms[0] as JsonSchema;
   return {
     ...(types.size === 1 && type !== undefined ? { type } : {}),
     enum: [...new Map(values.flatMap((each) => each ?? []).map((value) => [JSON.stringify(value), value])).values()],
@@ -138,13 +137,13 @@ function isOnlyChoice(form: unknown): form is { readonly anyOf: readonly unknown
 
 function valuesOf(form: unknown): readonly unknown[] | undefined {
   if (typeof form !== 'object' || form === null) return undefined;
-  const { const: constant, enum: allowed, type: _, title, description, ...rest } = form as SchemaObject;
+  const { const: constant, enum: allowed, type: _, title, description, ...rest } = form as JsonSchema;
   if (Object.keys(rest).length > 0) return undefined;
   return constant !== undefined ? [constant] : Array.isArray(allowed) ? allowed : undefined;
 }
 
 /** Describes a choice: `Exactly one of: {op: "create", title, tags?}; {op: "delete", id}.` */
-function describeChoice(keyword: string, branches: unknown, root: SchemaObject): string {
+function describeChoice(keyword: string, branches: unknown, root: JsonSchema): string {
   const all = listOf(branches);
   const described = all.slice(0, MAX_ALTERNATIVES).map((branch) => describeAlternative(flatten(branch, root, [])));
   const more = all.length > described.length ? [`${all.length - described.length} more`] : [];
@@ -165,12 +164,7 @@ function describeAlternative({ properties, required }: FlatObject): string {
 }
 
 /** Parameters are never null, even if a choice allows it. */
-function acceptsObject(branch: unknown, root: SchemaObject): boolean {
-  const { type = 'object' } = resolve(branch, root);
+function acceptsObject(branch: unknown, root: JsonSchema): boolean {
+  const { type = 'object' } = resolvedParts(branch, root);
   return branch !== false && [type].flat().includes('object');
-}
-
-/** The schema with its own reference replaced by the target. */
-function resolve(schema: unknown, root: SchemaObject): SchemaObject {
-  return typeof schema === 'object' && schema !== null ? withoutReference(schema as SchemaObject, root) : {};
 }

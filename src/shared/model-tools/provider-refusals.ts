@@ -9,8 +9,6 @@ import type { JsonSchema } from '../schema/json-schema.ts';
 import { isObject, isOfType } from '../util/json/json-types.ts';
 import { type ExportedTool, PROVIDERS, type Provider } from './export-types.ts';
 
-type SchemaObject = Readonly<Record<string, unknown>>;
-
 /** A provider's API in one of its modes. */
 export type ProviderForm = Provider | `${'openai' | 'anthropic'}-strict`;
 
@@ -18,16 +16,16 @@ interface Refusal {
   readonly forms: readonly ProviderForm[];
   readonly fault: string;
   /** Whether a schema within the parameters, or their root (`isRoot`), is refused. */
-  readonly applies: (schema: SchemaObject, isRoot: boolean) => boolean;
+  readonly applies: (schema: JsonSchema, isRoot: boolean) => boolean;
 }
 
 const STRICT: readonly ProviderForm[] = ['openai-strict', 'anthropic-strict'];
 const READ_BY_PROVIDERS: readonly ProviderForm[] = [...STRICT, 'openai', 'gemini'];
 const ALL: readonly ProviderForm[] = [...STRICT, ...PROVIDERS];
 
-const has = (schema: SchemaObject, keyword: string) => schema[keyword] !== undefined;
+const has = (schema: JsonSchema, keyword: string) => schema[keyword] !== undefined;
 const isEmptyList = (value: unknown) => Array.isArray(value) && value.length === 0;
-const hasType = ({ type }: SchemaObject, name: string) => [type].flat().includes(name);
+const hasType = ({ type }: JsonSchema, name: string) => [type].flat().includes(name);
 
 const REFUSALS: readonly Refusal[] = [
   { forms: ALL, fault: 'is no object', applies: (schema, isRoot) => isRoot && schema['type'] !== 'object' },
@@ -129,7 +127,7 @@ const REFUSALS: readonly Refusal[] = [
 /** The names under which the forms of exported tools have their parameters. */
 const PARAMETERS = ['parameters', 'input_schema', 'parametersJsonSchema', 'inputSchema'] as const;
 
-function parametersName(exported: SchemaObject): (typeof PARAMETERS)[number] | undefined {
+function parametersName(exported: JsonSchema): (typeof PARAMETERS)[number] | undefined {
   return PARAMETERS.find((name) => exported[name] !== undefined);
 }
 
@@ -148,20 +146,20 @@ const ANY_OBJECT = { type: 'object', properties: {} } as const;
  */
 export function withoutRefusal(
   form: ProviderForm,
-  exported: SchemaObject,
-): { readonly exported: SchemaObject; readonly refusal?: string } {
+  exported: JsonSchema,
+): { readonly exported: JsonSchema; readonly refusal?: string } {
   const name = parametersName(exported);
   if (name === undefined) return { exported };
-  const refusal = providerRefusal(form, exported[name] as SchemaObject);
+  const refusal = providerRefusal(form, exported[name] as JsonSchema);
   return refusal === undefined ? { exported } : { exported: { ...exported, [name]: ANY_OBJECT }, refusal };
 }
 
 /** The reason why a provider refuses the parameters, with its path; undefined where it accepts them. */
-export function providerRefusal(form: ProviderForm, parameters: SchemaObject): string | undefined {
+export function providerRefusal(form: ProviderForm, parameters: JsonSchema): string | undefined {
   const table = REFUSALS.filter(({ forms }) => forms.includes(form));
   const visit = (schema: unknown, path: string): string | undefined => {
     if (typeof schema !== 'object' || schema === null) return undefined;
-    const parts = schema as SchemaObject;
+    const parts = schema as JsonSchema;
     const refused = table.find(({ applies }) => applies(parts, path === ''));
     if (refused !== undefined) return `${path === '' ? 'the root' : path.slice(1)} ${refused.fault}`;
     for (const [name, child] of schemasBelow(parts)) {
@@ -179,13 +177,13 @@ export function providerRefusal(form: ProviderForm, parameters: SchemaObject): s
 }
 
 /** Whether a schema is recursive, through any property or through required ones alone. */
-function isRecursive(root: SchemaObject, scope: 'always' | 'required'): boolean {
-  const definitions = (root['$defs'] ?? {}) as SchemaObject;
+function isRecursive(root: JsonSchema, scope: 'always' | 'required'): boolean {
+  const definitions = (root['$defs'] ?? {}) as JsonSchema;
   const done = new Set<unknown>();
   const isCyclic = (schema: unknown, ancestors: readonly unknown[]): boolean => {
     if (typeof schema !== 'object' || schema === null || done.has(schema)) return false;
     if (ancestors.includes(schema)) return true;
-    const parts = schema as SchemaObject;
+    const parts = schema as JsonSchema;
     const path = [...ancestors, schema];
     const reference = parts['$ref'];
     const target = reference === '#' ? root : definitions[decodeStep(String(reference ?? '').slice('#/$defs/'.length))];
@@ -201,14 +199,14 @@ function isRecursive(root: SchemaObject, scope: 'always' | 'required'): boolean 
   return [root, ...Object.values(definitions)].some((schema) => isCyclic(schema, []));
 }
 
-function schemasBelow(parts: SchemaObject): (readonly [name: string, schema: unknown])[] {
+function schemasBelow(parts: JsonSchema): (readonly [name: string, schema: unknown])[] {
   const named = (keyword: string) =>
     Object.entries(parts[keyword] ?? {}).map(([name, part]) => [`${keyword}.${name}`, part] as const);
   const single = ['items', 'additionalProperties'].map((keyword) => [keyword, parts[keyword]] as const);
   return [...['properties', '$defs', 'anyOf', 'oneOf', 'allOf'].flatMap(named), ...single];
 }
 
-function valuesOf({ const: constant, enum: allowed }: SchemaObject): readonly unknown[] | undefined {
+function valuesOf({ const: constant, enum: allowed }: JsonSchema): readonly unknown[] | undefined {
   if (constant !== undefined) return [constant];
   return Array.isArray(allowed) ? allowed : undefined;
 }

@@ -1,26 +1,25 @@
 /** Finds the places that references lead to: by a pointer, by an anchor, or by the address of a document or of a schema within it. */
 import { decodeStep } from './json-pointer.ts';
+import type { JsonSchema } from './json-schema.ts';
 
 /** The base of relative addresses in a document without an address. */
 const NO_ADDRESS = 'schema:/';
 const MAX_DEPTH = 64;
 
-type SchemaObject = Readonly<Record<string, unknown>>;
-
 /** The places in a foreign document, of any draft. */
 export class ReferenceResolver {
-  readonly #root: SchemaObject;
+  readonly #root: JsonSchema;
   readonly #base: string;
   /** The schemas with an address or an anchor, by that name. They are indexed when a reference first needs them. */
   #schemasByName: ReadonlyMap<string, unknown> | undefined;
 
-  constructor(root: SchemaObject) {
+  constructor(root: JsonSchema) {
     this.#root = root;
     this.#base = absolute(schemaIdOf(root) ?? '', NO_ADDRESS);
   }
 
   /** The target of a reference. `ancestors`: the schemas around it with definitions or an address, the innermost first. */
-  find(reference: string, ancestors: readonly SchemaObject[]): unknown {
+  find(reference: string, ancestors: readonly JsonSchema[]): unknown {
     const hash = reference.indexOf('#');
     const address = hash === -1 ? reference : reference.slice(0, hash);
     const fragment = hash === -1 ? '' : reference.slice(hash + 1);
@@ -43,7 +42,7 @@ export class ReferenceResolver {
     return undefined;
   }
 
-  #baseOf(ancestors: readonly SchemaObject[]): string {
+  #baseOf(ancestors: readonly JsonSchema[]): string {
     const addresses = ancestors.flatMap((schema) => schemaIdOf(schema) ?? []);
     return addresses.reduceRight((base, address) => absolute(address, base), this.#base);
   }
@@ -58,7 +57,7 @@ export class ReferenceResolver {
         for (const child of value) visit(child, base, depth + 1);
         return;
       }
-      const parts = value as SchemaObject;
+      const parts = value as JsonSchema;
       const address = schemaIdOf(parts);
       const scopeAddress = address === undefined ? base : absolute(address, base);
       if (address !== undefined) add(scopeAddress, parts);
@@ -82,14 +81,14 @@ export class NamedSchemas {
   readonly #bases = new Map<object, string>();
   readonly #dynamic = new Map<string, object[]>();
 
-  constructor(root: SchemaObject) {
+  constructor(root: JsonSchema) {
     this.#root = root;
     this.#named.set(NO_ADDRESS, root);
     this.#walk(root, NO_ADDRESS);
   }
 
   /** The schemas to which a schema refers. A dynamic reference may lead to each schema with its anchor. */
-  targetsOf(schema: SchemaObject): readonly object[] {
+  targetsOf(schema: JsonSchema): readonly object[] {
     const { $ref, $dynamicRef } = schema;
     if ($ref === undefined && $dynamicRef === undefined) return [];
     const [, name = ''] = typeof $dynamicRef === 'string' ? $dynamicRef.split('#') : [];
@@ -113,7 +112,7 @@ export class NamedSchemas {
 
   #walk(value: unknown, base: string): void {
     if (typeof value !== 'object' || value === null) return;
-    const schema = value as SchemaObject;
+    const schema = value as JsonSchema;
     const address = schemaIdOf(schema);
     const own = address === undefined ? base : absolute(address, base);
     if (own !== NO_ADDRESS) {
@@ -128,13 +127,13 @@ export class NamedSchemas {
 }
 
 /** The ID of a schema: `$id`, or `id` in draft 4. A fragment alone is an anchor. */
-export function schemaIdOf(schema: SchemaObject): string | undefined {
+export function schemaIdOf(schema: JsonSchema): string | undefined {
   for (const name of [schema['$id'], schema['id']])
     if (typeof name === 'string' && name !== '' && !name.startsWith('#')) return name.replace(/#$/, '');
   return undefined;
 }
 
-function anchorsOf(schema: SchemaObject): readonly string[] {
+function anchorsOf(schema: JsonSchema): readonly string[] {
   const older = [schema['$id'], schema['id']].filter((name) => typeof name === 'string' && name.startsWith('#'));
   const anchors = [schema['$anchor'], schema['$dynamicAnchor'], ...older.map((name) => (name as string).slice(1))];
   return anchors.filter((name): name is string => typeof name === 'string' && name !== '');
@@ -150,7 +149,7 @@ export function atPointer(pointer: string, document: unknown): unknown {
   for (const step of pointer === '' ? [] : pointer.slice(1).split('/')) {
     const name = decodeStep(step);
     if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
-    value = (value as SchemaObject)[name];
+    value = (value as JsonSchema)[name];
   }
   return value;
 }

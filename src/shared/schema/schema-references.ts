@@ -39,6 +39,13 @@ export function withoutReference(schema: JsonSchema, root: JsonSchema): JsonSche
   return getOrInsert(cache, schema, () => mergeTarget(schema, root));
 }
 
+const NOTHING: JsonSchema = {};
+
+/** The same for a schema that may be a boolean, which has no keywords. */
+export function resolvedParts(schema: unknown, root: JsonSchema): JsonSchema {
+  return typeof schema === 'object' && schema !== null ? withoutReference(schema as JsonSchema, root) : NOTHING;
+}
+
 /** A cache for each root. A repeated lookup returns the same object, so that a walk through a recursive schema can recognise it. */
 const mergedByRoot = new WeakMap<JsonSchema, WeakMap<JsonSchema, JsonSchema>>();
 

@@ -2,16 +2,14 @@
 import { getOrInsert } from '../util/get-or-insert.ts';
 import { isOfType, listOf } from '../util/json/json-types.ts';
 import type { JsonSchema } from './json-schema.ts';
-import { withoutReference } from './schema-references.ts';
+import { resolvedParts } from './schema-references.ts';
 
-type SchemaObject = Readonly<Record<string, unknown>>;
-type Memo<Result> = Map<SchemaObject, Map<unknown, Result>>;
+type Memo<Result> = Map<JsonSchema, Map<unknown, Result>>;
 const MAX_DEPTH = 64;
-const NOTHING: SchemaObject = {};
 
 /** The state of one conversion. Alternatives of a recursive schema lead to the same value repeatedly, so each schema sees a value once. */
 interface Walk {
-  readonly root: SchemaObject;
+  readonly root: JsonSchema;
   readonly normalized: Memo<unknown>;
   readonly matches: Memo<boolean>;
 }
@@ -39,11 +37,11 @@ export function holdsNull(value: unknown): boolean {
 
 function normalize(schema: unknown, value: unknown, walk: Walk, depth: number): unknown {
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
-  const parts = resolve(schema, walk.root);
+  const parts = resolvedParts(schema, walk.root);
   return memoized(resultsOf(walk.normalized, parts), value, value, () => normalizeParts(parts, value, walk, depth));
 }
 
-function normalizeParts(parts: SchemaObject, value: object, walk: Walk, depth: number): unknown {
+function normalizeParts(parts: JsonSchema, value: object, walk: Walk, depth: number): unknown {
   let normalized: unknown = value;
   for (const part of listOf(parts['allOf'])) normalized = normalize(part, normalized, walk, depth + 1);
   const branches = branchesOf(parts, walk.root);
@@ -53,10 +51,10 @@ function normalizeParts(parts: SchemaObject, value: object, walk: Walk, depth: n
     const items = normalized.map((item, index) => normalize(first[index] ?? parts['items'], item, walk, depth + 1));
     return items.some((item, index) => item !== (normalized as unknown[])[index]) ? items : normalized;
   }
-  const properties = (parts['properties'] ?? {}) as SchemaObject;
+  const properties = (parts['properties'] ?? {}) as JsonSchema;
   const required = (parts['required'] as readonly string[] | undefined) ?? [];
   let changed = false;
-  const members = Object.entries(normalized as SchemaObject).flatMap(([name, member]) => {
+  const members = Object.entries(normalized as JsonSchema).flatMap(([name, member]) => {
     const isDeclared = Object.hasOwn(properties, name);
     const memberSchema = isDeclared ? properties[name] : parts['additionalProperties'];
     const isAbsent =
@@ -71,7 +69,7 @@ function normalizeParts(parts: SchemaObject, value: object, walk: Walk, depth: n
 /**
  * The value normalised by the alternative that it matches. A null that one alternative allows stays, even if another would remove it.
  */
-function normalizeByBranch(branches: readonly SchemaObject[], value: unknown, walk: Walk, depth: number): unknown {
+function normalizeByBranch(branches: readonly JsonSchema[], value: unknown, walk: Walk, depth: number): unknown {
   const names = new Set(branches.flatMap((branch) => Object.keys(branch['properties'] ?? {})));
   const matching = branches
     .map((branch) => ({
@@ -84,21 +82,21 @@ function normalizeByBranch(branches: readonly SchemaObject[], value: unknown, wa
 }
 
 /** Providers see all alternatives of the parameters as one object, so null stands for properties that belong to another alternative. */
-function withoutForeignNulls(branch: SchemaObject, value: unknown, names: ReadonlySet<string>): unknown {
+function withoutForeignNulls(branch: JsonSchema, value: unknown, names: ReadonlySet<string>): unknown {
   if (branch['additionalProperties'] !== false || !isOfType('object', value)) return value;
-  const properties = (branch['properties'] ?? {}) as SchemaObject;
+  const properties = (branch['properties'] ?? {}) as JsonSchema;
   const isForeign = ([name, member]: [string, unknown]) =>
     member === null && names.has(name) && !Object.hasOwn(properties, name);
-  const entries = Object.entries(value as SchemaObject);
+  const entries = Object.entries(value as JsonSchema);
   return entries.some(isForeign) ? Object.fromEntries(entries.filter((entry) => !isForeign(entry))) : value;
 }
 
 /** The alternatives; for one that is itself only a choice, its alternatives. */
-function branchesOf(parts: SchemaObject, root: SchemaObject, seen = new Set<SchemaObject>()): readonly SchemaObject[] {
+function branchesOf(parts: JsonSchema, root: JsonSchema, seen = new Set<JsonSchema>()): readonly JsonSchema[] {
   seen.add(parts);
   const branches = [...listOf(parts['anyOf']), ...listOf(parts['oneOf'])].filter((branch) => branch !== false);
   return branches.flatMap((branch) => {
-    const resolved = resolve(branch, root);
+    const resolved = resolvedParts(branch, root);
     const isChoice = resolved['anyOf'] !== undefined || resolved['oneOf'] !== undefined;
     if (!isChoice || resolved['properties'] !== undefined) return [resolved];
     return seen.has(resolved) ? [] : branchesOf(resolved, root, seen);
@@ -109,11 +107,11 @@ function branchesOf(parts: SchemaObject, root: SchemaObject, seen = new Set<Sche
 function matchesSchema(schema: unknown, value: unknown, walk: Walk, depth: number): boolean {
   if (depth > MAX_DEPTH || schema === undefined || schema === true) return true;
   if (schema === false) return false;
-  const parts = resolve(schema, walk.root);
+  const parts = resolvedParts(schema, walk.root);
   return memoized(resultsOf(walk.matches, parts), value, true, () => matchesParts(parts, value, walk, depth));
 }
 
-function matchesParts(parts: SchemaObject, value: unknown, walk: Walk, depth: number): boolean {
+function matchesParts(parts: JsonSchema, value: unknown, walk: Walk, depth: number): boolean {
   if (parts['const'] !== undefined && !isSame(parts['const'], value)) return false;
   if (Array.isArray(parts['enum']) && !parts['enum'].some((other) => isSame(other, value))) return false;
   if (!isOfType(parts['type'], value)) return false;
@@ -123,7 +121,7 @@ function matchesParts(parts: SchemaObject, value: unknown, walk: Walk, depth: nu
   if (!listOf(parts['allOf']).every((part) => matchesSchema(part, value, walk, depth + 1))) return false;
   if (Array.isArray(value)) return value.every((item) => matchesSchema(parts['items'], item, walk, depth + 1));
   if (typeof value !== 'object' || value === null) return true;
-  const properties = (parts['properties'] ?? {}) as SchemaObject;
+  const properties = (parts['properties'] ?? {}) as JsonSchema;
   const required = (parts['required'] as readonly string[] | undefined) ?? [];
   if (required.some((name) => !Object.hasOwn(value, name))) return false;
   return Object.entries(value).every(([name, member]) =>
@@ -134,7 +132,7 @@ function matchesParts(parts: SchemaObject, value: unknown, walk: Walk, depth: nu
 }
 
 /** The cached results of one schema, by value. */
-function resultsOf<Result>(memo: Memo<Result>, parts: SchemaObject): Map<unknown, Result> {
+function resultsOf<Result>(memo: Memo<Result>, parts: JsonSchema): Map<unknown, Result> {
   return getOrInsert(memo, parts, () => new Map<unknown, Result>());
 }
 
@@ -159,9 +157,4 @@ function isSame(one: unknown, other: unknown): boolean {
 
 function lengthOf(value: unknown): number {
   return JSON.stringify(value).length;
-}
-
-function resolve(schema: unknown, root: SchemaObject): SchemaObject {
-  if (typeof schema !== 'object' || schema === null) return NOTHING;
-  return withoutReference(schema as SchemaObject, root);
 }
