@@ -22,8 +22,8 @@ export const KEPT_EVENTS = 1_000;
 
 /** For `Script`: `moveToActive` and `moveToFinished`. */
 export const MOVE_LUA = {
-  toActive: bullmqFunction('moveToActive', 11),
-  toFinished: bullmqFunction('moveToFinished', 14),
+  toActive: bullmqFunction('moveToActive-11'),
+  toFinished: bullmqFunction('moveToFinished-14'),
 };
 
 /** BullMQ's scripts that compare times; the caller's clock is their second argument. */
@@ -37,18 +37,22 @@ const TIMED_SCRIPTS = ['moveToActive-11', 'moveToDelayed-11', 'moveToFinished-14
 export function scriptsOnRedisTime(): Record<string, { readonly lua: string; readonly numberOfKeys: number }> {
   const { version } = require('bullmq/package.json') as { readonly version: string };
   const scripts = TIMED_SCRIPTS.map((file) => {
-    const [name = ''] = file.split('-');
-    const { content, keys } = (require(`bullmq/dist/cjs/scripts/${file}.js`) as Record<string, TimedScript>)[
-      name
-    ] as TimedScript;
+    const { name, content, keys } = bullmqScript(file);
     return [`${name}:${version}`, { lua: onRedisTime(content), numberOfKeys: keys }] as const;
   });
   return Object.fromEntries(scripts);
 }
 
-interface TimedScript {
+interface BullmqScript {
+  readonly name: string;
   readonly content: string;
   readonly keys: number;
+}
+
+/** `file`: the script's name and the number of its keys, as in `retryJob-11`. */
+function bullmqScript(file: string): BullmqScript {
+  const [script] = Object.values(require(`bullmq/dist/cjs/scripts/${file}.js`) as Record<string, BullmqScript>);
+  return script as BullmqScript;
 }
 
 function onRedisTime(content: string): string {
@@ -78,12 +82,10 @@ export function fetchAtEveryMarker({ backend }: Pick<Worker, 'backend'>): void {
 }
 
 /** A BullMQ script as a Lua function. It takes tables where the script unpacks MessagePack. */
-function bullmqFunction(name: string, numberOfKeys: number): string {
-  const script = require(`bullmq/dist/cjs/scripts/${name}-${numberOfKeys}.js`) as Readonly<
-    Record<string, { readonly content: string } | undefined>
-  >;
+function bullmqFunction(file: string): string {
+  const { name, content } = bullmqScript(file);
   const unpacked = 'local cmsgpack = {unpack = function(value) return value end}\n';
-  return namedLuaFunction(name, `${unpacked}${script[name]?.content}`);
+  return namedLuaFunction(name, `${unpacked}${content}`);
 }
 
 /** Options of a job that is removed when it completes. A failed job is kept. */
