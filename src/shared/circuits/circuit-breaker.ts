@@ -78,17 +78,11 @@ export function admit(circuit: Circuit, policy: CircuitPolicy, holder: string, n
 }
 
 function withProbe(
-  circuit: {
-    readonly epoch: number;
-    readonly openedAtMs: number;
-    readonly cooldownMs: number;
-    readonly successes: number;
-  },
+  { epoch, openedAtMs, cooldownMs, successes }: Omit<Extract<Circuit, { state: 'HALF_OPEN' }>, 'state' | 'probe'>,
   policy: CircuitPolicy,
   holder: string,
   nowMs: number,
 ): Circuit {
-  const { epoch, openedAtMs, cooldownMs, successes } = circuit;
   return {
     state: 'HALF_OPEN',
     epoch: epoch + 1,

@@ -4,6 +4,7 @@
  * together stay below 1.2 times the calls plus the floor, however long it lasts and however many workers there are. There is no
  * hedging: no second try starts before the first has failed.
  */
+import { defined } from '../util/json/omit-undefined.ts';
 
 interface RetryBudget {
   /** Tokens that a success puts back: the share of calls that may be retried in the long run. */
@@ -32,21 +33,13 @@ export interface RetryAllowance {
 export function retryAllowance(
   tool: string,
   tenantId: string | undefined,
-  {
-    ratio,
-    capacity,
-    floor = Math.min(DEFAULT_RETRY_BUDGET.floor, capacity ?? Infinity),
-    windowMs,
-  }: RetryBudgetOverrides = {},
+  overrides: RetryBudgetOverrides = {},
 ): RetryAllowance {
+  const { capacity = DEFAULT_RETRY_BUDGET.capacity } = overrides;
+  const { floor = Math.min(DEFAULT_RETRY_BUDGET.floor, capacity) } = overrides;
   return {
     bucket: tenantId === undefined ? tool : `${tool}@${tenantId}`,
-    budget: {
-      ratio: ratio ?? DEFAULT_RETRY_BUDGET.ratio,
-      floor,
-      capacity: Math.max(capacity ?? DEFAULT_RETRY_BUDGET.capacity, floor),
-      windowMs: windowMs ?? DEFAULT_RETRY_BUDGET.windowMs,
-    },
+    budget: { ...DEFAULT_RETRY_BUDGET, ...defined(overrides), floor, capacity: Math.max(capacity, floor) },
   };
 }
 

@@ -13,14 +13,13 @@ const DRIFT_MS = 200;
  * sleep, which monotonic clocks do not count.
  */
 export class ClockFollower {
-  readonly clock: SyncedClock;
+  readonly clock = new SyncedClock();
   readonly #redis: Pick<Redis, 'time' | 'status' | 'on'>;
   readonly #timer: NodeJS.Timeout;
   #reading = false;
 
-  constructor(redis: Pick<Redis, 'time' | 'status' | 'on'>, clock = new SyncedClock()) {
+  constructor(redis: Pick<Redis, 'time' | 'status' | 'on'>) {
     this.#redis = redis;
-    this.clock = clock;
     const read = (isNewServer: boolean) => void this.read(isNewServer).catch(() => {});
     this.#timer = setInterval(() => redis.status === 'ready' && !this.#reading && read(false), READ_CLOCK_MS).unref();
     redis.on('ready', () => read(true));
