@@ -14,7 +14,7 @@ export class LeaseWrites {
     this.#schedule = schedule;
   }
 
-  /** Repeats a write while Redis or the blob store is unavailable and the lease still holds. The answer is undefined when the lease is lost. */
+  /** Repeats a write while Redis or the blob store is unavailable. The answer is undefined when the attempt was given up: its lease is lost, or its worker is closed. */
   async retry<T>(running: RunningAttempt | undefined, write: () => Promise<T>): Promise<T | undefined> {
     for (let tries = 0; ; tries += 1) {
       try {
@@ -23,11 +23,8 @@ export class LeaseWrites {
         if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
         // Each write logs once: every running call would otherwise log four times a second.
         if (tries === 0)
-          this.#log.warn(
-            { callId: running?.callId, error: error.message },
-            'a write of a call failed: it is retried until its lease is lost',
-          );
-        if (running?.leaseLost === true) return undefined;
+          this.#log.warn({ callId: running?.callId, error: error.message }, 'a write of a call failed: it is retried');
+        if (running?.isGivenUp === true) return undefined;
         await new Promise<void>((resolve) => this.#schedule(resolve, RETRY_AFTER_MS));
       }
     }

@@ -43,6 +43,8 @@ export class RunningAttempt {
   #uncaughtListener: ((error: unknown) => void) | undefined;
   #releaseListener: (() => void) | undefined;
   #isOver = false;
+  #codeEnded = false;
+  #isGivenUp = false;
 
   /** Without a lease no other worker can run the call. */
   constructor(callId: string, jobId: string, token: string, nowMonotonicMs: number, lease?: Lease) {
@@ -75,9 +77,27 @@ export class RunningAttempt {
     this.#fence = fence;
   }
 
-  /** Ends the attempt; the first reason stays. */
+  /**
+   * Ends the attempt; the first reason stays. A lease protects the running code alone. The outcome of code that has ended may be written
+   * until another attempt begins, which the fence decides.
+   */
   abort(reason: PawlError): void {
+    if (this.#codeEnded && reason.code === 'LEASE_LOST') return;
     if (!this.#controller.signal.aborted) this.#controller.abort(reason);
+  }
+
+  /** The tool's code has ended: from here on, its outcome is written. */
+  codeEnded(): void {
+    this.#codeEnded = true;
+  }
+
+  /** Its writes are not repeated any more. */
+  get isGivenUp(): boolean {
+    return this.#isGivenUp || this.leaseLost;
+  }
+
+  giveUp(): void {
+    this.#isGivenUp = true;
   }
 
   renewed(nowMonotonicMs: number): void {
@@ -90,7 +110,7 @@ export class RunningAttempt {
 
   /** Ends the attempt when its lease was not renewed: another worker may be about to recover it. */
   fenceIfUnrenewed(): void {
-    if (this.#lease === undefined || this.signal.aborted) return;
+    if (this.#lease === undefined || this.signal.aborted || this.#isCutOff) return;
     const { clock, durationMs, onCutOff } = this.#lease;
     const nowMs = clock.monotonic();
     const silentMs = this.sinceRenewalMs(nowMs);
@@ -210,5 +230,6 @@ export class RunningAttempts {
 
   close(): void {
     clearInterval(this.#timer);
+    for (const attempt of this.#byJob.values()) attempt.giveUp();
   }
 }

@@ -193,6 +193,7 @@ export class Executor {
     const { hooks, audit, resolver } = this.#steps;
     const tookMs = attempt.clock.monotonic() - attempt.beganMonotonicMs;
     this.#ran.add(attempt);
+    attempt.running.codeEnded();
     await this.#chargeTime(attempt, tookMs);
     const final = await hooks.after(attempt, options, finishedResult(result));
     const serialized = await serializeResult(attempt, final, options.context.changes.unified());

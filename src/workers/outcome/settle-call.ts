@@ -1,6 +1,6 @@
 /**
  * Writes the end of an attempt: the outcome of its call, or the fact that there will be another attempt. Each is one script, which
- * only the newest fence may run. A write is repeated while Redis is unavailable and the lease still holds.
+ * only the newest fence may run. A write is repeated while Redis is unavailable.
  */
 import {
   type AttemptRecord,

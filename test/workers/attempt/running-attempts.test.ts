@@ -51,6 +51,20 @@ describe('DESIGN, decision 4: attempts that run here', () => {
     expect(cutOff).toEqual(stoodStill ? [7] : []);
   });
 
+  test('the outcome of code that has ended outlives its lease, but not its worker', () => {
+    const { attempts, cutOff, pass } = open();
+    const attempt = attempts.add('call', 'job');
+    attempt.began(7);
+    attempt.codeEnded();
+    attempt.unansweredSinceMs = 0;
+    for (let times = 0; times < 9; times += 1) pass(7_000);
+    attempt.abort(new PawlError('LEASE_LOST'));
+    expect([attempt.leaseLost, attempt.isGivenUp]).toEqual([false, false]);
+    expect(cutOff).toEqual([7]);
+    attempts.close();
+    expect(attempt.isGivenUp).toBe(true);
+  });
+
   test('an attempt that was started when its job was taken has its lease since then: an answer that comes late starts nothing', () => {
     const { attempts, pass, now } = open();
     const askedAtMs = now();
