@@ -33,7 +33,7 @@ describe('what a worker offers', () => {
       { id: worker.id, tools: ['tools.echo@1.0.0'] },
     ]);
     await worker.close();
-    expect((await fleet.pawl.catalogue()).workers).toEqual([]);
+    await eventually(async () => (await fleet.pawl.catalogue()).workers.length === 0);
   });
 
   test('is there again as soon as Redis is, although that has lost it', async () => {
