@@ -1,5 +1,5 @@
 /** The client of the HTTP API. The token, if the server needs one, is kept as long as the tab is open. */
-import { shownText } from './dom.js';
+import { learnTime, shownText } from './dom.js';
 
 const TOKEN = 'pawl-token';
 const LONGEST_PAUSE_MS = 10_000;
@@ -19,7 +19,7 @@ export class ApiError extends Error {
 
 /**
  * The JSON of the response. Throws `ApiError` for refusals, and for a server that is out of reach or does not answer a GET. A GET is sent
- * again when the operator has signed in; a change is not, because another person may have signed in.
+ * again when the operator has signed in; a change is not, because another person may have signed in. A body that is text is JSON already.
  */
 export async function ask(path, { method = 'GET', body } = {}) {
   const token = sessionStorage.getItem(TOKEN);
@@ -40,11 +40,12 @@ export async function ask(path, { method = 'GET', body } = {}) {
       method,
       headers,
       signal,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined || typeof body === 'string' ? body : JSON.stringify(body),
     });
   } catch {
     throw new ApiError(0);
   }
+  learnTime(Date.parse(response.headers.get('date')));
   const answer = await response.json().catch(() => undefined);
   if (response.ok && (answer !== undefined || response.status === 204)) return answer ?? {};
   // The page of a proxy, or an answer that broke off, is none of the server's.

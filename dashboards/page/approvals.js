@@ -11,6 +11,7 @@ export const permission = 'decide';
 const LOOK_EVERY_MS = 250;
 /** The characters of parameters that a list shows. */
 const MAX_LISTED = 400;
+const EDIT = 'Edit the parameters';
 const KEYS = 'j and k choose, a approves, d denies, e edits the parameters, Esc leaves a field';
 
 /** `wanted` names an approval, or the call that waits for it. */
@@ -201,13 +202,23 @@ export function open(root, page, wanted) {
       spellcheck: 'false',
       'aria-label': 'Parameters to run with',
     });
-    edited.value = editableJson(approval.params);
+    const original = editableJson(approval.params);
+    edited.value = original;
+    const isEdited = () => withoutSpace(edited.value) !== withoutSpace(original);
+    const summary = element('summary', {}, EDIT);
+    edited.addEventListener('input', () => {
+      summary.textContent = isEdited() ? 'Edited: the call runs with these parameters' : EDIT;
+      // No later call is like the one that was asked for, if that did not run as it was asked for.
+      remember.disabled = isEdited();
+      if (remember.disabled) remember.checked = false;
+    });
     const problem = element('p', { class: 'problem', role: 'alert' });
     const decide = (decision) => (event) => {
-      if (hand.isMeant(event)) void send(approval, { decision, reason, remember, edited, editing, problem });
+      if (hand.isMeant(event))
+        void send(approval, { decision, reason, remember, params: isEdited() ? edited.value : undefined, problem });
       else page.say('Nothing was decided: another call has just come into this place');
     };
-    const editing = element('details', {}, element('summary', {}, 'Edit the parameters'), edited);
+    const editing = element('details', {}, summary, edited);
     return [
       element('h3', {}, shownText(preview.summary)),
       preview.details === undefined || preview.details === approval.shown
@@ -243,16 +254,18 @@ export function open(root, page, wanted) {
     ].filter((part) => part !== undefined);
   }
 
-  async function send(approval, { decision, reason, remember, edited, editing, problem }) {
+  async function send(approval, { decision, reason, remember, params, problem }) {
     if (sending === approval.id) return;
     problem.textContent = '';
-    const body = { decision, digest: approval.digest };
-    if (reason.value !== '') body.reason = reason.value;
-    if (decision === 'approve' && remember.checked) body.remember = true;
+    const choice = { decision, digest: approval.digest };
+    if (reason.value !== '') choice.reason = reason.value;
+    if (decision === 'approve' && remember.checked) choice.remember = true;
+    let body = JSON.stringify(choice);
     try {
-      if (decision === 'approve' && editing.open) {
-        const params = JSON.parse(edited.value);
-        if (JSON.stringify(params) !== JSON.stringify(approval.params)) body.params = params;
+      if (decision === 'approve' && params !== undefined) {
+        JSON.parse(params);
+        // The text itself is sent, so that the server refuses numbers that the browser would round.
+        body = `${body.slice(0, -1)},"params":${params}}`;
       }
       sending = approval.id;
       await ask(`/v1/approvals/${part(approval.id)}`, { method: 'POST', body });
@@ -289,6 +302,11 @@ export function open(root, page, wanted) {
     } else return;
     event.preventDefault();
   });
+}
+
+/** JSON without the space between its parts. */
+function withoutSpace(json) {
+  return json.replace(/("(?:[^"\\]|\\.)*")|\s+/g, '$1');
 }
 
 function versionOf({ id: approvalId, digest, preview }) {

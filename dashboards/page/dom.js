@@ -32,9 +32,24 @@ export function shownJson(value) {
   return shownText(typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? ''));
 }
 
+/** HTTP gives the time in whole seconds, and an answer may travel for some. */
+const CLOCK_FAULT_MS = 5_000;
+let aheadMs = 0;
+
+/** Learns the server's time, because the clock of the operator's machine may be wrong. */
+export function learnTime(serverMs) {
+  const ownAheadMs = Date.now() - serverMs;
+  if (Math.abs(ownAheadMs - aheadMs) < CLOCK_FAULT_MS || Number.isNaN(serverMs)) return;
+  aheadMs = Math.abs(ownAheadMs) < CLOCK_FAULT_MS ? 0 : ownAheadMs;
+}
+
+function now() {
+  return Date.now() - aheadMs;
+}
+
 /** `9 min 5 s` until a moment; empty when it has passed. */
 export function timeLeft(atMs) {
-  const seconds = Math.ceil((atMs - Date.now()) / 1000);
+  const seconds = Math.ceil((atMs - now()) / 1000);
   if (seconds <= 0) return '';
   return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
@@ -49,7 +64,7 @@ export function duration(ms) {
 
 /** The time since a moment, without tenths, which would flicker. */
 export function ago(atMs) {
-  const ms = Date.now() - atMs;
+  const ms = now() - atMs;
   return ms < 1_000 ? 'now' : `${ms < 60_000 ? `${Math.floor(ms / 1_000)} s` : duration(ms)} ago`;
 }
 

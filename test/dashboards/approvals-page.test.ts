@@ -137,6 +137,44 @@ describeInBrowser('approvals on the operator’s page in Chromium', () => {
     expect(content).toEqual({ service: 'shop', replicas: 3, justification });
   });
 
+  test('what one has edited counts when the field is closed, to the last digit, and is not remembered', async () => {
+    const { server, call, stateOf } = await rig();
+    const page = await openPage(server.url);
+    const callId = await call({ service: 'shop', replicas: 4 });
+    await page.getByText('Edit the parameters').click();
+    const field = page.getByLabel('Parameters to run with');
+    const remember = page.getByRole('checkbox');
+    await remember.check();
+    for (const replicas of ['9007199254740993', '1e400']) {
+      await field.fill(`{"service":"shop","replicas":${replicas}}`);
+      await page.getByRole('button', { name: 'Approve' }).click();
+      await page.getByRole('alert').filter({ hasText: replicas }).waitFor();
+    }
+    expect([await remember.isChecked(), await remember.isDisabled()]).toEqual([false, true]);
+    await field.fill('{"service":"shop","replicas":3}');
+    await page.getByText('Edited: the call runs with these parameters').click();
+    await page.getByRole('button', { name: 'Approve' }).click();
+    expect(await stateOf(callId)).toMatchObject({ state: 'done', result: { output: { content: { replicas: 3 } } } });
+  });
+
+  test('the time that is left is the server’s, whatever the clock of the operator’s machine says', async () => {
+    const { server, call } = await rig();
+    await call({ service: 'shop', replicas: 4 });
+    const page = await openPage(server.url);
+    const left = page.locator('.detail [data-expires]');
+    await left.filter({ hasText: /^\d+ min/ }).waitFor();
+    const shown = Number.parseInt(await left.innerText(), 10);
+    for (const hours of [-3, 3]) {
+      await page.clock.setSystemTime(Date.now() + hours * 3_600_000);
+      await eventually(async () => Math.abs(Number.parseInt(await left.innerText(), 10) - shown) <= 1, {
+        what: 'the time that is left',
+      });
+      await page.reload();
+      await left.filter({ hasText: /^\d+ min/ }).waitFor();
+      expect(Math.abs(Number.parseInt(await left.innerText(), 10) - shown)).toBeLessThanOrEqual(1);
+    }
+  });
+
   test('deny with a reason, by keyboard; what was decided before is shown with the next one', async () => {
     const { server, call, stateOf } = await rig();
     const page = await openPage(server.url);
