@@ -9,7 +9,7 @@ import { type AuditWriter, MAX_UNSEALED } from '../audit/audit-writer.ts';
 import { BlobStores } from '../blobs/blob-stores.ts';
 import { isClustered, type Redis, serverTimeMs } from '../redis/connection.ts';
 import { AuditKeys, FleetKeys, homePartition, PARTITION_NAMES, type Partition, PartitionKeys } from '../redis/keys.ts';
-import { luaConstants, type Script } from '../redis/script.ts';
+import { luaConstants, luaFunction, type Script } from '../redis/script.ts';
 import { Segments } from '../segments/segments.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
 import { LargeTexts, type TextReference } from './records/large-values.ts';
@@ -17,6 +17,8 @@ import { FORGED_OUTCOME, refuseChangedPart, verifiedOutcome } from './records/si
 
 /** Names of a partition's keys behind their base, for `Script`. */
 export const PARTITION_LUA = luaConstants(PARTITION_NAMES);
+/** For `Script`: `await_approval`, which needs `PARTITION_LUA`. */
+export const AWAIT_APPROVAL_LUA = luaFunction(new URL('../approvals/await-approval.lua', import.meta.url));
 /** Constants of `add_records`, for `Script`. */
 export const ADD_RECORDS_LUA = luaConstants({ MAX_UNSEALED });
 

@@ -3,17 +3,19 @@ import type { ApprovalRequest } from '../../approvals/approval.ts';
 import type { Outcome } from '../../calls/outcome.ts';
 import { uuidv7 } from '../../util/time.ts';
 import { DEAD_LETTER_LUA } from '../dead-letters/dead-letter-index.ts';
-import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from '../queues/jobs.ts';
+import { type CallJob, ENQUEUE_LUA, enqueueArguments } from '../queues/jobs.ts';
 import { luaFunction, Script } from '../redis/script.ts';
 import { type CallRecord, nextResolution } from './call-record.ts';
-import type { LedgerAccess } from './ledger-context.ts';
-import { signApproval, signRequest, verifyRequest } from './records/signed-records.ts';
+import { AWAIT_APPROVAL_LUA, type LedgerAccess, PARTITION_LUA } from './ledger-context.ts';
+import { approvalArguments, signRequest, verifyRequest } from './records/signed-records.ts';
 import { END_CALL_LUA } from './settle.ts';
 
 /** For `Script`: `reopen_call`, which lets an ended call run again. */
 export const REOPEN_LUA = [
+  PARTITION_LUA,
   ...ENQUEUE_LUA,
   ...DEAD_LETTER_LUA,
+  AWAIT_APPROVAL_LUA,
   luaFunction(new URL('./reopen-call.lua', import.meta.url)),
 ];
 
@@ -81,9 +83,10 @@ export async function requeueCall(
   const job: CallJob = { callId, generation, session: request.envelope.target.sessionKey };
   const resigned = await resignRequest(access, callId, generation, reason);
   if (typeof resigned === 'string') return resigned === 'gone' ? 'gone' : 'refused';
+  const [queue = '', ...jobArguments] = enqueueArguments(keys, request.envelope.toolName, job);
   const [code] = await requeueScript.run(
     access.redis,
-    [keys.record(callId), keys.inflight, keys.job(jobIdOf(callId, record.generation)), keys.inDoubt, keys.base],
+    [keys.base, queue],
     [
       callId,
       generation,
@@ -93,22 +96,11 @@ export async function requeueCall(
       resigned.signature,
       resigned.resolution,
       record.generation,
-      keys.approvals,
-      ...approvalAgainArguments(access, approval),
-      ...enqueueArguments(keys, request.envelope.toolName, job),
+      ...jobArguments,
+      ...approvalArguments(access, approval),
     ],
   );
   return code as 'queued' | 'refused' | 'gone';
-}
-
-/** The arguments of `reopen_call` for the approval that the call waits for. */
-export function approvalAgainArguments(
-  access: LedgerAccess,
-  approval: ApprovalRequest | undefined,
-): (string | number)[] {
-  if (approval === undefined) return ['', '', '', '', ''];
-  const text = JSON.stringify(approval);
-  return [text, signApproval(access.signatures, approval, text), approval.id, approval.expiresAtMs, access.retentionMs];
 }
 
 export interface ResolvedOutcome {

@@ -2,7 +2,8 @@
 import type { ApprovalRequest } from '../../approvals/approval.ts';
 import { type CallRecord, needOf, type RedriveMark } from '../calls/call-record.ts';
 import type { LedgerAccess } from '../calls/ledger-context.ts';
-import { approvalAgainArguments, REOPEN_LUA, resignRequest } from '../calls/requeue-call.ts';
+import { approvalArguments } from '../calls/records/signed-records.ts';
+import { REOPEN_LUA, resignRequest } from '../calls/requeue-call.ts';
 import { type CallJob, enqueueArguments } from '../queues/jobs.ts';
 import { Script } from '../redis/script.ts';
 
@@ -48,9 +49,10 @@ export async function redriveCall(
   const job: CallJob = { callId, generation, session };
   const code = record.outcome?.error?.code ?? '';
   const mark: RedriveMark = { id: redriveId, by, atMs: readAtMs, code, attempts: attempts.length, fence };
+  const [queue = '', ...jobArguments] = enqueueArguments(keys, request.envelope.toolName, job);
   const [answer] = await redriveScript.run(
     access.redis,
-    [keys.record(callId), keys.inflight, keys.inDoubt, keys.base],
+    [keys.base, queue],
     [
       callId,
       record.generation,
@@ -61,12 +63,11 @@ export async function redriveCall(
       redriveId,
       JSON.stringify(mark),
       room,
-      keys.approvals,
-      ...approvalAgainArguments(access, approval),
-      ...enqueueArguments(keys, request.envelope.toolName, job),
+      ...jobArguments,
       line,
       session,
       needOf(request),
+      ...approvalArguments(access, approval),
     ],
   );
   return answer as RedriveAnswer;

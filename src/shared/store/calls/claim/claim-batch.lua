@@ -28,7 +28,7 @@ end
 
 local partition = {
   base = base, retentionMs = ARGV[3], queue = queue, records = base .. RECORDS, inflight = base .. INFLIGHT, calls = base .. CALLS, merges = base .. MERGES,
-  sessions = base .. SESSIONS, loops = base .. LOOPS, approvals = base .. APPROVALS, sizes = base .. SIZES, circuits = KEYS[3] .. CIRCUITS,
+  sessions = base .. SESSIONS, loops = base .. LOOPS, sizes = base .. SIZES, circuits = KEYS[3] .. CIRCUITS,
   mayKeepJob = mayKeepJob, prune = prune, seen = {}}
 -- Usually none of the calls has a record, and no call was moved.
 local count, index, keys = tonumber(ARGV[2]), 4, {base .. SEGMENTS}

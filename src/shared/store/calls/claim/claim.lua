@@ -11,7 +11,7 @@
 --       13 number of budgets  14 cost of the call
 --       15.. of each budget: key, limits of calls, cost units and time, ms ('' for no limit), time to live, ms, '1' when that runs from
 --         its first call on
---       last, for a call that waits for its approval: the approval (JSON), its signature, its ID, its expiry
+--       last, for a call that waits for its approval: the arguments of await_approval
 -- Returns {code, call ID, now, …}, or the code alone for a new record without more to say:
 --   claimed    duplicate count resubmitted  a new record, queued or dispatched; in shadow mode, the state of the call that it would have
 --                               merged with, or 'conflict'; how often the session made this call; '1' when the same request was
@@ -43,10 +43,7 @@ for index = 15, 14 + ARGV[13] * 6, 6 do
     key = ARGV[index], limits = {unpack(ARGV, index + 1, index + 3)}, ttlMs = ARGV[index + 4], window = ARGV[index + 5]}
 end
 local approval = 15 + #claim.budgets * 6
-if ARGV[approval] then
-  claim.approval = {
-    request = ARGV[approval], signature = ARGV[approval + 1], id = ARGV[approval + 2], expiresAt = ARGV[approval + 3]}
-end
+if ARGV[approval] then claim.approval = {unpack(ARGV, approval)} end
 
 -- All claims of a step share this table.
 local step = terms.step

@@ -23,9 +23,9 @@ import { asLost, SEGMENT_LUA } from '../../segments/segments.ts';
 import { PRUNE_LUA } from '../call-index.ts';
 import { needOf, type StoredRequest, withParams } from '../call-record.ts';
 import { type FinishedCall, forgedAnswer, parseEndedAnswer } from '../finished-call.ts';
-import { ADD_RECORDS_LUA, type LedgerAccess, PARTITION_LUA } from '../ledger-context.ts';
+import { ADD_RECORDS_LUA, AWAIT_APPROVAL_LUA, type LedgerAccess, PARTITION_LUA } from '../ledger-context.ts';
 import { parseRequest, requestText } from '../records/request-text.ts';
-import { signApproval, signRequest } from '../records/signed-records.ts';
+import { approvalArguments, signRequest } from '../records/signed-records.ts';
 
 export interface Claim {
   readonly callId: string;
@@ -108,6 +108,7 @@ const claimsScript = new Script(new URL('./claim-batch.lua', import.meta.url), [
   ...PUSH_LUA,
   ...SEGMENT_LUA,
   PRUNE_LUA,
+  AWAIT_APPROVAL_LUA,
   luaFunction(new URL('./find-call.lua', import.meta.url)),
   luaFunction(new URL('./answer-repeated.lua', import.meta.url)),
   luaFunction(new URL('./admit-call.lua', import.meta.url)),
@@ -336,10 +337,4 @@ function spentAnswer(
   const unit = UNITS[Number(unitNumber) - 1];
   if (account === undefined || unit === undefined) throw new Error('a script named a budget that is not in the claim');
   return { kind: 'spent', callId, account, unit, spent: Number(spent), leftMs: Math.max(0, Number(leftMs)) };
-}
-
-function approvalArguments(access: LedgerAccess, approval: ApprovalRequest | undefined): (string | number)[] {
-  if (approval === undefined) return [];
-  const request = JSON.stringify(approval);
-  return [request, signApproval(access.signatures, approval, request), approval.id, approval.expiresAtMs];
 }

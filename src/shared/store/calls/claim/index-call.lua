@@ -25,7 +25,7 @@ if startAt then
 end
 if terms.slot == 'merge' then
   -- A decision may take longer than an outcome is kept.
-  local decidedMs = claim.approval and math.max(0, claim.approval.expiresAt - now) or 0
+  local decidedMs = claim.approval and math.max(0, claim.approval[4] - now) or 0
   redis.call('SET', claim.slot, callId, 'PX', text(retentionMs + decidedMs))
 end
 -- Pruning on every 16th millisecond keeps the indexes bounded.

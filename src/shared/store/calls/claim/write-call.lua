@@ -40,12 +40,4 @@ if claim.params ~= '' then
   redis.call('HSET', key, 'paramsAt', claim.params)
   redis.call('PERSIST', claim.params)
 end
-if not approval then return end
-local approvals, retentionMs = partition.approvals, partition.retentionMs
-redis.call('HSET', key, 'phase', 'awaiting-approval', 'approval', approval.id)
-redis.call('HSET', approvals .. ':' .. approval.id, 'state', 'pending', 'request', approval.request, 'signature', approval.signature,
-  'generation', generation, 'expiresAtMs', approval.expiresAt)
-redis.call('PEXPIREAT', approvals .. ':' .. approval.id, approval.expiresAt + retentionMs)
-redis.call('ZADD', approvals .. 's', now, approval.id)
-redis.call('ZADD', approvals .. 's:pending', approval.expiresAt, approval.id)
-redis.call('ZREMRANGEBYSCORE', approvals .. 's', '-inf', now - 2 * retentionMs)
+if approval then await_approval({partition.base}, {claim.callId, generation, unpack(approval)}) end

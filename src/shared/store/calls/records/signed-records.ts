@@ -41,9 +41,15 @@ export function verifyRequest(
   return false;
 }
 
-/** `text`: the request as it is stored. The signature also covers the digest that a decision must name. */
-export function signApproval(signatures: Signatures, request: ApprovalRequest, text: string): string {
-  return signatures.sign('approval', [request.id, digestOf(request)], text);
+/** The arguments of `await_approval` for an approval. The signature also covers the digest that a decision must name. */
+export function approvalArguments(
+  { signatures, retentionMs }: { readonly signatures: Signatures; readonly retentionMs: number },
+  approval: ApprovalRequest | undefined,
+): (string | number)[] {
+  if (approval === undefined) return [];
+  const { id, expiresAtMs } = approval;
+  const text = JSON.stringify(approval);
+  return [text, signatures.sign('approval', [id, digestOf(approval)], text), id, expiresAtMs, retentionMs];
 }
 
 export function verifyApproval(
