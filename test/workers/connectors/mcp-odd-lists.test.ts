@@ -81,3 +81,15 @@ test('a tool whose name holds half a character is left out and named, and no two
   expect(outcome.refused.map(({ why }) => why)).toEqual(Array(2).fill('its name holds half a character'));
   expect(await fleet.bring('odd')).toMatchObject({ state: 'declared' });
 });
+
+test('a server that declares no changes is heard when it reports one all the same, as FastMCP does', async () => {
+  const fleet = await startMcpFleet();
+  const environment = { CAPABILITIES: '{"tools":{"listChanged":false}}' };
+  await fleet.bring('odd', fleet.odd({ environment }));
+  const call = (name: string) => fleet.session.call(name, {}, { namespace: 'mcp.odd' });
+  expect(contentOf(await call('arguments'))).toBe('[]');
+  const changed = [{ name: 'changes', description: 'Does changes.', inputSchema: { type: 'object' } }];
+  await writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify(changed));
+  expect(contentOf(await call('changes'))).toBe('changed');
+  expect((await call('arguments')).error).toMatchObject({ code: 'DEFINITION_CHANGED' });
+});

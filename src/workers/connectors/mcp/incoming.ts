@@ -216,6 +216,9 @@ function readableResult(method: string | undefined, result: Json): unknown {
 /** The version of servers that name none. */
 const UNNAMED_VERSION = '2025-03-26';
 
+/** FastMCP reports changes that it has declared not to report, and the SDK listens to declared ones alone. */
+const HEARD: Readonly<Record<string, Json>> = { tools: { listChanged: true } };
+
 /** A server's answer to the greeting. What it says of itself is only shown, and a capability may be written in any form. */
 function readableGreeting({ protocolVersion, capabilities, serverInfo, instructions, ...others }: Json): Json {
   const { name, version, ...info } = isObject(serverInfo) ? serverInfo : {};
@@ -226,7 +229,7 @@ function readableGreeting({ protocolVersion, capabilities, serverInfo, instructi
     capabilities: Object.fromEntries(
       stated
         .filter(([, capability]) => capability !== false)
-        .map(([key, capability]) => [key, isObject(capability) ? capability : {}]),
+        .map(([key, capability]) => [key, { ...(isObject(capability) ? capability : {}), ...HEARD[key] }]),
     ),
     serverInfo: { ...info, name: asText(name ?? 'unnamed'), version: asText(version ?? '0') },
     ...(typeof instructions === 'string' ? { instructions } : {}),
