@@ -1,19 +1,12 @@
 /** The ledger's counts of each tier, summed over its shards; tiers in order. */
 import type { Backend } from '../../shared/store/backend.ts';
+import { addCounts } from '../../shared/store/queues/shards.ts';
 
 type Records = Pick<Backend, 'ledger' | 'shards'>;
 
 /** Counts of calls in flight, delayed calls, pending calls, and all records. */
 export function tierCounts({ ledger, shards }: Records) {
-  return shards.sumByTier(
-    (partition) => ledger.index.counts(partition),
-    (one, other) => ({
-      inflight: one.inflight + other.inflight,
-      delayed: one.delayed + other.delayed,
-      pending: one.pending + other.pending,
-      calls: one.calls + other.calls,
-    }),
-  );
+  return shards.sumByTier((partition) => ledger.index.counts(partition), addCounts);
 }
 
 /** The number of call records of each tool (`namespace.name`). */
@@ -38,12 +31,5 @@ export function tierDeadLetters({ deadLetters, shards }: Pick<Backend, 'deadLett
 
 /** How many calls of each tier were moved to segments, and how many of its segments are lost. */
 export function tierSegments({ ledger, shards }: Records) {
-  return shards.sumByTier(
-    (partition) => ledger.access.segments.counts(ledger.keys(partition)),
-    (one, other) => ({
-      calls: one.calls + other.calls,
-      segments: one.segments + other.segments,
-      lost: one.lost + other.lost,
-    }),
-  );
+  return shards.sumByTier((partition) => ledger.access.segments.counts(ledger.keys(partition)), addCounts);
 }

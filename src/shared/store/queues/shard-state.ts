@@ -2,7 +2,7 @@
 import type { Redis } from '../redis/connection.ts';
 import { type Partition, PartitionKeys } from '../redis/keys.ts';
 import { Script } from '../redis/script.ts';
-import type { Shards } from './shards.ts';
+import { addCounts, type Shards } from './shards.ts';
 
 export interface ShardState {
   readonly inflight: number;
@@ -62,16 +62,5 @@ export function readTierStates(redis: Redis, prefix: string, shards: Pick<Shards
 }
 
 function addStates(one: ShardState, other: ShardState): ShardState {
-  return {
-    inflight: one.inflight + other.inflight,
-    running: one.running + other.running,
-    delayed: one.delayed + other.delayed,
-    starting: one.starting + other.starting,
-    awaitingApproval: one.awaitingApproval + other.awaitingApproval,
-    waiting: one.waiting + other.waiting,
-    inDoubt: one.inDoubt + other.inDoubt,
-    oldestWaitMs: Math.max(one.oldestWaitMs, other.oldestWaitMs),
-    stale: one.stale + other.stale,
-    pending: one.pending + other.pending,
-  };
+  return { ...addCounts(one, other), oldestWaitMs: Math.max(one.oldestWaitMs, other.oldestWaitMs) };
 }

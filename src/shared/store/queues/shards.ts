@@ -85,3 +85,12 @@ export class Shards extends FleetRecords {
     if (TIERS.some((tier) => (shards[tier] ?? 0) >= this.#layout[tier].highest)) await this.reload();
   }
 }
+
+/** Adds counts of two shards, each to that of the same name. */
+export function addCounts<Counts extends { readonly [Name in keyof Counts]: number }>(
+  one: Counts,
+  other: Counts,
+): Counts {
+  const names = Object.keys(one) as (keyof Counts)[];
+  return Object.fromEntries(names.map((name) => [name, one[name] + other[name]])) as Counts;
+}
