@@ -45,6 +45,19 @@ export interface Supervisor {
   onOrder(listener: (order: SupervisorOrder) => void): void;
 }
 
+/** Its promise resolves when the process is asked to end. A second request ends it at once, until `stopListening` is called. */
+export function listenForStop(context: CliContext): PromiseWithResolvers<void> & { stopListening(): void } {
+  const requested = Promise.withResolvers<void>();
+  const stopListening = context.onInterrupt(
+    (times) => {
+      if (times > 1) context.endNow(EXIT_CODES.failed.code);
+      requested.resolve();
+    },
+    { hangUp: true },
+  );
+  return { ...requested, stopListening };
+}
+
 /** An error of the command line or the configuration. It ends the command with exit code 2 and this message. */
 export function usageError(message: string): PawlError {
   return new PawlError('CONFIGURATION', message);

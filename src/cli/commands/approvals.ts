@@ -13,8 +13,8 @@ import { qualifiedName, shortName } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { truncateText } from '../../shared/util/text/truncate-json.ts';
 import { escapeInvisible, escapeLine } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, operatorName, pawlCommand, printList, printResult, say, withPawl } from '../context.ts';
-import { requireTrustedKeys } from '../doctor/signing-keys.ts';
+import { type CliContext, operatorName, pawlCommand, printList, printResult, say } from '../context.ts';
+import { withSigningPawl } from '../doctor/signing-keys.ts';
 import { readParams } from '../params.ts';
 import { block, type Column, fieldLines, moment } from '../print.ts';
 
@@ -59,8 +59,7 @@ export async function decideApproval(
   options: DecideCommandOptions,
 ): Promise<number> {
   const params = options.params === undefined ? undefined : await readParams(context, options.params);
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
+  return withSigningPawl(context, async (pawl) => {
     const { reason, remember } = options;
     const listing = await pawl.approvals.show(id);
     if (!context.json) say(context, `${decision}: ${approvalView(listing).preview.summary}`);

@@ -6,8 +6,8 @@ import { PawlError } from '../../shared/errors/failure.ts';
 import type { CallRecord } from '../../shared/store/calls/call-record.ts';
 import { readExactJson } from '../../shared/util/json/exact-json.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { type CliContext, pawlCommand, printList, printResult, say, usageError, withPawl } from '../context.ts';
-import { requireTrustedKeys } from '../doctor/signing-keys.ts';
+import { type CliContext, pawlCommand, printList, printResult, say, usageError } from '../context.ts';
+import { withSigningPawl } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, duration } from '../print.ts';
 import { SETTLEMENT_SENTENCES } from './call.ts';
@@ -99,8 +99,7 @@ export async function resolveCall(
   if (all === true) throw usageError('Give the ID of a call or --all, not both.');
   const bulk = BULK_OPTIONS.find((name) => options[name] !== undefined);
   if (bulk !== undefined) throw usageError(`--${bulk === 'dryRun' ? 'dry-run' : bulk} belongs to --all.`);
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
+  return withSigningPawl(context, async (pawl) => {
     const record = await pawl.calls.resolve(callId, resolution, undefined, reason);
     printResult(context, callView(record), `${callId} is now ${callStatus(record)}`);
   });

@@ -10,7 +10,7 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { plural } from '../../shared/util/text/plural.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
 import { type CliContext, pawlCommand, printList, printResult, say, usageError, withPawl } from '../context.ts';
-import { requireTrustedKeys } from '../doctor/signing-keys.ts';
+import { withSigningPawl } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, moment } from '../print.ts';
 import { toolOf } from './call-story.ts';
@@ -71,9 +71,8 @@ export async function listDeadLetters(
 /** Waits for the end of the redrive. A command that is interrupted leaves it to a front door. */
 export async function redrive(context: CliContext, ids: readonly string[], options: BulkOptions): Promise<number> {
   const selectionAt = selectionOf(ids, options);
-  return withPawl(context, async (pawl) => {
+  return withSigningPawl(context, async (pawl) => {
     const selection = selectionAt(pawl.backend.clock.now());
-    await requireTrustedKeys(context, pawl);
     const { perSecond, dryRun, reason } = options;
     let result = await pawl.deadLetters.redrive({ ...selection, perSecond, dryRun, reason });
     for (const { redriveId } = result; redriveId !== undefined && result.state === 'running'; ) {
@@ -116,9 +115,8 @@ export async function resolveAll(
   options: BulkOptions & { readonly reason: string },
 ): Promise<number> {
   const filterAt = filterOf(options);
-  return withPawl(context, async (pawl) => {
+  return withSigningPawl(context, async (pawl) => {
     const filter = filterAt(pawl.backend.clock.now());
-    await requireTrustedKeys(context, pawl);
     const result = await resolveInBatches(pawl, { ...resolution, reason: options.reason }, filter, options.dryRun);
     const as = `${options.dryRun === true ? 'would be resolved' : 'resolved'} as ${resolution.as}`;
     report(context, result, as, options);

@@ -22,8 +22,8 @@ import { loadOptional } from '../../shared/errors/optional-packages.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { McpConnections } from '../../workers/connectors/mcp/tools.ts';
-import { type CliContext, printResult, say, usageError, withPawl } from '../context.ts';
-import { requireTrustedKeys } from '../doctor/signing-keys.ts';
+import { type CliContext, printResult, say, usageError } from '../context.ts';
+import { withSigningPawl } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { table } from '../print.ts';
 import { type SchemaChanges, sayChanged } from './registry.ts';
@@ -162,8 +162,7 @@ export async function importMcp(
   const { createLogger, loadSettings, PAWL_VERSION } = await import('../../main.ts');
   const { McpConnections } = await loadOptional('mcpServers', () => import('../../workers/connectors/mcp/tools.ts'));
   const settings = await loadSettings();
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
+  return withSigningPawl(context, async (pawl) => {
     const connections = new McpConnections({
       settings,
       environment: context.environment,

@@ -4,7 +4,7 @@ import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { connect, createLogger, loadSettings, PAWL_VERSION } from '../../main.ts';
 import { createMcpServer } from '../../producer/mcp/server.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
-import { type CliContext, say, usageError, withRedisHint } from '../context.ts';
+import { type CliContext, listenForStop, say, usageError, withRedisHint } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { StdioConnection } from '../processes/stdio-connection.ts';
 import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
@@ -44,14 +44,7 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
     metricsPort: settings.metricsPort === undefined ? undefined : 0,
   });
   workers.onStopping = (workerIds) => markStopped(pawl.backend, workerIds);
-  const stopRequested = Promise.withResolvers<void>();
-  const stopListening = context.onInterrupt(
-    (times) => {
-      if (times > 1) context.endNow(EXIT_CODES.failed.code);
-      stopRequested.resolve();
-    },
-    { hangUp: true },
-  );
+  const stop = listenForStop(context);
   try {
     if (options.workers > 0) await workers.start();
     const sessionKey = options.session ?? `mcp-stdio-${randomUUID()}`;
@@ -60,15 +53,15 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
         input: context.input,
         output: context.out,
         answerLimitMs: settings.drainMs,
-        onEnd: stopRequested.resolve,
+        onEnd: stop.resolve,
       }),
       onerror: (error) => log.debug({ event: 'mcp', error: error.message }, 'an MCP request failed'),
     });
-    await stopRequested.promise;
+    await stop.promise;
     await server.close();
     return EXIT_CODES.success.code;
   } finally {
-    stopListening();
+    stop.stopListening();
     if (options.workers > 0) {
       say(context, 'draining the workers');
       await workers.drain();

@@ -11,8 +11,8 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { decodeDocument } from '../../shared/util/text/charset.ts';
 import { plural } from '../../shared/util/text/plural.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
-import { type CliContext, operatorName, printOrSay, printResult, say, usageError, withPawl } from '../context.ts';
-import { requireTrustedKeys, signingCommand } from '../doctor/signing-keys.ts';
+import { type CliContext, operatorName, printOrSay, printResult, say, usageError } from '../context.ts';
+import { signingCommand, withSigningPawl } from '../doctor/signing-keys.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { type Column, table } from '../print.ts';
 
@@ -38,8 +38,7 @@ export async function addTools(context: CliContext, file: string, options: { nam
     declarationOf(entry, `${file}: tool ${index + 1}`, options.name),
   );
   if (options.name !== undefined && declared.length !== 1) throw usageError('--name is for a file of one tool.');
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
+  return withSigningPawl(context, async (pawl) => {
     const records: RegistryRecord[] = [];
     const changed: SchemaChanges[] = [];
     for (const { qualified, spec } of declared) {
@@ -124,8 +123,7 @@ export async function importOpenApiFile(
     printResult(context, { tools, skipped: imported.skipped, changed }, table(tools, IMPORTED_COLUMNS));
     return EXIT_CODES.success.code;
   }
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
+  return withSigningPawl(context, async (pawl) => {
     const records: RegistryRecord[] = [];
     for (const { name, spec } of imported.tools)
       records.push((await pawl.registry.put(name, spec, { ...changeOptions(), imported: true })).record);

@@ -4,8 +4,8 @@ import type { OccurrenceView, ScheduleView } from '../../producer/schedules/sche
 import { shortName } from '../../shared/tools/tool.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
-import { type CliContext, operatorName, pawlCommand, printList, printResult, say, withPawl } from '../context.ts';
-import { requireTrustedKeys, signingCommand } from '../doctor/signing-keys.ts';
+import { type CliContext, operatorName, pawlCommand, printList, printResult, say } from '../context.ts';
+import { signingCommand, withSigningPawl } from '../doctor/signing-keys.ts';
 import { readParams } from '../params.ts';
 import { type Column, fieldLines, moment, table } from '../print.ts';
 
@@ -46,8 +46,7 @@ interface PutScheduleOptions
 export async function putSchedule(context: CliContext, id: string, options: PutScheduleOptions): Promise<number> {
   const { params, every, ...fields } = options;
   const parsedParams = await readParams(context, params);
-  return withPawl(context, async (pawl) => {
-    await requireTrustedKeys(context, pawl);
+  return withSigningPawl(context, async (pawl) => {
     const interval = every !== undefined && /^\d+$/.test(every) ? Number(every) : every;
     const schedule = defined({ ...fields, id, params: parsedParams, every: interval });
     const view = await pawl.schedules.put(schedule, changeOptions());

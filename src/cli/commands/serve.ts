@@ -2,7 +2,7 @@
 import { loadSettings } from '../../main.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { shareCode } from '../../workers/workspace/protected-paths.ts';
-import { type CliContext, print } from '../context.ts';
+import { type CliContext, listenForStop, print } from '../context.ts';
 import { EXIT_CODES } from '../exit-codes.ts';
 import { jsonLine } from '../print.ts';
 import { openApiProcess } from '../processes/api-process.ts';
@@ -24,14 +24,7 @@ export async function runServe(context: CliContext, options: ServeCommandOptions
   // A signal ends the process until the files are loaded, whose code may block the event loop.
   const files = await loadToolFiles(tools, context.cwd);
   watchServer(settings, files);
-  const stopRequested = Promise.withResolvers<void>();
-  const stopListening = context.onInterrupt(
-    (times) => {
-      if (times > 1) context.endNow(EXIT_CODES.failed.code);
-      stopRequested.resolve();
-    },
-    { hangUp: true },
-  );
+  const stop = listenForStop(context);
   try {
     if (tools.length > 0) {
       protectToolCode(tools, [...files.sources, ...(files.inexactImports ?? [])], settings, context.cwd);
@@ -40,15 +33,15 @@ export async function runServe(context: CliContext, options: ServeCommandOptions
     }
     const api = await openApiProcess(settings, { hooks: files.hooks, toolsets: await toolsetsOf(files) });
     try {
-      await Promise.race([api.ready(), stopRequested.promise]);
+      await Promise.race([api.ready(), stop.promise]);
       const { addresses } = api;
       print(context, context.json ? jsonLine({ event: 'ready', pid: process.pid, ...addresses }) : api.describe());
-      await stopRequested.promise;
+      await stop.promise;
     } finally {
       await api.close();
     }
     return EXIT_CODES.success.code;
   } finally {
-    stopListening();
+    stop.stopListening();
   }
 }

@@ -2,7 +2,7 @@
 import type { Pawl } from '../../producer/client.ts';
 import { countUntrusting } from '../../producer/operations/signing-check.ts';
 import { plural } from '../../shared/util/text/plural.ts';
-import { type CliContext, pawlCommand, say, usageError } from '../context.ts';
+import { type CliContext, say, usageError, withPawl } from '../context.ts';
 
 /**
  * Called before a command writes a signed record. Without the fleet's keys it would report success, although every worker refuses the
@@ -22,8 +22,16 @@ export async function requireTrustedKeys(context: CliContext, pawl: Pawl): Promi
 export function signingCommand<Args extends readonly unknown[]>(
   work: (context: CliContext, pawl: Pawl, ...args: Args) => Promise<number | undefined>,
 ): (context: CliContext, ...args: Args) => Promise<number> {
-  return pawlCommand(async (context, pawl, ...args: Args) => {
+  return (context, ...args) => withSigningPawl(context, (pawl) => work(context, pawl, ...args));
+}
+
+/** Runs the work of a command that writes a signed record, as `withPawl` does. */
+export function withSigningPawl(
+  context: CliContext,
+  work: (pawl: Pawl) => Promise<number | undefined>,
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
     await requireTrustedKeys(context, pawl);
-    return work(context, pawl, ...args);
+    return work(pawl);
   });
 }

@@ -15,6 +15,8 @@ import type { FleetMetrics } from '../../shared/store/telemetry/fleet-metrics.ts
 import { EXPOSITION_TYPE, exposition, MetricSet } from '../../shared/telemetry/metric-set.ts';
 import { METRICS } from '../../shared/telemetry/metrics.ts';
 import { TIERS, type Tier } from '../../shared/tools/tool.ts';
+import { Remembered } from '../../shared/util/remembered.ts';
+import { systemClock } from '../../shared/util/time.ts';
 import { withinMs } from '../../shared/util/wait.ts';
 import type { EnforcedCircuit } from '../circuits/circuit-effects.ts';
 import type { ProducerMetrics } from './metrics.ts';
@@ -53,7 +55,7 @@ export class FleetView {
   #readAtMs = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
   #up = false;
-  #durable: { readonly value: boolean; readonly atMs: number } | undefined;
+  readonly #durable: Remembered<boolean>;
   /** The total time and number of attempts at the last scrape, by tier: the differences give the current mean. */
   readonly #paces = new Map<
     Tier,
@@ -63,6 +65,9 @@ export class FleetView {
   constructor(source: FleetSource, { cacheMs = CACHE_MS }: { readonly cacheMs?: number } = {}) {
     this.#source = source;
     this.#cacheMs = cacheMs;
+    const { redis, prefix } = source.backend;
+    const inspect = async () => isDurable(await inspectServer(redis, prefix));
+    this.#durable = new Remembered(inspect, INSPECT_EVERY_MS, systemClock);
   }
 
   /**
@@ -105,7 +110,7 @@ export class FleetView {
         tierSizes(source.backend),
         tierDeadLetters(source.backend),
         source.fleetMetrics.read(),
-        this.#isDurable(),
+        this.#durable.get(),
         failingCallbacks(source.backend),
         tierSegments(source.backend),
         source.backend.groups.openCount(),
@@ -132,15 +137,6 @@ export class FleetView {
     this.#readings = { totals, gauges: set.series() };
     this.#up = true;
     this.#readAtMs = performance.now();
-  }
-
-  async #isDurable(): Promise<boolean> {
-    const cached = this.#durable;
-    if (cached !== undefined && performance.now() - cached.atMs < INSPECT_EVERY_MS) return cached.value;
-    const { redis, prefix } = this.#source.backend;
-    const value = isDurable(await inspectServer(redis, prefix));
-    this.#durable = { value, atMs: performance.now() };
-    return value;
   }
 
   #showTier(

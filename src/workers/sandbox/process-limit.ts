@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isAlive } from '../../shared/util/is-alive.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
 
 /** The mount points of the two versions; the first version's controller has a folder of its own. */
@@ -87,10 +88,6 @@ function removeOrphans(parent: string): void {
     if (owner === undefined) continue;
     if (Number(owner) === process.pid || !isAlive(Number(owner))) remove(join(parent, name));
   }
-}
-
-function isAlive(processId: number): boolean {
-  return orUndefined(() => process.kill(processId, 0)) === true;
 }
 
 function readOwnGroup(): string {

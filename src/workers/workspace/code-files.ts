@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
 import { addonFolders, codeIn, foldersOfComputedCode, isFolder, LITERAL, MAX_FILES } from './computed-code.ts';
+import { readSmallFile } from './small-file.ts';
 
 /** Literal specifiers: `from 'x'`, `import 'x'`, `import('x')`, `require('x')`, `new URL('./x', …)`, `fork('./x')`, `"extends": "./x"`. */
 const SPECIFIER =
@@ -165,7 +166,7 @@ export function packageLookupNames(file: string): readonly string[] {
 /** Empty for a file that imports nothing from the workspace. */
 function sourceOf(file: string): string {
   if (file.includes('/node_modules/') || !/\.(?:[cm]?[jt]s|tsx)$|\btsconfig[^/]*\.json$/.test(file)) return '';
-  return orUndefined(() => (statSync(file).size > MAX_BYTES ? '' : readFileSync(file, 'utf8'))) ?? '';
+  return readSmallFile(file, MAX_BYTES) ?? '';
 }
 
 /** The path of a URL; none where it names no file. */

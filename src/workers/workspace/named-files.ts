@@ -3,24 +3,12 @@
  * plugins; and what links in place of the owner's files, or among hooks, lead to. Calls cannot change the settings and the links, so they
  * may not change these either.
  */
-import {
-  closeSync,
-  constants,
-  existsSync,
-  fstatSync,
-  lstatSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  realpathSync,
-  type Stats,
-  statSync,
-} from 'node:fs';
+import { existsSync, lstatSync, readdirSync, readlinkSync, realpathSync, type Stats, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { liesIn } from '../../shared/util/file-path.ts';
 import { orUndefined } from '../../shared/util/or-undefined.ts';
+import { readSmallFile } from './small-file.ts';
 
 /** The most files that a repository's configuration may include, scripts of hooks, and bytes of one file. A call may have made them. */
 const MAX_INCLUDES = 20;
@@ -215,17 +203,7 @@ function entriesOf(text: string): readonly Entry[] {
   return entries;
 }
 
-/** Empty for what is no file: to open a pipe could wait for ever. */
+/** Empty for what is no small file. */
 function textOf(file: string): string {
-  return orUndefined(() => readSmallFile(file)) ?? '';
-}
-
-function readSmallFile(file: string): string {
-  const handle = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
-  try {
-    const stats = fstatSync(handle);
-    return stats.isFile() && stats.size <= MAX_BYTES ? readFileSync(handle, 'utf8') : '';
-  } finally {
-    closeSync(handle);
-  }
+  return readSmallFile(file, MAX_BYTES) ?? '';
 }

@@ -2,8 +2,9 @@
  * Whether git's own files that a program made name nothing that git would run. A program may clone a repository and make worktrees, and a
  * shell prompt or an editor then starts git in it. Only what git itself writes there is known to be harmless; all else is not.
  */
-import { closeSync, constants, fstatSync, lstatSync, openSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
+import { constants, lstatSync, readdirSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
+import { readSmallFile } from './small-file.ts';
 
 const MAX_BYTES = 64 * 1_024;
 
@@ -81,14 +82,9 @@ function areHarmlessSettings(text: string): boolean {
   });
 }
 
-/** Throws for what is no small regular file: a link's target could be changed later, and to open a pipe could wait for ever. */
+/** Throws for what is no small file, or a link, whose target could be changed later. */
 function textOf(path: string): string {
-  const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
-  try {
-    const stats = fstatSync(file);
-    if (!stats.isFile() || stats.size > MAX_BYTES) throw new Error(`${path} is no small file.`);
-    return readFileSync(file, 'utf8');
-  } finally {
-    closeSync(file);
-  }
+  const text = readSmallFile(path, MAX_BYTES, constants.O_NOFOLLOW);
+  if (text === undefined) throw new Error(`${path} is no small file.`);
+  return text;
 }

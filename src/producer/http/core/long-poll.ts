@@ -57,10 +57,6 @@ export class LongPolls {
     oldest.stop();
   }
 
-  get size(): number {
-    return this.#endWaits.size;
-  }
-
   /** Ends all waits. Later requests do not wait at all. */
   close(): void {
     this.#closed = true;
