@@ -3,13 +3,7 @@ import { callSummary } from '../../producer/http/core/views.ts';
 import { spentBy } from '../../producer/http/routes/sessions.ts';
 import type { Budget } from '../../shared/limits/budget.ts';
 import type { Priority } from '../../shared/queues/priority-names.ts';
-import {
-  type CHANNEL_KINDS,
-  REMOTE_CHANNELS,
-  REMOTE_KINDS,
-  type RemoteChannel,
-  type SessionKind,
-} from '../../shared/sessions/channel-kinds.ts';
+import type { CHANNEL_KINDS, SessionKind } from '../../shared/sessions/channel-kinds.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
@@ -28,7 +22,7 @@ const COLUMNS: readonly Column<SessionRecord>[] = [
 ];
 const CALLS_SHOWN = 20;
 
-interface OpenSessionOptions extends Readonly<Partial<Record<RemoteChannel, string>>> {
+interface OpenSessionOptions {
   readonly kind: SessionKind;
   readonly key?: string;
   readonly parent?: string;
@@ -41,6 +35,7 @@ interface OpenSessionOptions extends Readonly<Partial<Record<RemoteChannel, stri
   readonly importance?: Priority;
   readonly workspace?: string;
   readonly channel?: (typeof CHANNEL_KINDS)[number];
+  readonly webhook?: string;
   readonly skill?: readonly string[];
   /** Unchecked; `openSession` validates it. */
   readonly budget?: Budget;
@@ -48,17 +43,14 @@ interface OpenSessionOptions extends Readonly<Partial<Record<RemoteChannel, stri
 
 export const openSession = signingCommand(async (context, pawl, options: OpenSessionOptions) => {
   const { key, parent, actor, agent, tenant, importance, workspace, kind, skill, budget } = options;
-  const { agentName: name, model, state } = options;
-  const remote = REMOTE_KINDS.find((each) => options[each] !== undefined);
-  const channel = options.channel ?? remote;
+  const { agentName: name, model, state, webhook: url } = options;
+  const channel = options.channel ?? (url === undefined ? undefined : 'webhook');
   const { record } = await pawl.openSession({
     kind,
     ...defined({ sessionKey: key, parent, state, actorId: actor, agentId: agent }),
     ...(name === undefined && model === undefined ? {} : { agent: defined({ name, model }) }),
     ...defined({ tenantId: tenant, importance, workspaceRoot: workspace }),
-    ...(channel !== undefined && {
-      channel: { kind: channel, ...(remote && { [REMOTE_CHANNELS[remote].field]: options[remote] }) },
-    }),
+    ...(channel !== undefined && { channel: { kind: channel, ...defined({ url }) } }),
     ...(skill !== undefined && { skills: [...skill] }),
     ...(budget !== undefined && { budget }),
   });

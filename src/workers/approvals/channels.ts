@@ -8,7 +8,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { evaluate } from '../../shared/policy/policy.ts';
 import type { Ruling } from '../../shared/policy/policy-request.ts';
-import { channelTarget, type RemoteChannel } from '../../shared/sessions/channel-kinds.ts';
+import { webhookUrl } from '../../shared/sessions/channel-kinds.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Signatures } from '../../shared/signing/signatures.ts';
 import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
@@ -28,7 +28,7 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
 import { ChannelBackoff } from './channel-backoff.ts';
 import { ElicitationState } from './questions.ts';
-import { webhook } from './webhook-channel.ts';
+import { POST_TIMEOUT_MS, postApproval, postMessage } from './webhook-channel.ts';
 
 interface WorkerChannelsDeps {
   readonly settings: Settings;
@@ -43,15 +43,6 @@ interface WorkerChannelsDeps {
   /** Redis' clock. */
   now(): Promise<number>;
 }
-
-/** The delivery of one kind of remote channel. It throws when the message may not have been accepted. */
-interface Delivery {
-  readonly timeoutMs: number;
-  send(target: string, message: ChannelMessage & { readonly session: string; readonly call: string }): Promise<void>;
-  announce(target: string, record: ApprovalRecord, signatures: Signatures): Promise<void>;
-}
-
-const REMOTE: Readonly<Record<RemoteChannel, Delivery>> = { webhook };
 
 export class WorkerChannels implements Channels {
   readonly #deps: WorkerChannelsDeps;
@@ -76,8 +67,8 @@ export class WorkerChannels implements Channels {
     if (route === undefined) return undefined;
     const { kind } = route.channel;
     const send: Channel['send'] = (message) => this.#send(route, session, owner, message);
-    // A remote channel is one way.
-    if (channelTarget(route.channel) !== undefined) return { kind, send };
+    // A webhook is one way.
+    if (kind === 'webhook') return { kind, send };
     let askedCount = 0;
     const ask = (question: Question) => {
       askedCount += 1;
@@ -136,9 +127,8 @@ export class WorkerChannels implements Channels {
     const { text, format } = typeof message === 'string' ? { text: message } : message;
     const escaped = { text: escapeInvisible(text), ...(format !== undefined && { format }) };
     const { callId } = owner;
-    const target = channelTarget(route.channel);
-    if (target !== undefined)
-      return REMOTE[target.kind].send(target.value, { ...escaped, session: session.sessionKey, call: callId });
+    const url = webhookUrl(route.channel);
+    if (url !== undefined) return postMessage(url, { ...escaped, session: session.sessionKey, call: callId });
     const { messages, now } = this.#deps;
     return messages.add(route.sessionKey, { ...escaped, from: session.sessionKey, callId, sentAtMs: await now() });
   }
@@ -146,16 +136,15 @@ export class WorkerChannels implements Channels {
   /** Announces an approval through its route. False when it should be tried again. */
   async announce(record: ApprovalRecord): Promise<boolean> {
     const { request } = record;
-    const target = channelTarget(request.route.channel);
-    if (target === undefined) return true;
-    const { kind, value } = target;
-    if (!this.#backoff.mayTry(value, REMOTE[kind].timeoutMs)) return false;
+    const url = webhookUrl(request.route.channel);
+    if (url === undefined) return true;
+    if (!this.#backoff.mayTry(url, POST_TIMEOUT_MS)) return false;
     try {
-      await REMOTE[kind].announce(value, record, this.#deps.signatures);
-      this.#backoff.succeeded(value);
+      await postApproval(url, record, this.#deps.signatures);
+      this.#backoff.succeeded(url);
       return true;
     } catch {
-      this.#backoff.failed(value);
+      this.#backoff.failed(url);
       this.#deps.log.warn({ event: 'channel_down', approvalId: request.id }, 'an approval could not be announced yet');
       return false;
     }
