@@ -116,10 +116,10 @@ export class CallIndex {
   /** Removes calls from the index whose records may have expired. Claims prune a few entries, too. */
   async prune(partition: Partition, nowMs: number): Promise<void> {
     const { redis, retentionMs } = this.#access;
-    const { calls, records, base } = this.#access.keys(partition);
+    const { calls, base } = this.#access.keys(partition);
     // After a weekend there may be millions: removing them in one script would block Redis.
     for (let removed = PRUNE_BATCH; removed === PRUNE_BATCH; )
-      removed = Number((await pruneScript.run(redis, [calls, records, base], [nowMs - retentionMs, PRUNE_BATCH]))[0]);
+      removed = Number((await pruneScript.run(redis, [calls, base], [nowMs - retentionMs, PRUNE_BATCH]))[0]);
   }
 
   /** Forgets a partition's ended calls, of one session or one tool (`namespace.name`) if set. Calls in flight and in doubt stay. */
@@ -182,18 +182,9 @@ export class CallIndex {
     }
     const { toolNamespace, toolName, target } = parseRequest(request).envelope;
     if (tool !== undefined && tool !== `${toolNamespace}.${toolName}`) return 'other';
-    const [code] = await (isExplicit ? flushNamedScript : flushScript).run(
-      this.#access.redis,
-      [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey), keys.inDoubt, keys.base],
-      [
-        callId,
-        FENCE_TTL_MS,
-        keys.sizes,
-        this.#access.retentionMs,
-        `${toolNamespace}.${toolName}`,
-        isExplicit ? '1' : '0',
-      ],
-    );
+    const script = isExplicit ? flushNamedScript : flushScript;
+    const args = [callId, target.sessionKey, `${toolNamespace}.${toolName}`, FENCE_TTL_MS, this.#access.retentionMs];
+    const [code] = await script.run(this.#access.redis, [keys.base], [...args, isExplicit ? '1' : '0']);
     return code === 'moved' ? this.#flushOne(keys, callId, selection) : (code as string);
   }
 

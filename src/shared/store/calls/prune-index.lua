@@ -1,7 +1,7 @@
 -- Removes the oldest calls from the end of an index: those without a record, those that were claimed too long ago, and those that are in
 -- the index again further ahead, because they run again.
 --
--- KEYS  1 index  2 key prefix of records  3 base of the partition's keys
+-- KEYS  1 index  2 base of the partition's keys
 -- ARGV  1 calls that were claimed before are removed, ms  2 maximum to remove, a multiple of 16
 -- Returns {number of removed calls}
 local STEP, NEIGHBOURS = 16, 16
@@ -9,13 +9,13 @@ local index = KEYS[1]
 
 -- How many of the last calls of a list can be removed. Usually none of them has a record, and no call was moved.
 local function countRemovable(callIds)
-  local first, records, times = math.max(1, #callIds - STEP + 1), {KEYS[3] .. SEGMENTS}, {}
-  for position = first, #callIds do records[#records + 1] = KEYS[2] .. callIds[position] end
+  local first, records, times = math.max(1, #callIds - STEP + 1), {KEYS[2] .. SEGMENTS}, {}
+  for position = first, #callIds do records[#records + 1] = KEYS[2] .. RECORDS .. callIds[position] end
   if redis.call('EXISTS', unpack(records)) == 0 then return #records - 1 end
   -- The time of the claim, from the fields 'createdAtMs' and 'ended'.
   local function timeOf(position)
     if times[position] == nil then
-      local createdAtMs, ended = unpack(redis.call('HMGET', KEYS[2] .. callIds[position], 'createdAtMs', 'ended'))
+      local createdAtMs, ended = unpack(redis.call('HMGET', KEYS[2] .. RECORDS .. callIds[position], 'createdAtMs', 'ended'))
       times[position] = tonumber(createdAtMs or ended and endedFields(ended).createdAtMs) or false
     end
     return times[position]
@@ -30,7 +30,7 @@ local function countRemovable(callIds)
   for position = #callIds, first, -1 do
     local time = timeOf(position)
     -- A moved call leaves the index when its segment ends.
-    if not time and segment_of({KEYS[3]}, {callIds[position]}) then return #callIds - position end
+    if not time and segment_of({KEYS[2]}, {callIds[position]}) then return #callIds - position end
     if time and time >= tonumber(ARGV[1]) and not isRepeated(position) then return #callIds - position end
   end
   return #callIds - first + 1

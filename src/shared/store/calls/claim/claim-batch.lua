@@ -23,7 +23,7 @@ local pruned = {}
 local function prune(index)
   if pruned[index] then return end
   pruned[index] = true
-  prune_index({index, base .. RECORDS, base}, {nowMs() - ARGV[3], math.max(256, 32 * ARGV[2])})
+  prune_index({index, base}, {nowMs() - ARGV[3], math.max(256, 32 * ARGV[2])})
 end
 
 local partition = {
