@@ -1,7 +1,7 @@
 /** Sessions, and the messages of tools to the people of one. */
 import { ask, part } from './api.js';
 import { CALL_COLUMNS } from './call-columns.js';
-import { ago, element, moment, shownText } from './dom.js';
+import { ago, duration, element, moment, shownText } from './dom.js';
 import { back, button, confirm, facts, heading, link, liveTable, moveInRows, pill } from './parts.js';
 
 export const id = 'sessions';
@@ -103,6 +103,9 @@ function openSession(root, page, key) {
         ['Workspace', session.workspaceRoot],
         ['From outside', session.taint?.map(({ source }) => shownText(source)).join(', ')],
         ['Skills', session.skills?.join(', ')],
+        ['Budget', amounts(session.budget, session.spent)],
+        ['Budget of a turn', amounts(session.budget?.perTurn)],
+        ['Budget of a call', amounts(session.budget?.perCall)],
         ['Opened', moment(session.createdAtMs)],
       ]),
     ];
@@ -160,4 +163,16 @@ function openSession(root, page, key) {
 
 function standing({ state }) {
   return pill(state, state === 'closed' ? 'dim' : 'good');
+}
+
+/** `3 of 200 calls, 4 of 50 cost units`; without what is spent, the limits alone. */
+function amounts(limits, spent) {
+  const units = { calls: [String, ' calls'], costUnits: [String, ' cost units'], timeMs: [duration, ''] };
+  return Object.entries(units)
+    .filter(([unit]) => limits?.[unit] !== undefined)
+    .map(
+      ([unit, [write, noun]]) =>
+        `${spent === undefined ? '' : `${write(spent[unit])} of `}${write(limits[unit])}${noun}`,
+    )
+    .join(', ');
 }

@@ -413,6 +413,20 @@ describeInBrowser('the operator’s page in Chromium', () => {
     await page.getByRole('heading', { name: 'trip' }).waitFor();
   });
 
+  test('a session shows its budget, and what is spent of it', async () => {
+    const { server, ask } = await rig();
+    const budget = { calls: 200, timeMs: 90_000, perTurn: { calls: 20 } };
+    await ask('/v1/sessions', { method: 'POST', json: { sessionKey: 'bounded', actorId: 'ada', budget } });
+    await ask('/v1/calls?wait=5000', {
+      method: 'POST',
+      json: { tool: 'get_weather', session: 'bounded', params: { city: 'Paris' } },
+    });
+    const page = await openPage(server.url);
+    await page.goto(`${server.url}/#sessions/bounded`);
+    await page.getByText(/^1 of 200 calls, \d+ ms of 1 min$/).waitFor();
+    await page.getByText('20 calls', { exact: true }).waitFor();
+  });
+
   test('long words of tools and sessions do not make the page wider than its window', async () => {
     const word = 'w'.repeat(120);
     const wordy = defineTool({
