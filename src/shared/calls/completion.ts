@@ -20,7 +20,6 @@ import { type Outcome, outcomeText } from './outcome.ts';
 
 /** Secret scanners recognise a token by its prefix. */
 const TOKEN_PREFIX = 'pawlc_';
-/** The random bytes of a token. */
 export const TOKEN_BYTES = 32;
 
 /** The token of a call, from `TOKEN_BYTES` random bytes. */

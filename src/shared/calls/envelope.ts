@@ -230,7 +230,6 @@ export function isExpectedRetrySafe({ payload }: Pick<ToolCallEnvelope, 'payload
   return payload.callHints?.expectedRetrySafe ?? false;
 }
 
-/** The caller of a call, as hooks see it. */
 export function hookCallerOf(envelope: Pick<ToolCallEnvelope, 'requestId' | 'target' | 'control'>) {
   const { sessionKey, actorId, agentId, tenantId } = envelope.target;
   const optional = defined({ agentId, tenantId, turnId: turnOf(envelope) });

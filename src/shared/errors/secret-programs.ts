@@ -204,7 +204,6 @@ export const PROGRAM_NAME = new WordSearch(
   PROGRAMS.map(startOfName),
 );
 
-/** The patterns for the programs that a text names. */
 export function programPatterns(text: string): readonly SecretPattern[] {
   const named = new Set<string>();
   for (let found = PROGRAM_NAME.find(text, 0); found !== undefined; ) {

@@ -41,7 +41,6 @@ export function nodeOf(key: string): string {
   return key.split(/[:/]/, 1)[0] ?? key;
 }
 
-/** The state of a node, from its note and its calls. */
 export function nodeState(
   node: Pick<AcceptedNode, 'forEach'>,
   name: string,

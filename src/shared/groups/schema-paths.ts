@@ -9,7 +9,6 @@ export type PossibleSchemas = readonly JsonSchema[] | 'any';
 /** Deeper alternatives count as `any`. */
 const MAX_DEPTH = 20;
 
-/** The alternatives of the schemas at a path. */
 export function alternativesAt(root: JsonSchema | undefined, path: readonly string[]): PossibleSchemas {
   if (root === undefined) return 'any';
   let schemas: PossibleSchemas = alternativesOf(root, root);
@@ -44,7 +43,6 @@ function alternativesOf(root: JsonSchema, schema: unknown, depth = 0): PossibleS
   return Array.isArray(choices) ? unite(choices, (choice) => alternativesOf(root, choice, depth + 1)) : [each];
 }
 
-/** The schema of one member. */
 function memberOf(schema: JsonSchema, part: string): PossibleSchemas {
   const types = typesOf([schema]);
   const allowsType = (type: string) => types === undefined || types.has(type);

@@ -33,7 +33,6 @@ export interface SubsetRules {
    * `CannotBeStrict`.
    */
   readonly closed: boolean;
-  /** Whether `const` becomes an `enum` of one value. */
   readonly constAsEnum: boolean;
   /** Whether an `enum` holds nothing but numbers and texts that are not empty. Null becomes a choice beside it. */
   readonly plainEnums?: boolean;

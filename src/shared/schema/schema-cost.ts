@@ -90,7 +90,6 @@ interface Work {
   readonly measure: 'checks' | 'weight' | 'text';
 }
 
-/** The work of each definition for a value of this depth. */
 function workAtDepth(depth: number, { order, definitions, shallower, measure }: Work): ReadonlyMap<object, number> {
   const all = new Map<object, number>();
   for (const target of order) {
@@ -117,7 +116,6 @@ function exceedsCost(schema: JsonSchema): boolean {
   }
 }
 
-/** The work of the definitions that a definition refers to. */
 function referencedWork(
   definition: Definition,
   depth: number,

@@ -13,7 +13,6 @@ import type { ThreadAnswer, ThreadTask } from './schema-thread-main.ts';
 const fileOfThread = () =>
   new URL(import.meta.url.endsWith('.ts') ? './schema-thread-main.ts' : './schema-thread-main.js', import.meta.url);
 
-/** The time for one check. */
 const CHECK_LIMIT_MS = 2_000;
 /** The time for a check whose schema must be compiled first. */
 const COMPILE_LIMIT_MS = 10_000;

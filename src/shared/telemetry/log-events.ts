@@ -36,7 +36,6 @@ interface LogLine {
     readonly sessionKey?: string;
     readonly idempotencyKeyHash?: string;
     readonly correlationId?: string;
-    /** The trace of the call, if it has one. */
     readonly traceId?: string;
     readonly state?: CallState | Phase;
     readonly attempt?: number;

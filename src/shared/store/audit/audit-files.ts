@@ -234,7 +234,6 @@ export class AuditFiles {
   }
 }
 
-/** The number of a file's first record. */
 function firstNumber(path: string): number {
   return Number(FILE.exec(basename(path))?.[2] ?? 1);
 }

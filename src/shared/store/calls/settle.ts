@@ -104,7 +104,6 @@ export async function settleCall(access: LedgerAccess, settle: Settle): Promise<
   return code as WriteAnswer;
 }
 
-/** The arguments of `settle.lua` for one call. */
 export function settleArguments(access: LedgerAccess, settle: PreparedSettle): (string | number)[] {
   const { callId, fence, state, outcomeJson, attempts, location } = settle;
   const signature =

@@ -48,7 +48,6 @@ export interface CircuitChange {
 /** A circuit as it is stored and broadcast: the signature of an operator's reason, where there is one. */
 type SignedCircuit = Circuit & { readonly signature?: string };
 
-/** The location of a circuit: its partition and key. */
 export interface CircuitAt {
   readonly partition: Partition;
   readonly key: string;

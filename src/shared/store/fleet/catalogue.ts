@@ -29,9 +29,7 @@ export interface PublishedTool
     >,
     Pick<AnyTool, 'annotations' | 'inputSchema' | 'outputSchema' | 'timeoutMs' | 'budget'>,
     Partial<Pick<AnyTool, 'examples' | 'variant' | 'parallel' | 'trustClass'>> {
-  /** The tool has a preview. */
   readonly previews?: boolean;
-  /** The tool has a `compensate`. */
   readonly compensates?: boolean;
   /** The digest of all fields above: published tools of one name and version with different digests have diverged. */
   readonly definition: string;

@@ -19,7 +19,6 @@ const changeScript = new Script(new URL('./group-change.lua', import.meta.url), 
 
 /** A group that has not ended by then is forgotten. */
 const MAX_DURATION_MS = 7 * 24 * 3_600_000;
-/** The prefix of the fields of steps. */
 const STEP_PREFIX = 'step:';
 
 /** The members that no definition of each kind lacks. */
@@ -79,7 +78,6 @@ export class GroupRecords extends FleetRecords {
     return this.redis.zrangebyscore(this.#groupKeys.open, 0, nowMs, 'LIMIT', 0, maxGroups);
   }
 
-  /** The number of open groups. */
   openCount(): Promise<number> {
     return this.redis.zcard(this.#groupKeys.open);
   }
