@@ -190,14 +190,24 @@ export function withToolName<T>(name: string, make: () => T): T {
   }
 }
 
-/** Throws `CONFIGURATION` naming the invalid field. */
+/** Throws `CONFIGURATION` naming every invalid field. */
 export function checkDefinition(tool: AnyTool): void {
-  const fail = (field: string, expected: string, actual: unknown): never => {
-    throw new PawlError(
-      'CONFIGURATION',
-      `Tool ${quoteValue(tool.name)}: ${field} must be ${expected}; got ${quoteValue(actual)}.`,
-    );
-  };
+  const faults: string[] = [];
+  const fail: FieldFault = (field, expected, actual) =>
+    void faults.push(`${field} must be ${expected}; got ${quoteValue(actual)}.`);
+  checkFields(tool, fail);
+  // These compile the schema.
+  if (faults.length === 0) {
+    checkCosts(tool, fail);
+    checkExamples(tool, fail);
+  }
+  if (faults.length > 0) throw new PawlError('CONFIGURATION', `Tool ${quoteValue(tool.name)}: ${faults.join(' ')}`);
+}
+
+/** Takes a field that is not as expected. */
+type FieldFault = (field: string, expected: string, actual: unknown) => void;
+
+function checkFields(tool: AnyTool, fail: FieldFault): void {
   // Callers without types may leave out members that every list and export of tools needs.
   const checkForm = (field: keyof typeof TOOL_FORMS, words: string = TOOL_FORMS[field].words) => {
     if (typeof tool[field] !== 'string' || !TOOL_FORMS[field].form.test(tool[field])) fail(field, words, tool[field]);
@@ -230,19 +240,15 @@ export function checkDefinition(tool: AnyTool): void {
   if (tool.variant.type === 'local-shell' && command === undefined)
     fail('input', 'a schema with the parameter command, because variant is local-shell', tool.inputSchema);
   if (tool.variant.type === 'freeform') checkFreeform(tool, tool.variant, fail);
-  checkCosts(tool, fail);
   const { targetParameter } = tool.circuit;
   const unnamed = targetParameter === undefined ? undefined : parameterFault(targetParameter, tool.inputSchema);
   if (unnamed !== undefined) fail('circuit.targetParameter', unnamed, targetParameter);
-  checkExamples(tool, fail);
 }
-
-type FailDefinition = (field: string, expected: string, actual: unknown) => never;
 
 function checkFreeform(
   { inputSchema }: AnyTool,
   { parameter = 'input' }: { readonly parameter?: string },
-  fail: FailDefinition,
+  fail: FieldFault,
 ): void {
   const { [parameter]: text } = (inputSchema['properties'] ?? {}) as Readonly<
     Record<string, { readonly type?: unknown }>
@@ -256,7 +262,7 @@ function checkFreeform(
     );
 }
 
-function checkExamples(tool: AnyTool, fail: FailDefinition): void {
+function checkExamples(tool: AnyTool, fail: FieldFault): void {
   if (tool.examples.length === 0) return;
   const validate = withToolName(tool.name, () => compileSchema(tool.inputSchema));
   for (const [index, { params }] of tool.examples.entries()) {
@@ -265,7 +271,7 @@ function checkExamples(tool: AnyTool, fail: FailDefinition): void {
   }
 }
 
-function checkCosts({ budget, inputSchema, name }: AnyTool, fail: FailDefinition): void {
+function checkCosts({ budget, inputSchema, name }: AnyTool, fail: FieldFault): void {
   const { costs = [] } = budget ?? {};
   const schema = costs.length === 0 ? undefined : conditionSchema(inputSchema);
   if (schema === undefined) return;

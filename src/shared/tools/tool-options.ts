@@ -90,11 +90,13 @@ export function optionsCheck(extraOptions: readonly string[]): (spec: object) =>
   return (spec) => {
     if (typeof spec !== 'object' || spec === null)
       throw new PawlError('CONFIGURATION', `A tool is defined by an object of options; got ${quoteValue(spec)}.`);
-    const issue = schema.safeParse(spec, WITHOUT_RECEIVED).error?.issues[0];
-    if (issue === undefined) return;
+    const { issues = [] } = schema.safeParse(spec, WITHOUT_RECEIVED).error ?? {};
+    if (issues.length === 0) return;
     const { name } = spec as { readonly name?: unknown };
-    const fault = issue.code === 'unrecognized_keys' ? unknownOption(issue, names) : describeIssue(issue, spec);
-    throw new PawlError('CONFIGURATION', `Tool ${quoteValue(name)}: ${fault}`);
+    const faults = issues.map((issue) =>
+      issue.code === 'unrecognized_keys' ? unknownOption(issue, names) : describeIssue(issue, spec),
+    );
+    throw new PawlError('CONFIGURATION', `Tool ${quoteValue(name)}: ${faults.join(' ')}`);
   };
 }
 

@@ -100,6 +100,16 @@ describe('an unusable definition is refused with the field, the expected value a
     expect(define).toThrow(text);
   });
 
+  test('all fields at once', () => {
+    const define = (change: object) => () => defineTool({ ...spec, ...change });
+    expect(define({ version: undefined, tier: 'read', effects: 'reads' })).toThrow(
+      /^Tool "\w+": version must be [^.]+ such as 1\.0\.0; got undefined\. tier must be one of [^.]+; got "read"\. effects must be one of [^.]+; got "reads"\.$/,
+    );
+    expect(define({ timeoutMs: '5', parallel: 'no', parralel: true })).toThrow(
+      /: parallel must be .+ got "no"\. timeoutMs must be .+ got "5"\. parralel is not an option/,
+    );
+  });
+
   test('an object of options is what a tool is made of', () => {
     expect(() => defineTool(undefined as never)).toThrow('A tool is defined by an object of options; got undefined.');
   });
