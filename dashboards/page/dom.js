@@ -62,6 +62,11 @@ export function duration(ms) {
   return ms < 172_800_000 ? `${Math.floor(ms / 3_600_000)} h` : `${Math.floor(ms / 86_400_000)} d`;
 }
 
+/** A time that was set, exactly: `90 s`. */
+export function exactDuration(ms) {
+  return `${ms / 1_000} s`;
+}
+
 /** The time since a moment, without tenths, which would flicker. */
 export function ago(atMs) {
   const ms = now() - atMs;

@@ -1,7 +1,7 @@
 /** Sessions, and the messages of tools to the people of one. */
 import { ask, part } from './api.js';
 import { CALL_COLUMNS } from './call-columns.js';
-import { ago, duration, element, moment, shownText } from './dom.js';
+import { ago, element, exactDuration, moment, shownText } from './dom.js';
 import { back, button, confirm, facts, heading, link, liveTable, moveInRows, pill } from './parts.js';
 
 export const id = 'sessions';
@@ -167,7 +167,7 @@ function standing({ state }) {
 
 /** `3 of 200 calls, 4 of 50 cost units`; without what is spent, the limits alone. */
 function amounts(limits, spent) {
-  const units = { calls: [String, ' calls'], costUnits: [String, ' cost units'], timeMs: [duration, ''] };
+  const units = { calls: [String, ' calls'], costUnits: [String, ' cost units'], timeMs: [exactDuration, ''] };
   return Object.entries(units)
     .filter(([unit]) => limits?.[unit] !== undefined)
     .map(

@@ -1,6 +1,6 @@
 /** The registry: the tools of the fleet, and their switches. */
 import { ask, part } from './api.js';
-import { count, duration, element, shownJson, shownText } from './dom.js';
+import { count, element, exactDuration, shownJson, shownText } from './dom.js';
 import { back, button, confirm, facts, heading, link, liveTable, moveInRows, pill } from './parts.js';
 
 export const id = 'tools';
@@ -91,7 +91,7 @@ export function open(root, page, name) {
         ['Tier', tool.tier],
         ['A second run', tool.effects],
         ['Hints', hints.join(', ')],
-        ['Time limit', duration(tool.timeoutMs)],
+        ['Time limit', exactDuration(tool.timeoutMs)],
         ['Workers', String(tool.workers)],
       ]),
       element('h3', {}, 'Parameters'),

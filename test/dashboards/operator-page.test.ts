@@ -423,7 +423,7 @@ describeInBrowser('the operator’s page in Chromium', () => {
     });
     const page = await openPage(server.url);
     await page.goto(`${server.url}/#sessions/bounded`);
-    await page.getByText(/^1 of 200 calls, \d+ ms of 1 min$/).waitFor();
+    await page.getByText(/^1 of 200 calls, [\d.]+ s of 90 s$/).waitFor();
     await page.getByText('20 calls', { exact: true }).waitFor();
   });
 
