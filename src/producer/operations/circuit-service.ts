@@ -1,5 +1,5 @@
 /** `pawl.circuits`: lists the fleet's circuits, forces them open and resets them. */
-import { FORCED_BY_OPERATOR } from '../../shared/circuits/circuit-breaker.ts';
+import { FORCED_BY_OPERATOR, remainingCooldownMs } from '../../shared/circuits/circuit-breaker.ts';
 import type { Settings } from '../../shared/config/config.ts';
 import type { SwitchCache } from '../../shared/config/switches.ts';
 import { checkLimit } from '../../shared/schema/known-members.ts';
@@ -79,7 +79,7 @@ export class CircuitService {
 
   #learn(listings: readonly CircuitListing[], nowMs: number): void {
     for (const { key, partition, circuit } of listings) {
-      const retryAfterMs = circuit.state === 'OPEN' ? circuit.openedAtMs + circuit.cooldownMs - nowMs : 0;
+      const retryAfterMs = circuit.state === 'OPEN' ? remainingCooldownMs(circuit, nowMs) : 0;
       this.#deps.view.learn({ partition, key, circuit, retryAfterMs });
     }
   }

@@ -57,6 +57,23 @@ type CircuitAdmission =
   /** The call may run as the probe once `next` has replaced the circuit that was read. */
   | { readonly kind: 'probe'; readonly next: Circuit };
 
+/** The clocks of two processes that follow that of Redis differ by less. */
+const CLOCK_FAULT_MS = 1_000;
+
+/** The time until a moment that cannot be farther away than `longestMs`; 0 where it is, because Redis' clock was set back since. */
+function timeLeft(untilMs: number, nowMs: number, longestMs: number): number {
+  const leftMs = untilMs - nowMs;
+  return leftMs > longestMs + CLOCK_FAULT_MS ? 0 : leftMs;
+}
+
+/** The time until an open circuit lets a probe pass; 0 or less when it does. */
+export function remainingCooldownMs(
+  { openedAtMs, cooldownMs }: Extract<Circuit, { state: 'OPEN' }>,
+  nowMs: number,
+): number {
+  return timeLeft(openedAtMs + cooldownMs, nowMs, cooldownMs);
+}
+
 /** Decides whether a call may start now. `holder` names its attempt. */
 export function admit(circuit: Circuit, policy: CircuitPolicy, holder: string, nowMs: number): CircuitAdmission {
   switch (circuit.state) {
@@ -65,13 +82,13 @@ export function admit(circuit: Circuit, policy: CircuitPolicy, holder: string, n
     case 'FORCED_OPEN':
       return { kind: 'refuse', retryAfterMs: policy.cooldownMs };
     case 'OPEN': {
-      const remainingMs = circuit.openedAtMs + circuit.cooldownMs - nowMs;
+      const remainingMs = remainingCooldownMs(circuit, nowMs);
       if (remainingMs > 0) return { kind: 'refuse', retryAfterMs: remainingMs };
       return { kind: 'probe', next: withProbe({ ...circuit, successes: 0 }, policy, holder, nowMs) };
     }
     case 'HALF_OPEN': {
-      if (circuit.probe !== undefined && circuit.probe.untilMs > nowMs)
-        return { kind: 'refuse', retryAfterMs: Math.min(1_000, circuit.probe.untilMs - nowMs) };
+      const leaseMs = circuit.probe === undefined ? 0 : timeLeft(circuit.probe.untilMs, nowMs, policy.probeLeaseMs);
+      if (leaseMs > 0) return { kind: 'refuse', retryAfterMs: Math.min(1_000, leaseMs) };
       return { kind: 'probe', next: withProbe(circuit, policy, holder, nowMs) };
     }
   }
@@ -103,13 +120,13 @@ export function afterWindow(
   if (circuit.state !== 'CLOSED') return undefined;
   const reason = tripReason(window, policy, nowMs);
   if (reason === undefined) return undefined;
-  const failures = window.filter(({ ok, atMs }) => !ok && atMs > nowMs - policy.windowMs).length;
+  const failures = recentOf(window, policy, nowMs).filter(({ ok }) => !ok).length;
   return opened(circuit, policy, { failures, reason, nowMs });
 }
 
 /** The reason for which the window's outcomes open the circuit; undefined when they do not. */
 export function tripReason(window: readonly Sample[], policy: CircuitPolicy, nowMs: number): string | undefined {
-  const recent = withSuccessesBefore(window.filter((sample) => sample.atMs > nowMs - policy.windowMs));
+  const recent = withSuccessesBefore(recentOf(window, policy, nowMs));
   const firstSuccess = recent.findIndex((sample) => sample.ok);
   const consecutive = firstSuccess === -1 ? recent.length : firstSuccess;
   if (consecutive >= policy.consecutiveFailures) return `${consecutive} failures in a row`;
@@ -118,6 +135,10 @@ export function tripReason(window: readonly Sample[], policy: CircuitPolicy, now
   if (rated.length >= policy.rateMinimum && failures >= policy.failureRate * rated.length)
     return `${failures} of the last ${rated.length} calls failed`;
   return undefined;
+}
+
+function recentOf(window: readonly Sample[], { windowMs }: CircuitPolicy, nowMs: number): readonly Sample[] {
+  return window.filter(({ atMs }) => timeLeft(atMs + windowMs, nowMs, windowMs) > 0);
 }
 
 /** Adds successes that the window does not hold yet, but that a later failure of the same worker reports. */

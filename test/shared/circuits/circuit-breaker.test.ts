@@ -168,6 +168,14 @@ describe('which calls may start', () => {
     expect(at(open, NOW + 29_999)).toEqual({ kind: 'refuse', retryAfterMs: 1 });
   });
 
+  test('a time that is too far ahead, as Redis’ clock was set back, keeps no call away', () => {
+    const HOUR_MS = 3_600_000;
+    expect(at(open, NOW - 500)).toMatchObject({ kind: 'refuse' });
+    expect(at(open, NOW - HOUR_MS)).toMatchObject({ kind: 'probe' });
+    expect(at(probing, NOW + 30_000 - HOUR_MS)).toMatchObject({ kind: 'probe' });
+    expect(tripReason([...outcomes('xx'), ...outcomes('xxx', NOW + HOUR_MS)], policy, NOW)).toBeUndefined();
+  });
+
   test('TR-9: the first call after the cooldown may, as a probe with a lease', () => {
     expect(at(open, NOW + 30_000)).toEqual({
       kind: 'probe',
