@@ -255,7 +255,7 @@ export function open(root, page, wanted) {
   }
 
   async function send(approval, { decision, reason, remember, params, problem }) {
-    if (sending === approval.id) return;
+    if (sending === approval.id) return page.say('A decision about this call is on its way already');
     problem.textContent = '';
     const choice = { decision, digest: approval.digest };
     if (reason.value !== '') choice.reason = reason.value;

@@ -46,7 +46,7 @@ export function openQuestions(root, page) {
     const asker = sessionActorId === undefined ? actorId : `${sessionActorId}, in the name of ${actorId},`;
     const problem = element('p', { class: 'problem', role: 'alert' });
     const reply = async (body, what) => {
-      if (sending.has(id)) return;
+      if (sending.has(id)) return page.say('An answer to this question is on its way already');
       problem.textContent = '';
       sending.add(id);
       try {

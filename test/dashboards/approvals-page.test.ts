@@ -3,7 +3,7 @@ import type { Route } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';
-import { eventually } from '../helpers/signal.ts';
+import { eventually, signal } from '../helpers/signal.ts';
 import { startRig } from '../producer/http/rig.ts';
 import { clickOnTheNext, describeInBrowser, openPage } from './browser.ts';
 
@@ -263,6 +263,27 @@ describeInBrowser('approvals on the operator’s page in Chromium', () => {
     await page.getByRole('button', { name: 'Approve' }).click();
     await page.getByRole('alert').getByText('It was denied by local operator.').waitFor();
     await page.getByRole('heading', { name: 'Deploy shop with 1 replicas' }).waitFor();
+  });
+
+  test('while a decision is on its way, a second one is refused with a word', async () => {
+    const { server, call, stateOf } = await rig();
+    const page = await openPage(server.url);
+    const callId = await call({ service: 'shop', replicas: 1 });
+    const sent = signal();
+    const released = signal();
+    await page.route('**/v1/approvals/*', async (route) => {
+      if (route.request().method() === 'POST') {
+        sent.fire();
+        await released.promise;
+      }
+      await route.continue();
+    });
+    await page.getByRole('button', { name: 'Approve' }).click();
+    await sent.promise;
+    await page.getByRole('button', { name: 'Deny' }).click();
+    await page.getByText('A decision about this call is on its way already').waitFor();
+    released.fire();
+    expect((await stateOf(callId)).state).toBe('done');
   });
 
   test('an address names one call: from its story to its approval and back, also when it has been decided', async () => {
