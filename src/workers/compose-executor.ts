@@ -43,7 +43,7 @@ interface WorkerExecutorDeps
   readonly heartbeat: WorkerHeartbeat;
 }
 
-export function composeExecutor({ options, backend, disk, channels, ...deps }: WorkerExecutorDeps): Executor {
+export function composeExecutor({ options, backend, disk, ...deps }: WorkerExecutorDeps): Executor {
   const { settings, log, environment, memory, tracing } = options;
   const hooks = loggedHooks(options.hooks, log, systemSchedule);
   return new Executor({
@@ -55,10 +55,9 @@ export function composeExecutor({ options, backend, disk, channels, ...deps }: W
     environment,
     hooks,
     ...defined({ memory, traces: tracing?.traces }),
-    channels: options.channels ?? channels,
     agents: new WorkerAgents(backend),
     ...(disk !== undefined && { onDisk: (callId: string) => disk.wait(callId) }),
-    gate: approvalGate(options, backend, hooks, channels),
+    gate: approvalGate(options, backend, hooks, deps.channels),
     audit: backend.audit,
     ...(servedTools(options).some(needsResourceLock) ? { locks: new AttemptLocks(backend.locks, log) } : {}),
     successes: settleWithJob,

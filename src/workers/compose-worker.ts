@@ -10,7 +10,7 @@ import { DiskBarrier } from '../shared/store/redis/fsync-barrier.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
 import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
 import { logListenerFailure, notify } from '../shared/telemetry/listeners.ts';
-import { type Clock, systemClock, uuidv7 } from '../shared/util/time.ts';
+import { systemClock, uuidv7 } from '../shared/util/time.ts';
 import { WorkerChannels } from './approvals/channels.ts';
 import { type RegisteredTool, register } from './attempt/attempt-state.ts';
 import { type RunningAttempt, RunningAttempts } from './attempt/running-attempts.ts';
@@ -85,11 +85,10 @@ export function composeWorker(host: WorkerHost): WorkerParts {
 }
 
 function identify({ options, nowMs }: WorkerHost) {
-  const clock: Clock = options.clock ?? systemClock;
   const served = servedTools(options);
   return {
-    clock,
-    workerId: `${hostname()}:${process.pid}:${uuidv7(clock).slice(-6)}`,
+    clock: systemClock,
+    workerId: `${hostname()}:${process.pid}:${uuidv7().slice(-6)}`,
     served,
     published: served.map((tool) => publishedTool(tool, nowMs)),
     tools: register(served) as ReadonlyMap<string, RegisteredTool>,

@@ -4,9 +4,9 @@ import type { Settings } from '../shared/config/config.ts';
 import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
 import type { Tracing } from '../shared/telemetry/tracing.ts';
-import type { Channels, MemoryStore } from '../shared/tools/capabilities.ts';
+import type { MemoryStore } from '../shared/tools/capabilities.ts';
 import type { AnyTool, Tier } from '../shared/tools/tool.ts';
-import type { Clock, Random } from '../shared/util/time.ts';
+import type { Random } from '../shared/util/time.ts';
 import type { AttemptTraces } from './attempt/traces.ts';
 import type { ToolMakers } from './connectors/declared-tools.ts';
 
@@ -27,9 +27,6 @@ export interface WorkerOptions {
   readonly hooks?: readonly Hook[];
   /** Without one, no tool has memory. Its maker closes it. */
   readonly memory?: MemoryStore;
-  /** Without them, no tool reaches people. */
-  readonly channels?: Channels;
-  readonly clock?: Clock;
   readonly random?: Random;
   readonly onEvent?: (event: WorkerEvent) => void;
   readonly tracing?: Tracing<AttemptTraces>;

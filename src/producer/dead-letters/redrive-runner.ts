@@ -2,6 +2,7 @@
  * Runs redrives batch by batch, at their rates. A redrive outlives this process: another one takes it when its lease ends. That process
  * may repeat a batch, but each call is started once only.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { invalidArgument } from '../../shared/schema/known-members.ts';
 import type { Backend } from '../../shared/store/backend.ts';
 import type {
@@ -13,7 +14,7 @@ import type {
 } from '../../shared/store/redrives/redrives.ts';
 import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import { quoteValue } from '../../shared/util/text/quote-value.ts';
-import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
+import type { Clock } from '../../shared/util/time.ts';
 import type { RecordOverride } from '../calls/audit.ts';
 import type { CallRedriver } from './redrive-call.ts';
 
@@ -49,8 +50,6 @@ interface RedriveRunnerDeps {
   readonly redriver: Pick<CallRedriver, 'redrive'>;
   readonly recordOverride: RecordOverride;
   readonly clock: Pick<Clock, 'monotonic'>;
-  /** Default: the system's timers. */
-  readonly schedule?: Schedule;
   onError(error: Error): void;
 }
 
@@ -58,8 +57,7 @@ export class RedriveRunner {
   readonly #deps: RedriveRunnerDeps;
   /** The redrives that this process runs. */
   readonly #running = new Map<string, Promise<void>>();
-  readonly #sleepers = new Set<() => void>();
-  #closed = false;
+  readonly #closing = new AbortController();
 
   constructor(deps: RedriveRunnerDeps) {
     this.#deps = deps;
@@ -75,7 +73,7 @@ export class RedriveRunner {
   watch(): () => void {
     const { redrives, onError } = this.#deps;
     const sweep = async () => {
-      for (const redriveId of await redrives.running()) if (!this.#closed) void this.run(redriveId);
+      for (const redriveId of await redrives.running()) if (!this.#isClosed) void this.run(redriveId);
     };
     const timer = setInterval(() => void sweep().catch(onError), Math.min(SWEEP_MS, redrives.leaseMs)).unref();
     return () => clearInterval(timer);
@@ -83,13 +81,12 @@ export class RedriveRunner {
 
   /** Stops after the current batch. */
   async close(): Promise<void> {
-    this.#closed = true;
-    for (const wake of this.#sleepers) wake();
+    this.#closing.abort();
     await Promise.all(this.#running.values());
   }
 
   async #runToEnd(redriveId: string): Promise<void> {
-    while (!this.#closed) {
+    while (!this.#isClosed) {
       try {
         const lease = await this.#deps.redrives.take(redriveId);
         if (lease === undefined) return;
@@ -107,7 +104,7 @@ export class RedriveRunner {
     const { redrives, clock } = this.#deps;
     const { redriveId } = firstLease;
     const order = await redrives.read(redriveId);
-    for (let lease = firstLease; !this.#closed; lease = { ...lease, position: lease.position + 1 }) {
+    for (let lease = firstLease; !this.#isClosed; lease = { ...lease, position: lease.position + 1 }) {
       const startedAtMs = clock.monotonic();
       const calls = order === undefined ? undefined : await redrives.batch(lease);
       if (order === undefined || calls === undefined) {
@@ -131,14 +128,11 @@ export class RedriveRunner {
     return { started: callIds.length, skipped: skippedCalls(calls, codes) };
   }
 
+  get #isClosed(): boolean {
+    return this.#closing.signal.aborted;
+  }
+
   async #sleep(ms: number): Promise<void> {
-    if (ms <= 0 || this.#closed) return;
-    const { schedule = backgroundSchedule } = this.#deps;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#sleepers.add(resolve);
-    const stop = schedule(resolve, ms);
-    await promise;
-    stop();
-    this.#sleepers.delete(resolve);
+    if (ms > 0) await sleep(ms, undefined, { signal: this.#closing.signal, ref: false }).catch(() => {});
   }
 }

@@ -23,7 +23,7 @@ import { occurrenceKey, type ScheduleRecord } from '../../shared/schedules/sched
 import type { Backend } from '../../shared/store/backend.ts';
 import type { StoredSchedule } from '../../shared/store/schedules/schedules.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
-import { backgroundSchedule, type Clock, type Schedule } from '../../shared/util/time.ts';
+import { backgroundSchedule, type Clock } from '../../shared/util/time.ts';
 import { withinMs } from '../../shared/util/wait.ts';
 import type { CallService } from '../operations/call-service.ts';
 import type { ProducerMetrics } from '../operations/metrics.ts';
@@ -47,7 +47,6 @@ interface ScheduleRunnerDeps extends StartDeps {
   readonly settings: Settings;
   readonly clock: Pick<Clock, 'now'>;
   readonly log: Logger;
-  readonly schedule?: Schedule;
   readonly metrics: Pick<ProducerMetrics, 'occurrences'>;
   onError(error: Error): void;
 }
@@ -105,9 +104,8 @@ export class ScheduleRunner {
   }
 
   #sleep(waitMs: number): Promise<void> {
-    const { schedule = backgroundSchedule } = this.#deps;
     return new Promise((resolve) => {
-      const cancel = schedule(resolve, waitMs);
+      const cancel = backgroundSchedule(resolve, waitMs);
       this.#wakeLoop = () => {
         cancel();
         resolve();

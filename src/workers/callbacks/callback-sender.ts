@@ -17,7 +17,7 @@ import { lacksRights } from '../../shared/store/redis/backend-error.ts';
 import type { Partition } from '../../shared/store/redis/keys.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Tier } from '../../shared/tools/tool.ts';
-import { type Schedule, systemSchedule, uuidv7 } from '../../shared/util/time.ts';
+import { systemSchedule, uuidv7 } from '../../shared/util/time.ts';
 import { withinMs } from '../../shared/util/wait.ts';
 import type { Fetch } from '../context/network.ts';
 
@@ -28,7 +28,6 @@ interface CallbackSenderDeps {
   readonly fetch: Fetch;
   readonly log: Logger;
   readonly random: () => number;
-  readonly schedule?: Schedule;
   partitions(): readonly Partition[];
   secretsOf(tenantId: string | undefined): Promise<readonly string[]>;
   /** Redis' clock. */
@@ -53,7 +52,6 @@ type SendResult = Omit<CallbackEnd, 'delayMs'> & { readonly retryAfterMs?: numbe
 
 export class CallbackSender {
   readonly #deps: CallbackSenderDeps;
-  readonly #schedule: Schedule;
   readonly #sends = new Set<Promise<void>>();
   /** The tiers whose keys the Redis user may not use, as where each tier's workers have a user of their own. By the monotonic clock. */
   readonly #deniedAtMs = new Map<Tier, number>();
@@ -65,7 +63,6 @@ export class CallbackSender {
 
   constructor(deps: CallbackSenderDeps) {
     this.#deps = deps;
-    this.#schedule = deps.schedule ?? systemSchedule;
     this.#pollIn(POLL_MS * deps.random());
   }
 
@@ -80,9 +77,9 @@ export class CallbackSender {
     this.#cancel();
     const ended = Promise.all([this.#polling, ...this.#sends]);
     const limitMs = () => (this.#sends.size === 0 ? 0 : CLOSE_MS);
-    await withinMs(ended, limitMs(), this.#schedule);
+    await withinMs(ended, limitMs());
     this.#stop.abort();
-    await withinMs(ended, limitMs(), this.#schedule);
+    await withinMs(ended, limitMs());
   }
 
   #pollIn(delayMs: number): void {
@@ -90,7 +87,7 @@ export class CallbackSender {
     if (this.#closed || atMs >= this.#dueAtMs) return;
     this.#cancel();
     this.#dueAtMs = atMs;
-    this.#cancel = this.#schedule(() => {
+    this.#cancel = systemSchedule(() => {
       this.#dueAtMs = Number.POSITIVE_INFINITY;
       if (this.#polling !== undefined) return this.#pollIn(WAKE_WITHIN_MS);
       this.#polling = this.#poll()
