@@ -23,11 +23,9 @@ import { type CliContext, say } from './cli/context.ts';
 import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
 import { endOnClosedOutput, outputFlushed, processContext } from './cli/process-context.ts';
 import { PawlError, ToolError } from './shared/errors/failure.ts';
-import { ownVersion } from './shared/store/redis/own-files.ts';
+import { PAWL_VERSION } from './shared/store/redis/own-files.ts';
 import { escapeInvisible } from './shared/util/text/visible-text.ts';
 
-/** The version is read here as well as in `main.ts`, because help and usage errors do not load that module. */
-const version = ownVersion(new URL('../package.json', import.meta.url));
 /** A finished command waits this long at most for timers and connections that a tools file has left open. */
 const LINGER_MS = 500;
 
@@ -84,7 +82,7 @@ function withDefaultCommand(program: Command, argv: readonly string[]): string[]
 export function createProgram(context: CliContext, end: OnExit): Command {
   const program = new Command('pawl')
     .description("Runs an AI agent's tool calls on a fleet of workers, each call once.")
-    .version(version, '-v, --version', 'print the version')
+    .version(PAWL_VERSION, '-v, --version', 'print the version')
     .helpOption('-h, --help', 'print this')
     .showSuggestionAfterError(true)
     .showHelpAfterError("'pawl --help' lists the commands.")

@@ -17,7 +17,7 @@ import { resolveSettings } from './shared/config/resolve-settings.ts';
 import { SECRET_VARIABLES, variableText } from './shared/config/variables.ts';
 import { PawlError, reasonOf } from './shared/errors/failure.ts';
 import { redactLine, secretsOf } from './shared/errors/redaction.ts';
-import { ownVersion } from './shared/store/redis/own-files.ts';
+import { PAWL_VERSION } from './shared/store/redis/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry/call-events.ts';
 import { guardedLogger } from './shared/telemetry/listeners.ts';
 import type { Logger } from './shared/telemetry/log.ts';
@@ -33,7 +33,6 @@ import { escapeJson } from './shared/util/text/visible-text.ts';
 import type { ToolWorker } from './workers/worker.ts';
 import { boundYoungGeneration } from './young-generation.ts';
 
-export const PAWL_VERSION = ownVersion(new URL('../package.json', import.meta.url));
 export const DEFAULT_CONCURRENCY = 32;
 
 /** Settings of this process. Throws `CONFIGURATION`. */
@@ -292,7 +291,6 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     log: log === undefined ? createLogger({ ...settings, logLevel: ownLogLevel }) : guardedLogger(log),
     environment: environmentOfPrograms(settings),
     memory: openMemory(settings),
-    pawlVersion: PAWL_VERSION,
     ...defined({ hooks, onEvent, onDrainAsked }),
   });
 }

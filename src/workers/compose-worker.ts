@@ -200,14 +200,13 @@ function composeJobs(host: WorkerHost, parts: Identity & State & Services) {
 
 function composeHeartbeat({ options, backend, nowMs, unconfined }: WorkerHost, parts: Identity & State & Services) {
   const { workerId, served, published, running, declared } = parts;
-  const { tiers, concurrency, pawlVersion, log } = options;
+  const { tiers, concurrency, log } = options;
   const runsPrograms = served.filter(({ needs }) => needs.includes('processes'));
   return new WorkerHeartbeat({
     backend,
     workerId,
     tiers,
     concurrency,
-    pawlVersion,
     log,
     published,
     startedAtMs: nowMs,

@@ -9,11 +9,11 @@ import {
   runsAsPublished,
   type WorkerRecord,
 } from '../shared/store/fleet/catalogue.ts';
+import { PAWL_VERSION } from '../shared/store/redis/own-files.ts';
 import type { Logger } from '../shared/telemetry/log.ts';
 import { qualifiedName, type Tier } from '../shared/tools/tool.ts';
 
-interface WorkerHeartbeatDeps
-  extends Pick<WorkerRecord, 'tiers' | 'concurrency' | 'pawlVersion' | 'startedAtMs' | 'unconfined'> {
+interface WorkerHeartbeatDeps extends Pick<WorkerRecord, 'tiers' | 'concurrency' | 'startedAtMs' | 'unconfined'> {
   readonly backend: Backend;
   readonly workerId: string;
   readonly log: Logger;
@@ -115,7 +115,7 @@ export class WorkerHeartbeat {
   }
 
   #beat(changed = false): Promise<boolean> {
-    const { backend, workerId, tiers, concurrency, pawlVersion, published, startedAtMs, unconfined = [] } = this.#deps;
+    const { backend, workerId, tiers, concurrency, published, startedAtMs, unconfined = [] } = this.#deps;
     const record: WorkerRecord = {
       id: workerId,
       host: hostname(),
@@ -129,7 +129,7 @@ export class WorkerHeartbeat {
       ...(unconfined.length === 0 ? {} : { unconfined }),
       ...(this.#draining && { tiers: [], tools: [], definitions: [], kinds: [], draining: true }),
       startedAtMs,
-      pawlVersion,
+      pawlVersion: PAWL_VERSION,
       signing: backend.signatures.fingerprints,
       ...tierSigning(backend.signatures, tiers),
       clockAheadMs: backend.clock.ownAheadMs,

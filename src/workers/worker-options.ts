@@ -21,7 +21,6 @@ export interface WorkerOptions {
   readonly audit?: RecordAudit;
   /** The environment; programs that tools start may see a part of it. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly pawlVersion: string;
   /** Makers of the tools that the registry declares, by kind, instead of those that are compiled in. */
   readonly declared?: ToolMakers;
   readonly hooks?: readonly Hook[];

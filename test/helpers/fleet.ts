@@ -97,7 +97,6 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
       concurrency: change.concurrency ?? options.concurrency ?? 8,
       log: change.log ?? options.log ?? silentLogger,
       environment: change.environment ?? options.environment ?? {},
-      pawlVersion: 'test',
       ...(options.hooks === undefined ? {} : { hooks: options.hooks }),
       declared: change.declared ?? options.declared ?? {},
       random: change.random ?? options.random ?? (() => 0),

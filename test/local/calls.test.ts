@@ -51,7 +51,6 @@ describeCalls('a fleet', async ({ tools, settings }) => {
     concurrency: DEFAULT_CONCURRENCY,
     log: silentLogger,
     environment: {},
-    pawlVersion: 'test',
   });
   const pawl = await connect({ ...partition, ...settings, log: silentLogger });
   return {

@@ -34,7 +34,6 @@ async function openFleet() {
       workerId,
       tiers: ['workspace'],
       concurrency: 1,
-      pawlVersion: 'test',
       log: silentLogger,
       published: [publishedTool(tool, 1)],
       startedAtMs: 1,

@@ -159,7 +159,7 @@ export async function importMcp(
   options: ImportMcpOptions,
 ): Promise<number> {
   const connection = connectionFrom(server, command, options);
-  const { createLogger, loadSettings, PAWL_VERSION } = await import('../../main.ts');
+  const { createLogger, loadSettings } = await import('../../main.ts');
   const { McpConnections } = await loadOptional('mcpServers', () => import('../../workers/connectors/mcp/tools.ts'));
   const settings = await loadSettings();
   return withSigningPawl(context, async (pawl) => {
@@ -167,7 +167,6 @@ export async function importMcp(
       settings,
       environment: context.environment,
       log: createLogger({ ...settings, logLevel: 'error' }),
-      pawlVersion: PAWL_VERSION,
     });
     try {
       const outcome = await importServer({

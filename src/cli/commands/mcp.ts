@@ -1,7 +1,7 @@
 /** `pawl mcp`: an MCP server on standard input and output, for clients that start their servers themselves. */
 import { randomUUID } from 'node:crypto';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
-import { connect, createLogger, loadSettings, PAWL_VERSION } from '../../main.ts';
+import { connect, createLogger, loadSettings } from '../../main.ts';
 import { createMcpServer } from '../../producer/mcp/server.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { type CliContext, listenForStop, say, usageError, withRedisHint } from '../context.ts';
@@ -48,7 +48,7 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
   try {
     if (options.workers > 0) await workers.start();
     const sessionKey = options.session ?? `mcp-stdio-${randomUUID()}`;
-    const server = serveStdio(() => createMcpServer({ pawl, version: PAWL_VERSION }, CALLER, sessionKey), {
+    const server = serveStdio(() => createMcpServer({ pawl }, CALLER, sessionKey), {
       transport: new StdioConnection({
         input: context.input,
         output: context.out,

@@ -1,6 +1,6 @@
 /** The API process of `pawl up` and `pawl serve`: a producer with the HTTP API and Bull Board in front of it. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { connect, createLogger, PAWL_VERSION } from '../../main.ts';
+import { connect, createLogger } from '../../main.ts';
 import type { DispatchEvent } from '../../producer/calls/submission.ts';
 import type { Pawl } from '../../producer/client.ts';
 import { BOARD_PATH, type HttpServer, startHttpServer } from '../../producer/http/server.ts';
@@ -13,6 +13,7 @@ import { AuditService } from '../../shared/store/audit-service.ts';
 import type { PublishedTool } from '../../shared/store/fleet/catalogue.ts';
 import { clusterUrl } from '../../shared/store/redis/address.ts';
 import { redisOptions } from '../../shared/store/redis/connection-options.ts';
+import { PAWL_VERSION } from '../../shared/store/redis/own-files.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import { producerLine, writeLogLine } from '../../shared/telemetry/log-events.ts';
 import type { Toolset } from '../../shared/tools/toolset.ts';
@@ -71,7 +72,6 @@ export async function openApiProcess(settings: Settings, options: ApiProcessOpti
   const server = await startHttpServer({
     ...{ pawl, settings, log, fleet, isStarting },
     board: board.router,
-    version: PAWL_VERSION,
   }).catch(async (error: unknown) => {
     await closeEndpoints();
     await pawl.close();

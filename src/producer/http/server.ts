@@ -45,8 +45,6 @@ interface HttpServerOptions {
   readonly board?: RequestHandler;
   /** The source of `/metrics`. Default: one for this producer. */
   readonly fleet?: FleetView;
-  /** Shown in the OpenAPI document. */
-  readonly version?: string;
   /** Adds an application's own resources and prompts to every MCP server. */
   readonly extendMcp?: McpServerDeps['extend'];
   /** While it answers true, `/readyz` answers 503. */
@@ -76,9 +74,9 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     if (draining) throw new HttpError('BACKEND_UNAVAILABLE', 'This server is closing.');
     await backlog.check();
   };
-  const { version = '0.0.0', extendMcp: extend } = options;
+  const { extendMcp: extend } = options;
   const follow: McpServerDeps['follow'] = (submission) => longPolls.follow(submission);
-  const mcp = mcpEndpoint({ pawl, log, checkAccepting, version, follow, ...(extend !== undefined && { extend }) });
+  const mcp = mcpEndpoint({ pawl, log, checkAccepting, follow, ...(extend !== undefined && { extend }) });
   const openResponses = new Set<Response>();
   const app = createApp(options, {
     longPolls,
@@ -116,7 +114,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   };
 }
 
-interface AppDeps extends Omit<ApiDeps, 'pawl' | 'version'> {
+interface AppDeps extends Omit<ApiDeps, 'pawl'> {
   readonly mcp: McpEndpoint;
   /** Responses that are not finished. */
   readonly openResponses: Set<Response>;
@@ -124,7 +122,7 @@ interface AppDeps extends Omit<ApiDeps, 'pawl' | 'version'> {
 }
 
 function createApp(options: HttpServerOptions, deps: AppDeps): Express {
-  const { pawl, settings, log, board, version = '0.0.0' } = options;
+  const { pawl, settings, log, board } = options;
   const { longPolls, streams, mcp, fleet, checkAccepting, isDraining } = deps;
   const app = express();
   app.disable('x-powered-by');
@@ -141,7 +139,7 @@ function createApp(options: HttpServerOptions, deps: AppDeps): Express {
   mountPage(app);
   mountButtons(app, pawl);
   const limits = new RateLimiter(settings.http);
-  const apiDeps = { pawl, longPolls, streams, fleet, version, checkAccepting };
+  const apiDeps = { pawl, longPolls, streams, fleet, checkAccepting };
   mountCompletions(app, apiDeps, limitRequests(limits));
   const authenticate = createAuthenticator(settings.apiTokens);
   app.use((request, response, next) => {

@@ -4,6 +4,7 @@
  */
 import { type CallToolResult, Server, type ServerContext, type Tool } from '@modelcontextprotocol/server';
 import { z } from 'zod';
+import { PAWL_VERSION } from '../../shared/store/redis/own-files.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { PendingSubmission } from '../calls/submission.ts';
 import type { Pawl } from '../client.ts';
@@ -16,7 +17,6 @@ import { publishedToolsFor, toMcpTool } from './tools.ts';
 
 export interface McpServerDeps {
   readonly pawl: Pawl;
-  readonly version: string;
   /** Adds resources and prompts. Called for every server that is made. */
   readonly extend?: (server: Server) => void;
   /** Throws `HttpError` while the server accepts no calls. */
@@ -35,9 +35,9 @@ const updateSchema = z.looseObject({
 
 /** A server that speaks for one caller; without a session of the client's own, its calls belong to `sessionKey`. */
 export function createMcpServer(deps: McpServerDeps, caller: Caller, sessionKey: string): Server {
-  const { pawl, version, extend } = deps;
+  const { pawl, extend } = deps;
   const server = new Server(
-    { name: 'pawl', version },
+    { name: 'pawl', version: PAWL_VERSION },
     {
       capabilities: { tools: { listChanged: true }, logging: {}, extensions: { [TASKS_EXTENSION]: {} } },
       instructions:

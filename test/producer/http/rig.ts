@@ -122,7 +122,6 @@ export async function startTestWorker(
     concurrency: 8,
     log,
     environment: {},
-    pawlVersion: '0.0.0',
   });
   onTestFinished(() => worker.close(0));
   return worker;

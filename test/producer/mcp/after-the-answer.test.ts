@@ -23,7 +23,7 @@ test('no progress is notified for a request that was answered, and its call is h
   });
   const { pawl } = await startRig({ tools: [pay] });
   const followed: string[] = [];
-  const deps = { pawl, version: '0.0.0', follow: ({ callId }: { callId: string }) => void followed.push(callId) };
+  const deps = { pawl, follow: ({ callId }: { callId: string }) => void followed.push(callId) };
   const [input, output] = [new PassThrough(), new PassThrough()];
   const sent: string[] = [];
   output.on('data', (lines) => void sent.push(...String(lines).trim().split('\n')));

@@ -324,7 +324,7 @@ test.each([
   const [input, output] = [new PassThrough(), new PassThrough()];
   const sent: string[] = [];
   output.on('data', (line) => void sent.push(String(line)));
-  const create = () => createMcpServer({ pawl, version: '0.0.0' }, { id: 'stdio', role: 'admin' }, 'stdio-session');
+  const create = () => createMcpServer({ pawl }, { id: 'stdio', role: 'admin' }, 'stdio-session');
   const connection = serveStdio(create, { transport: new StdioServerTransport(input, output) });
   onTestFinished(() => connection.close());
   input.write(`${JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })}\n`);

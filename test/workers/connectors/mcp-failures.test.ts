@@ -305,7 +305,7 @@ describe('a hostile server', () => {
     change: Parameters<McpFleet['odd']>[0] = {},
   ) {
     const { settings, odd } = await startMcpFleet({ workers: 0 });
-    const parts = { settings, environment: process.env, log: silentLogger, pawlVersion: '0', ...limits };
+    const parts = { settings, environment: process.env, log: silentLogger, ...limits };
     const connections = new McpConnections(parts);
     onTestFinished(() => connections.close());
     return connections.to('odd', odd(change));

@@ -42,7 +42,7 @@ export async function startMcpFleet(options: Partial<FleetOptions> = {}): Promis
     settings: { dataDir, sandbox: 'off', ...options.settings },
   });
   const environment = { ...process.env, ...options.environment };
-  const parts = { settings: fleet.settings, environment, log: silentLogger, pawlVersion: '0.0.0' };
+  const parts = { settings: fleet.settings, environment, log: silentLogger };
   return {
     ...fleet,
     folder,

@@ -1,6 +1,7 @@
 /** `/openapi.json`: the description of the routes, generated from the schemas that check their requests. */
 import { z } from 'zod';
 import { contractSchemas } from '../../../shared/calls/envelope.ts';
+import { PAWL_VERSION } from '../../../shared/store/redis/own-files.ts';
 import { issues, text } from './call-schemas.ts';
 import { REQUEST_ERROR_CODES } from './errors.ts';
 import { responseSchemas } from './response-schemas.ts';
@@ -24,10 +25,10 @@ export function openApiRoute(listRoutes: () => readonly Route[]): Route {
     permission: 'read',
     summary: 'This description.',
     responses: { 200: ['An OpenAPI document', 'Description'] },
-    answer({ version }) {
+    answer() {
       described ??= describe(listRoutes());
       const description = "Runs an AI agent's tool calls on a fleet of workers, each call once.";
-      return { openapi: '3.1.0', info: { title: 'Pawl', version, description }, ...described };
+      return { openapi: '3.1.0', info: { title: 'Pawl', version: PAWL_VERSION, description }, ...described };
     },
   });
 }

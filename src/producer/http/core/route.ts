@@ -22,8 +22,6 @@ export interface ApiDeps {
   readonly pawl: Pawl;
   readonly longPolls: LongPolls;
   readonly fleet: FleetView;
-  /** The version in the OpenAPI document. */
-  readonly version: string;
   readonly streams: OpenStreams;
   /** Throws `BACKEND_UNAVAILABLE` or `RATE_LIMITED` while the server accepts no calls. */
   checkAccepting(): Promise<void>;

@@ -4,6 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { PawlError, reasonOf } from '../../errors/failure.ts';
+import { orUndefined } from '../../util/or-undefined.ts';
 
 /** Reads a file of Pawl's own. Throws `CONFIGURATION` when it is missing. */
 export function readOwnFile(url: URL): string {
@@ -14,13 +15,6 @@ export function readOwnFile(url: URL): string {
   }
 }
 
-/** The version of Pawl in its `package.json`. */
-export function ownVersion(url: URL): string {
-  const { name, version } = JSON.parse(readOwnFile(url)) as { readonly name?: string; readonly version: string };
-  if (name !== 'pawl') throw bundleError(`${url.pathname} is the package.json of ${name ?? 'another package'}`);
-  return version;
-}
-
 function bundleError(reason: string, cause?: unknown): PawlError {
   return new PawlError(
     'CONFIGURATION',
@@ -29,15 +23,14 @@ function bundleError(reason: string, cause?: unknown): PawlError {
   );
 }
 
-// Checked at import, before any file is read.
-checkLocation();
+/** The version of Pawl. It is read at import, before any other file. */
+export const PAWL_VERSION = ownVersion();
 
 /** Throws `CONFIGURATION` when this module is in a user's bundle: then Pawl's `package.json` is not at its place. */
-function checkLocation(): void {
-  try {
-    // In a CommonJS bundle, `import.meta.url` is undefined, and this throws, too.
-    ownVersion(new URL('../../../../package.json', import.meta.url));
-  } catch {
-    throw bundleError('this module was put into a bundle');
-  }
+function ownVersion(): string {
+  // In a CommonJS bundle, `import.meta.url` is undefined, and this throws, too.
+  const read = () => JSON.parse(readFileSync(new URL('../../../../package.json', import.meta.url), 'utf8'));
+  const { name, version }: { readonly name?: string; readonly version?: string } = orUndefined(read) ?? {};
+  if (name !== 'pawl' || version === undefined) throw bundleError('this module was put into a bundle');
+  return version;
 }

@@ -19,6 +19,7 @@ import type { Environment } from '../../../shared/config/variables.ts';
 import type { McpDefinition } from '../../../shared/connectors/mcp.ts';
 import type { McpConnectionOptions } from '../../../shared/connectors/mcp-routing.ts';
 import { PawlError, reasonOf } from '../../../shared/errors/failure.ts';
+import { PAWL_VERSION } from '../../../shared/store/redis/own-files.ts';
 import type { Logger } from '../../../shared/telemetry/log.ts';
 import { endOf } from '../../../shared/util/text/text-cut.ts';
 import { unlessAborted } from '../../../shared/util/wait.ts';
@@ -32,7 +33,6 @@ export interface McpConnectionDeps {
   readonly settings: Pick<Settings, 'dataDir' | 'sandbox' | 'allowedHosts'>;
   readonly environment: Environment;
   readonly log: Logger;
-  readonly pawlVersion: string;
   /** How long a message may take to arrive once it has begun. */
   readonly messageTimeoutMs?: number;
   /** How long a server may take to answer a connection attempt. */
@@ -196,7 +196,7 @@ export class McpConnection {
   }
 
   async #connectInEra(legacy: boolean): Promise<OpenConnection> {
-    const { pawlVersion, connectTimeoutMs = CONNECT_TIMEOUTS_MS[this.#options.transport] } = this.#deps;
+    const { connectTimeoutMs = CONNECT_TIMEOUTS_MS[this.#options.transport] } = this.#deps;
     const startedAtMs = performance.now();
     const isProgram = this.#options.transport === 'stdio';
     const probeTimeoutMs = isProgram ? Math.min(PROBE_TIMEOUT_MS, connectTimeoutMs) : connectTimeoutMs;
@@ -218,7 +218,7 @@ export class McpConnection {
         },
       },
     };
-    const client = new Client({ name: 'pawl', version: pawlVersion }, options);
+    const client = new Client({ name: 'pawl', version: PAWL_VERSION }, options);
     const answers = new AnswerReader();
     const transport = this.#transport(answers, (broken) =>
       broken instanceof PawlError ? broken : this.#brokenStreamError(open),
