@@ -1,7 +1,7 @@
 /** Redis servers of the rig's own, with options of a row's own, that can be killed and started again. */
 
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, readlinkSync, symlinkSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, truncateSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -84,24 +84,24 @@ export async function startServer(folder: string, options: readonly string[] = [
   };
 }
 
-/** Cuts the append-only file back to what had been written at a time: what a power failure leaves. Kills the server. */
+/**
+ * Cuts the append-only file back to what had been written at a time: what a power failure leaves. Kills the server. The checkers of Redis and
+ * Valkey can do so as well, but that of Valkey 9 takes the file that Valkey 9 begins with for broken.
+ */
 export async function forgetSince(server: Server, atSeconds: number): Promise<void> {
-  const { checker, libraries } = checkerOf(server);
   await server.kill();
-  const manifest = join(server.folder, 'appendonlydir', 'appendonly.aof.manifest');
-  await run(checker, ['--truncate-to-timestamp', String(atSeconds), manifest], {
-    env: { ...process.env, LD_LIBRARY_PATH: libraries },
-  });
+  const file = appendOnlyFile(server);
+  const times = readFileSync(file, 'latin1').matchAll(/^#TS:(\d+)\r\n/gm);
+  const later = [...times].find(([, writtenAtSeconds]) => Number(writtenAtSeconds) > atSeconds);
+  if (later !== undefined) truncateSync(file, later.index);
 }
 
-/** The server's program is the checker when it is called so; its libraries are where the running one found them. */
-function checkerOf(server: Server): { readonly checker: string; readonly libraries: string } {
-  const given = process.env['PAWL_REDIS_CHECK_AOF'];
-  if (given !== undefined) return { checker: given, libraries: '' };
-  const checker = join(server.folder, 'redis-check-aof');
-  if (!existsSync(checker)) symlinkSync(readlinkSync(`/proc/${server.pid}/exe`), checker);
-  const loaded = readFileSync(`/proc/${server.pid}/maps`, 'utf8').matchAll(/(\/\S+)\/[^/\s]+\.so/g);
-  return { checker, libraries: [...new Set([...loaded].map(([, folder = '']) => folder))].join(':') };
+/** What was written since the server's start. */
+function appendOnlyFile(server: Server): string {
+  const folder = join(server.folder, 'appendonlydir');
+  const [name, ...others] = readdirSync(folder).filter((file) => file.endsWith('.incr.aof'));
+  if (name === undefined || others.length > 0) throw new Error(`one append-only file was expected in ${folder}`);
+  return join(folder, name);
 }
 
 async function executable(): Promise<string> {
@@ -127,4 +127,31 @@ async function answers(port: number): Promise<boolean> {
   } finally {
     socket.destroy();
   }
+}
+
+const ON_DISK = 'on-disk';
+
+/**
+ * Notes in the append-only file whenever the server has said that its disk has all before. Answers how to cut the file back to the last
+ * such note, which kills the server: what a power failure leaves of it at least.
+ */
+export function followDisk(server: Server): () => Promise<void> {
+  const redis = server.admin.duplicate();
+  redis.on('error', () => {});
+  let last = '';
+  const follow = async () => {
+    for (let count = 1; ; count += 1) {
+      await redis.set(ON_DISK, count);
+      last = `${ON_DISK}\r\n$${String(count).length}\r\n${count}\r\n`;
+      await redis.call('WAITAOF', 1, 0, 0);
+    }
+  };
+  follow().catch(() => {});
+  return async () => {
+    const note = last;
+    await server.kill();
+    redis.disconnect();
+    const file = appendOnlyFile(server);
+    truncateSync(file, readFileSync(file, 'latin1').lastIndexOf(note) + note.length);
+  };
 }

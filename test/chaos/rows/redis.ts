@@ -5,7 +5,7 @@ import { isAtLeast } from '../../../src/shared/config/durability.ts';
 import { eventually } from '../../helpers/signal.ts';
 import type { Ask } from '../protocol.ts';
 import { type Producer, type Rig, SETTLE_MS } from '../rig.ts';
-import { forgetSince, type Server, serverVersion, startServer } from '../server.ts';
+import { followDisk, forgetSince, type Server, serverVersion, startServer } from '../server.ts';
 import { inTheMiddle, load, mixedAsks, passes, type Row } from './row.ts';
 
 const killedUnderLoad: Row = {
@@ -56,14 +56,13 @@ const awayForLong: Row = {
 };
 
 /** The machine loses power under load; what Redis had not written is gone. Clients then ask for everything again. */
-async function losePower(rig: Rig, lastMs: number): Promise<void> {
+async function losePower(rig: Rig, cut: () => Promise<void>): Promise<void> {
   const [producer] = await Promise.all([rig.producer(), rig.worker(), rig.worker()]);
   const asks = mixedAsks(rig, 400, () => ({ beforeMs: rig.random.between(40, 80) }));
   const all = load(rig, producer, asks, 8);
   await passes(rig.random.between(2_200, 2_600));
-  if (lastMs > 0) await forgetSince(rig.server, Math.floor((Date.now() - lastMs) / 1_000));
-  else await rig.server.kill();
-  await rig.server.start(['--aof-timestamp-enabled', 'yes']);
+  await cut();
+  await rig.server.start();
   rig.healed();
   await all;
   await load(rig, producer, asks, 8);
@@ -83,19 +82,18 @@ const powerLoss: Row = {
   fault: 'power loss, AOF everysec: the last one to two seconds are gone',
   redisOptions: ['--aof-timestamp-enabled', 'yes'],
   stated: 'everysec says that it may forget the last two seconds',
-  run: (rig) => losePower(rig, 1_000),
+  run: (rig) => losePower(rig, () => forgetSince(rig.server, Math.floor(Date.now() / 1_000) - 1)),
 };
 
-/** `PAWL_REDIS_SERVER` and `PAWL_REDIS_CHECK_AOF` name another Redis than the one that is here. */
+/** `PAWL_REDIS_SERVER` names another Redis than the one that is here. */
 const powerLossBegins: Row = {
   number: 42,
   fault: 'power loss, AOF everysec, where `once` calls begin on disk (durability `waitaof`)',
-  redisOptions: ['--aof-timestamp-enabled', 'yes'],
   env: { DURABILITY: 'waitaof' },
   stated: 'no second effects of `once` calls; reported outcomes may be forgotten',
   needs: async () => (isAtLeast(await serverVersion(), [7, 2]) ? undefined : 'needs Redis 7.2, which has WAITAOF'),
   async run(rig) {
-    await losePower(rig, 1_000);
+    await losePower(rig, followDisk(rig.server));
     const onces = rig.effects().filter(({ key, phase }) => phase === 'effect' && rig.history.isOnce(key));
     rig.bound('I5', 'second effects of `once` calls', onces.length - new Set(onces.map(({ key }) => key)).size, 0);
     rig.notes.push(`Redis ${await serverVersion()}`);
@@ -106,7 +104,7 @@ const powerLossAlways: Row = {
   number: 14,
   fault: 'power loss, AOF always: nothing that was acknowledged is gone',
   redisOptions: ['--appendfsync', 'always'],
-  run: (rig) => losePower(rig, 0),
+  run: (rig) => losePower(rig, () => rig.server.kill()),
 };
 
 const DISK_BYTES = 6 * 1_024 * 1_024;
