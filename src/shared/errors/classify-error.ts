@@ -57,6 +57,8 @@ const OPEN_CONNECTION: readonly unknown[] = ['read', 'write'];
 const UNREADABLE_ANSWER = /^(?:HPE_|UND_ERR_RES_)/;
 /** Codes of a TLS connection that breaks, by OpenSSL's own names. */
 const BROKEN_TLS = /^ERR_SSL_/;
+/** Node's message for a connection that ended before it was secure, so that no request was sent. */
+const NEVER_SECURE = /before secure TLS connection was established$/;
 /** The message of `fetch` for an answer that broke off after its head, for any reason. */
 const BROKEN_OFF = 'terminated';
 
@@ -112,6 +114,7 @@ function codeOfNode(error: object): FailureCode | undefined {
   const known = Object.hasOwn(NODE_CODES, code) ? NODE_CODES[code] : undefined;
   if (known === undefined && BROKEN_TLS.test(code)) return 'CONNECTION_RESET';
   if (known === undefined) return UNREADABLE_ANSWER.test(code) ? 'RESULT_INVALID' : undefined;
+  if (known === 'CONNECTION_RESET' && NEVER_SECURE.test(String(field(error, 'message')))) return 'UNREACHABLE';
   const wasOpen = FAILURES[known].nothingHappened && OPEN_CONNECTION.includes(field(error, 'syscall'));
   return wasOpen ? 'CONNECTION_RESET' : known;
 }

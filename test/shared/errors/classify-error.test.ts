@@ -114,6 +114,15 @@ describe('Node’s and undici’s codes (R18)', () => {
       expect(classify(error('no', { code }))).toMatchObject({ code: 'CONNECTION_RESET', nothingHappened: false });
   });
 
+  test('a real connection that ends before it is secure proves that nothing was sent', async () => {
+    const server = createServer((socket) => socket.once('data', () => socket.end())).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const thrown: unknown = await fetch(`https://127.0.0.1:${port}/`, { method: 'POST' }).catch((caught) => caught);
+    server.close();
+    expect(classify(thrown)).toMatchObject({ code: 'UNREACHABLE', retriable: true, nothingHappened: true });
+  });
+
   test('a stream of HTTP/2 that breaks is a broken connection', () => {
     const broken = { code: 'CONNECTION_RESET', nothingHappened: false };
     for (const code of ['ERR_HTTP2_SESSION_ERROR', 'ERR_HTTP2_STREAM_CANCEL', 'ERR_HTTP2_STREAM_ERROR'])
