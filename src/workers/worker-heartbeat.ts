@@ -101,7 +101,7 @@ export class WorkerHeartbeat {
   }
 
   async beat(): Promise<void> {
-    // If Redis has lost the heartbeat, it has lost the tools as well.
+    // If Redis has lost the heartbeat, it has lost the tools as well; if its clock was set, they seem to have expired.
     if (await this.#beat()) await this.renewPublished();
   }
 

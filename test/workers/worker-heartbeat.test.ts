@@ -9,6 +9,8 @@ import { defineTool } from '../../src/shared/tools/define-tool.ts';
 import { WorkerHeartbeat } from '../../src/workers/worker-heartbeat.ts';
 import { openBooks } from '../shared/store/calls.ts';
 
+const DAY_MS = 24 * 3_600_000;
+
 /** Workers that offer one version of a tool, each with a definition of its own. */
 async function openFleet() {
   const { redis, world, ledger } = await openBooks();
@@ -44,7 +46,13 @@ async function openFleet() {
   const published = async () => (await catalogue.read()).tools.map(({ description }) => description);
   const { tools, workers, workerLoads } = new FleetKeys(world.prefix);
   const lose = () => Promise.all([tools, workers, workerLoads].map((key) => redis.unlink(key)));
-  return { catalogue, worker, published, lose };
+  /** What was written before seems to be a day older, as after Redis' clock was set forward. */
+  const age = async () => {
+    const written = (await catalogue.read()).tools;
+    await catalogue.publish(written.map((tool) => ({ ...tool, seenAtMs: tool.seenAtMs - DAY_MS })));
+    for (const id of await redis.zrange(workers, '0', '-1')) await redis.zincrby(workers, -DAY_MS, id);
+  };
+  return { catalogue, worker, published, lose, age };
 }
 
 test('the latest definition of a version stays offered while a worker with an earlier one renews what it offers', async () => {
@@ -97,4 +105,14 @@ test('when Redis has lost the catalogue, the tools are there again with the work
   expect(await published()).toEqual([]);
   await only.beat();
   expect(await published()).toEqual(['Here.']);
+});
+
+test('a worker whose tools seem to have expired, as Redis’ clock was set, publishes them again with its next heartbeat', async () => {
+  const { worker, published, age } = await openFleet();
+  const only = worker('only', 'Only.');
+  await only.publish();
+  await age();
+  expect(await published()).toEqual([]);
+  await only.beat();
+  expect(await published()).toEqual(['Only.']);
 });
