@@ -166,7 +166,8 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
     });
     outgoing.on('error', (error) => {
       const failure: unknown = signal.aborted ? signal.reason : withHost(error, url, 'without an answer');
-      reject(isConnected ? failure : notSent(failure, url, options.signal));
+      const isOwnAbort = signal.aborted && !options.signal.aborted;
+      reject(isConnected || isOwnAbort ? failure : notSent(failure, url, options.signal));
     });
     outgoing.end(body);
   });
@@ -174,8 +175,9 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
 
 /** The error of a request that ended before its connection was open, TLS included: nothing was sent. */
 function notSent(failure: unknown, { host }: URL, callSignal: AbortSignal): unknown {
-  if (classify(failure).nothingHappened) return failure;
-  if (!callSignal.aborted) return asToolError(failure, true);
+  const { nothingHappened, message } = classify(failure);
+  if (nothingHappened) return failure;
+  if (!callSignal.aborted) return new PawlError('UNREACHABLE', message, { cause: failure });
   return new PawlError('CONNECT_TIMEOUT', `The call ended before ${host} had accepted a connection.`, {
     cause: failure,
   });

@@ -246,7 +246,7 @@ describe('odd answers', () => {
     const host = await listen((socket) => socket.once('data', () => refuse(socket)));
     const sent = openNetwork({ signal, allowedHosts: [host] })(`https://${host}/`, { method: 'POST' });
     const failure = classify(await sent.catch((thrown: unknown) => thrown));
-    expect(failure).toMatchObject({ code: 'CONNECTION_RESET', retriable: true, nothingHappened: true });
+    expect(failure).toMatchObject({ code: 'UNREACHABLE', retriable: true, nothingHappened: true });
     expect(failure.message).toContain(reason);
   });
 
@@ -258,6 +258,14 @@ describe('odd answers', () => {
       code: 'CONNECT_TIMEOUT',
       nothingHappened: true,
     });
+  });
+
+  test('the tool’s own signal ends a request with its own reason, also before the connection is open', async () => {
+    const own = new AbortController();
+    const reason = new Error('the user has changed their mind');
+    const host = await listen((socket) => socket.once('data', () => own.abort(reason)));
+    const fetch = openNetwork({ signal, allowedHosts: [host] });
+    await expect(fetch(`https://${host}/`, { method: 'POST', signal: own.signal })).rejects.toBe(reason);
   });
 
   test('a body without a length that ends because its connection broke is not whole', async () => {
