@@ -57,12 +57,19 @@ export function clusterAddressOf(url: string): {
   const { db = 0, path, ...rest } = common;
   if (path !== undefined) throw invalidUrl('A Redis Cluster cannot be reached through a Unix socket.');
   if (db !== 0) throw invalidUrl(`A Redis Cluster has one database: leave the ${db} out of REDIS_URL.`);
-  const names = nodes.map(({ host }) => host).filter((host) => isIP(host) === 0);
   return {
     nodes,
-    common: rest.tls === undefined ? rest : { ...rest, tls: { ...rest.tls, ...certificateCheck(names) } },
+    common:
+      rest.tls === undefined ? rest : { ...rest, tls: { ...rest.tls, ...certificateCheck(nodes, ANNOUNCE.node) } },
   };
 }
+
+/** The settings by which nodes and Sentinels announce names. */
+const ANNOUNCE = {
+  node: 'let the nodes announce such names (cluster-announce-hostname)',
+  sentinel:
+    'let the Sentinels and servers announce such names (sentinel resolve-hostnames, sentinel announce-hostnames, replica-announce-ip)',
+} as const;
 
 function nodesWithOptions(url: string, read: (node: string) => RedisOptions) {
   const urls = nodesOf(url);
@@ -91,17 +98,18 @@ function nodesWithOptions(url: string, read: (node: string) => RedisOptions) {
 }
 
 /**
- * Nodes may announce IP addresses, while their certificates have names. Then a name of REDIS_URL must be on the certificate. A node that
- * announces a name is checked by that name.
+ * Nodes and Sentinels may announce IP addresses, while the certificates have names. Then a name of REDIS_URL must be on the certificate. A
+ * server that is announced by a name is checked by that name.
  */
-function certificateCheck(names: readonly string[]) {
+function certificateCheck(nodes: readonly NodeAddress[], announce: string) {
+  const names = nodes.map(({ host }) => host).filter((host) => isIP(host) === 0);
   return {
     checkServerIdentity: (host: string, certificate: PeerCertificate): Error | undefined => {
       const mismatch = checkServerIdentity(host, certificate);
       if (mismatch === undefined) return undefined;
       if (isIP(host) !== 0 && names.some((name) => checkServerIdentity(name, certificate) === undefined))
         return undefined;
-      mismatch.message += `. Name a node in REDIS_URL as its certificate does, or let the nodes announce such names (cluster-announce-hostname)`;
+      mismatch.message += `. Name a node in REDIS_URL as its certificate does, or ${announce}`;
       return mismatch;
     },
   };
@@ -121,12 +129,12 @@ function sentinelAddressOf(url: string): RedisOptions {
     );
   const withoutName = `${servers}${database.map((part) => `/${part}`).join('')}${query}`;
   const { nodes, common } = nodesWithOptions(withoutName, (node) => readAddress(node, SENTINEL_QUERY_PARTS, 26_379));
-  const { tls } = common;
+  const tls = common.tls && { ...common.tls, ...certificateCheck(nodes, ANNOUNCE.sentinel) };
   return {
     ...common,
     sentinels: [...nodes],
     name: decodePart(name, 'name of the server'),
-    ...(tls !== undefined && { sentinelTLS: tls, enableTLSForSentinelMode: true }),
+    ...(tls !== undefined && { tls, sentinelTLS: tls, enableTLSForSentinelMode: true }),
   };
 }
 

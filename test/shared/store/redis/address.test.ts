@@ -206,8 +206,8 @@ test('Sentinels are asked for the server by its name', () => {
     password: 'p',
     db: 2,
     sentinelPassword: 'q',
-    tls: {},
-    sentinelTLS: {},
+    tls: { checkServerIdentity: expect.any(Function) },
+    sentinelTLS: { checkServerIdentity: expect.any(Function) },
     enableTLSForSentinelMode: true,
   });
 });

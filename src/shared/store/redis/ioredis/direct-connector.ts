@@ -4,7 +4,7 @@
  */
 import { createConnection, type NetConnectOpts, type Socket } from 'node:net';
 import { connect as connectSecurely } from 'node:tls';
-import { AbstractConnector, type RedisOptions, SentinelConnector } from 'ioredis';
+import { AbstractConnector, type Redis, type RedisOptions, SentinelConnector } from 'ioredis';
 
 /** The most that one read returns. */
 const READ_BYTES = 64 * 1_024;
@@ -32,6 +32,11 @@ export class DirectConnector extends AbstractConnector {
   }
 }
 
+/** A private part of `SentinelConnector`. Without a listener, ioredis writes each error of such a client on standard error. */
+interface SentinelClients {
+  connectToSentinel(endpoint: unknown, options?: RedisOptions): Redis;
+}
+
 /**
  * Connects ioredis to the server that sentinels name, and to the next one as soon as a sentinel announces it. The old master takes writes
  * for some ten seconds more when its sentinels fail it over while it lives, and then forgets them.
@@ -39,6 +44,13 @@ export class DirectConnector extends AbstractConnector {
 export class SentinelledConnector extends SentinelConnector {
   constructor(options: unknown) {
     super(options as ConstructorParameters<typeof SentinelConnector>[0]);
+    const clients = this as unknown as SentinelClients;
+    const open = clients.connectToSentinel.bind(this);
+    clients.connectToSentinel = (endpoint, more) => {
+      const client = open(endpoint, { ...more, Connector: DirectConnector });
+      // The connection that a failed Sentinel leaves is closed and made again, and the others answer meanwhile.
+      return client.on('error', () => {});
+    };
   }
 
   override async connect(...parameters: Parameters<SentinelConnector['connect']>) {
