@@ -6,6 +6,7 @@ import { loadOptional } from '../shared/errors/optional-packages.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import { callbackSecrets } from '../shared/store/callbacks/secrets.ts';
 import { publishedTool, publishedToolId } from '../shared/store/fleet/catalogue.ts';
+import { boundDelays } from '../shared/store/queues/promote.ts';
 import { DiskBarrier } from '../shared/store/redis/fsync-barrier.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/telemetry/fleet-metrics.ts';
 import type { WorkerEvent } from '../shared/telemetry/call-events.ts';
@@ -212,6 +213,10 @@ function composeHeartbeat({ options, backend, nowMs, unconfined }: WorkerHost, p
     startedAtMs: nowMs,
     running: () => running.size,
     kinds: () => declared.kinds,
+    boundDelays: async () => {
+      const { redis, prefix, shards } = backend;
+      await Promise.all(shards.partitions(tiers).map((partition) => boundDelays(redis, prefix, partition)));
+    },
     unconfined: unconfined ? runsPrograms.map(publishedToolId) : [],
   });
 }

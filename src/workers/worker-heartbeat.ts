@@ -21,6 +21,8 @@ interface WorkerHeartbeatDeps extends Pick<WorkerRecord, 'tiers' | 'concurrency'
   running(): number;
   /** Kinds of declared tools that this worker can run. */
   kinds(): NonNullable<WorkerRecord['kinds']>;
+  /** Bounds the delays in the queues, which may last for too long. */
+  boundDelays(): Promise<void>;
 }
 
 export class WorkerHeartbeat {
@@ -102,7 +104,7 @@ export class WorkerHeartbeat {
 
   async beat(): Promise<void> {
     // If Redis has lost the heartbeat, it has lost the tools as well; if its clock was set, they seem to have expired.
-    if (await this.#beat()) await this.renewPublished();
+    if (await this.#beat()) await Promise.all([this.renewPublished(), this.#deps.boundDelays()]);
   }
 
   /** Offers nothing from here on. Returns whether the worker stays listed, because attempts run. */

@@ -22,6 +22,7 @@ async function openFleet() {
     clock: { ownAheadMs: 0 },
     audit: () => Promise.resolve(),
   } as unknown as Backend;
+  let bounded = 0;
   const worker = (workerId: string, description: string) => {
     const tool = defineTool({
       name: 'note',
@@ -41,6 +42,9 @@ async function openFleet() {
       startedAtMs: 1,
       running: () => 0,
       kinds: () => [],
+      async boundDelays() {
+        bounded += 1;
+      },
     });
   };
   const published = async () => (await catalogue.read()).tools.map(({ description }) => description);
@@ -52,7 +56,7 @@ async function openFleet() {
     await catalogue.publish(written.map((tool) => ({ ...tool, seenAtMs: tool.seenAtMs - DAY_MS })));
     for (const id of await redis.zrange(workers, '0', '-1')) await redis.zincrby(workers, -DAY_MS, id);
   };
-  return { catalogue, worker, published, lose, age };
+  return { catalogue, worker, published, lose, age, bounded: () => bounded };
 }
 
 test('the latest definition of a version stays offered while a worker with an earlier one renews what it offers', async () => {
@@ -107,12 +111,14 @@ test('when Redis has lost the catalogue, the tools are there again with the work
   expect(await published()).toEqual(['Here.']);
 });
 
-test('a worker whose tools seem to have expired, as Redis’ clock was set, publishes them again with its next heartbeat', async () => {
-  const { worker, published, age } = await openFleet();
+test('a worker whose tools seem to have expired, as Redis’ clock was set, publishes them again with its next heartbeat, and bounds the delays', async () => {
+  const { worker, published, age, bounded } = await openFleet();
   const only = worker('only', 'Only.');
   await only.publish();
   await age();
   expect(await published()).toEqual([]);
   await only.beat();
-  expect(await published()).toEqual(['Only.']);
+  expect([await published(), bounded()]).toEqual([['Only.'], 1]);
+  await only.beat();
+  expect(bounded()).toBe(1);
 });
