@@ -83,11 +83,18 @@ async function resultFor(
   const structured = complete.output.content;
   const blocks = contentBlocks(metadata?.['content']);
   return {
-    content: [{ type: 'text', text: shownText(envelope.output, blocks) }, ...blocks],
+    content: withText(shownText(envelope.output, blocks), blocks),
     ...(isObject(structured) && { structuredContent: await fitting(outputSchema, structured) }),
     ...toolError,
     _meta,
   };
+}
+
+/** The output as text, and the blocks beside it. Blocks that say it all, as those of an imported tool do, stand alone. */
+function withText(text: string, blocks: readonly ContentBlock[]): ContentBlock[] {
+  const texts = blocks.flatMap((block) => (block.type === 'text' ? [block.text] : []));
+  const isRepeated = blocks.length > 0 && texts.join('\n') === text;
+  return isRepeated ? [...blocks] : [{ type: 'text', text }, ...blocks];
 }
 
 /** The output as text. A soft failure that says nothing has the text for people, which the model would not read otherwise. */

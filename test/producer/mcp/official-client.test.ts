@@ -2,6 +2,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tools/define-tool.ts';
 import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
+import type { ContentBlock } from '../../../src/shared/tools/tool-result.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
 import { startRig, testTools } from '../http/rig.ts';
 import { askingTool, connectClient, MODERN } from './mcp-client.ts';
@@ -178,6 +179,25 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
       { type: 'text', text: 'made' },
       { type: 'resource_link', uri, name: uri, mimeType: 'application/pdf' },
     ]);
+  });
+
+  test('reads content blocks that say all of an output once, in their order, and no empty text beside an image', async () => {
+    const image = { type: 'image' as const, data: 'iVBORw==', mimeType: 'image/png' };
+    const text = (said: string) => ({ type: 'text' as const, text: said });
+    const common = { version: '1.0.0', description: 'Shows.', tier: 'read-only', input: z.object({}) } as const;
+    const shows = (name: string, output: string, content: readonly ContentBlock[]) =>
+      defineTool({ ...common, name, run: () => ({ output, content }) });
+    const mixed = [text('one'), image, text('two')];
+    const tools = [
+      shows('mixed', 'one\ntwo', mixed),
+      shows('picture', '', [image]),
+      shows('more', 'an output', [text('and a text')]),
+    ];
+    const client = await connectClient(await startRig({ tools }), era);
+    const shown = async (name: string) => (await client.callTool({ name, arguments: {} })).content;
+    expect(await shown('mixed')).toEqual(mixed);
+    expect(await shown('picture')).toEqual([image]);
+    expect(await shown('more')).toEqual([text('an output'), text('and a text')]);
   });
 
   test('lists and calls tools, hears of progress, and gets errors as the specification divides them', async () => {
