@@ -11,6 +11,7 @@ const SERVERS = [
   { image: 'redis:7-alpine', command: 'redis-server' },
   { image: 'redis:8-alpine', command: 'redis-server' },
   { image: 'valkey/valkey:8-alpine', command: 'valkey-server' },
+  { image: 'valkey/valkey:9-alpine', command: 'valkey-server' },
 ] as const;
 /** Nobody but this machine reaches the server, so that protected mode, which some images keep, is not needed. */
 const OPTIONS = '--appendonly yes --maxmemory-policy noeviction --protected-mode no'.split(' ');
