@@ -60,19 +60,43 @@ test('the composed stack’s Redis, whose default user is off, starts again with
 });
 
 test.each([
-  ['may do everything, and is on', 'on nopass ~* &* +@all', 'always'],
-  ['may do everything, and is off', 'off resetpass ~* &* +@all', 'always'],
-  ['may do nothing, and is off', 'off reset', 'unloadable'],
-  ['may not write', 'on nopass ~* &* +@all -@write', 'unloadable'],
-  ['may write to other keys', 'on nopass resetkeys ~cache:* &* +@all', 'unloadable'],
-])('a server whose default user %s (%s) has persistence %s', async (_case, rules, persistence) => {
-  const folder = await newFolder();
-  const server = await startServer(folder, ['--appendfsync', 'always']);
-  onTestFinished(() => server[Symbol.asyncDispose]());
-  const redis = new Redis(`redis://operator:word@127.0.0.1:${server.port}`, { lazyConnect: true });
-  onTestFinished(() => redis.disconnect());
-  await server.admin.call('ACL', 'SETUSER', 'operator', 'on', '>word', '~*', '&*', '+@all');
-  await server.admin.call('ACL', 'SETUSER', 'default', ...rules.split(' '));
-  await redis.connect();
-  expect(await inspectServer(redis, 'pawl')).toMatchObject({ persistence });
+  ['may do everything, and is on', 'on nopass ~* &* +@all', true],
+  ['may do everything, and is off', 'off resetpass ~* &* +@all', true],
+  ['may do nothing, and is off', 'off reset', false],
+  ['may not write', 'on nopass ~* &* +@all -@write', false],
+  ['may write to other keys', 'on nopass resetkeys ~cache:* &* +@all', false],
+])(
+  'a server whose default user %s (%s) is said to load what scripts wrote if it does',
+  async (_case, rules, mayWrite) => {
+    const folder = await newFolder();
+    const server = await startServer(folder, ['--appendfsync', 'always', '--enable-debug-command', 'yes']);
+    onTestFinished(() => server[Symbol.asyncDispose]());
+    const redis = new Redis(`redis://operator:word@127.0.0.1:${server.port}`, { lazyConnect: true });
+    onTestFinished(() => redis.disconnect());
+    await server.admin.call('ACL', 'SETUSER', 'operator', 'on', '>word', '~*', '&*', '+@all');
+    await server.admin.call('ACL', 'SETUSER', 'default', ...rules.split(' '));
+    await redis.connect();
+    await redis.eval("redis.call('SET', KEYS[1], '1') redis.call('SET', KEYS[2], '1')", 2, 'pawl:one', 'pawl:other');
+    await redis.call('DEBUG', 'LOADAOF');
+    const isLoaded = (await redis.exists('pawl:one', 'pawl:other')) === 2;
+    expect(await inspectServer(redis, 'pawl')).toMatchObject({ persistence: isLoaded ? 'always' : 'unloadable' });
+    if (mayWrite) expect(isLoaded).toBe(true);
+  },
+);
+
+test.each([
+  ['redis_version:8.5.9', 'unloadable'],
+  ['redis_version:8.6.0', 'everysec'],
+  ['redis_version:7.2.4\r\nvalkey_version:8.6.0', 'unloadable'],
+  ['redis_version:7.2.4\r\nvalkey_version:9.1.1', 'unloadable'],
+  ['redis_version:7.2.4\r\nvalkey_version:9.1.2', 'everysec'],
+  ['redis_version:7.2.4\r\nvalkey_version:9.2.0', 'everysec'],
+  ['redis_version:7.2.4\r\nvalkey_version:10.0.0', 'everysec'],
+])('%j with a default user without rights has persistence %s', async (versions, persistence) => {
+  const server = {
+    info: async () => `# Server\r\n${versions}\r\naof_enabled:1\r\n`,
+    config: async () => ['appendfsync', 'everysec'],
+    call: async () => "User default has no permissions to run the 'set' command",
+  };
+  expect(await inspectServer(server as never, 'pawl')).toMatchObject({ persistence });
 });

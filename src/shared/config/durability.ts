@@ -144,10 +144,12 @@ export function hasWaitaof({ version }: Pick<ServerFacts, 'version'>): boolean {
   return isAtLeast(version, WAITAOF_VERSION);
 }
 
-export function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {
-  const [actualMajor = Number.NaN, actualMinor = 0] = version.split('.').map(Number);
+export function isAtLeast(version: string, oldest: readonly number[]): boolean {
+  const actual = version.split('.').map(Number);
   // A server that hides its version counts as new enough: the command itself then fails on an old one.
-  return Number.isNaN(actualMajor) || actualMajor > major || (actualMajor === major && actualMinor >= minor);
+  if (Number.isNaN(actual[0])) return true;
+  const different = oldest.findIndex((number, index) => number !== (actual[index] ?? 0));
+  return different === -1 || (actual[different] ?? 0) > (oldest[different] ?? 0);
 }
 
 export function persistenceText(persistence: Persistence): string {

@@ -5,8 +5,11 @@ import { type Redis, serversOf } from './redis/connection.ts';
 
 const OLDEST_VERSION = [6, 2] as const;
 
-/** The first Redis that loads its append-only file whatever its default user may do (https://github.com/redis/redis/pull/14545). */
-const LOADS_WITHOUT_RIGHTS = [8, 6] as const;
+/**
+ * The first versions that load their append-only file whatever their default user may do (https://github.com/redis/redis/pull/14545 and
+ * https://github.com/valkey-io/valkey/pull/3984).
+ */
+const LOADS_WITHOUT_RIGHTS = { redis: [8, 6], valkey: [9, 1, 2] } as const;
 
 /**
  * Reads version, eviction and persistence, for keys that begin with `prefix`; for a cluster, the weakest values of its
@@ -42,7 +45,7 @@ async function inspectNode(redis: Redis, prefix: string): Promise<ServerFacts> {
   const persistence = infoField('aof_enabled') === '0' ? 'none' : ((appendfsync ?? 'unknown') as Persistence);
   const loads =
     persistence === 'none' ||
-    (valkey === undefined && isAtLeast(version, LOADS_WITHOUT_RIGHTS)) ||
+    isAtLeast(version, LOADS_WITHOUT_RIGHTS[valkey === undefined ? 'redis' : 'valkey']) ||
     (await mayDefaultUserWrite(redis, prefix));
   return {
     version,
