@@ -63,9 +63,9 @@ test('a call that is moved while it is flushed is forgotten', async () => {
 
 test('segments that ended while no worker ran are not lost: the keys of their calls are free', async () => {
   const { books } = await openWithFiles();
-  const claim = await done(books, { ttlMs: 300 });
+  const claim = await done(books, { ttlMs: 1_500 });
   await moverOf(books).run();
-  const other = await done(books, { ttlMs: 300 });
+  const other = await done(books, { ttlMs: 1_500 });
   await moverOf(books).run();
   const lost: unknown[] = [];
   books.ledger.access.segments.onLost((segment) => lost.push(segment));
