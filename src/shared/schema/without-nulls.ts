@@ -103,7 +103,7 @@ function branchesOf(parts: JsonSchema, root: JsonSchema, seen = new Set<JsonSche
   });
 }
 
-/** Whether a value could be meant for a schema, by its shape and its constant values. Other restrictions are ignored. */
+/** Whether a value could be meant for a schema, by its shape, its constant values and their bounds. Other restrictions are ignored. */
 function matchesSchema(schema: unknown, value: unknown, walk: Walk, depth: number): boolean {
   if (depth > MAX_DEPTH || schema === undefined || schema === true) return true;
   if (schema === false) return false;
@@ -114,12 +114,15 @@ function matchesSchema(schema: unknown, value: unknown, walk: Walk, depth: numbe
 function matchesParts(parts: JsonSchema, value: unknown, walk: Walk, depth: number): boolean {
   if (parts['const'] !== undefined && !isSame(parts['const'], value)) return false;
   if (Array.isArray(parts['enum']) && !parts['enum'].some((other) => isSame(other, value))) return false;
-  if (!isOfType(parts['type'], value)) return false;
+  if (!isOfType(parts['type'], value) || !isWithinBounds(parts, value)) return false;
   for (const keyword of ['anyOf', 'oneOf'])
     if (Array.isArray(parts[keyword]) && !parts[keyword].some((part) => matchesSchema(part, value, walk, depth + 1)))
       return false;
   if (!listOf(parts['allOf']).every((part) => matchesSchema(part, value, walk, depth + 1))) return false;
-  if (Array.isArray(value)) return value.every((item) => matchesSchema(parts['items'], item, walk, depth + 1));
+  if (Array.isArray(value)) {
+    const first = listOf(parts['prefixItems']);
+    return value.every((item, index) => matchesSchema(first[index] ?? parts['items'], item, walk, depth + 1));
+  }
   if (typeof value !== 'object' || value === null) return true;
   const properties = (parts['properties'] ?? {}) as JsonSchema;
   const required = (parts['required'] as readonly string[] | undefined) ?? [];
@@ -129,6 +132,22 @@ function matchesParts(parts: JsonSchema, value: unknown, walk: Walk, depth: numb
       ? matchesSchema(properties[name], member, walk, depth + 1)
       : parts['additionalProperties'] !== false || parts['properties'] === undefined,
   );
+}
+
+function isWithinBounds(parts: JsonSchema, value: unknown): boolean {
+  // An absent bound is NaN, with which each comparison is false.
+  const bound = (keyword: string) => Number(parts[keyword]);
+  const isWithin = (size: number, least: string, most: string) => !(size < bound(least) || size > bound(most));
+  if (typeof value === 'number')
+    return (
+      isWithin(value, 'minimum', 'maximum') &&
+      !(value <= bound('exclusiveMinimum') || value >= bound('exclusiveMaximum'))
+    );
+  if (typeof value === 'string') return isWithin(Array.from(value).length, 'minLength', 'maxLength');
+  if (typeof value !== 'object' || value === null) return true;
+  if (!Array.isArray(value)) return isWithin(Object.keys(value).length, 'minProperties', 'maxProperties');
+  const isUnique = () => new Set(value.map((item) => JSON.stringify(item))).size === value.length;
+  return isWithin(value.length, 'minItems', 'maxItems') && (parts['uniqueItems'] !== true || isUnique());
 }
 
 /** The cached results of one schema, by value. */

@@ -53,6 +53,33 @@ describe('C12 to C14: what a model sends', () => {
     expect(withoutNulls(schema, { who: { name: null } })).toEqual({ who: { name: null } });
   });
 
+  test.each([
+    [{ type: 'array', items: { type: 'string' }, minItems: 2 }, []],
+    [{ type: 'array', items: { type: 'string' }, maxItems: 1 }, ['x', 'y']],
+    [{ type: 'array', items: { type: 'string' }, uniqueItems: true }, ['x', 'x']],
+    [{ type: 'array', prefixItems: [{ type: 'string' }], items: { type: 'string' } }, [1]],
+    [{ type: 'string', minLength: 3 }, '👍👍'],
+    [{ type: 'string', maxLength: 1 }, 'xy'],
+    [{ type: 'number', minimum: 3 }, 2],
+    [{ type: 'number', exclusiveMinimum: 3 }, 3],
+    [{ type: 'number', maximum: 3 }, 4],
+    [{ type: 'number', exclusiveMaximum: 3 }, 3],
+    [{ type: 'object', minProperties: 1 }, {}],
+    [{ type: 'object', maxProperties: 0 }, { x: 1 }],
+  ])('a null stays for no alternative that refuses what stands beside it: %j %j', (refusing, value) => {
+    const branch = (properties: object) => ({ type: 'object', properties, additionalProperties: false });
+    const schema = { anyOf: [branch({ a: { const: null }, b: refusing }), branch({ b: {} })] };
+    expect(withoutNulls(schema, { a: null, b: value })).toEqual({ b: value });
+  });
+
+  test('a null stays for an alternative whose list begins with members of their own', () => {
+    const list = { type: 'array', prefixItems: [{ type: 'string' }], items: { type: 'number' } };
+    const branch = (properties: object) => ({ type: 'object', properties, additionalProperties: false });
+    const schema = { anyOf: [branch({ a: { const: null }, b: list }), branch({ b: {} })] };
+    const sent = { a: null, b: ['x', 1, 2] };
+    expect(withoutNulls(schema, sent)).toEqual(sent);
+  });
+
   test('alternatives that nest are gone through once, whatever their depth', () => {
     const args = { type: 'array', items: { $ref: '#/$defs/Filter' } };
     const option = (op: string, properties: object) => ({ properties: { ...properties, op: { const: op } } });
