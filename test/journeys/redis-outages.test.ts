@@ -126,7 +126,9 @@ const LOAD = 120;
 const LATE = 8;
 const OUTAGE_MS = 2_500;
 
-test('Redis is away under load: every call ends, asked for again where it was refused, and none has a second effect', async () => {
+test('Redis is away under load: every call ends, asked for again where it was refused, and none has a second effect', {
+  tags: ['slow'],
+}, async () => {
   const { server, session, effects } = await startOutpost();
   const refusals: { readonly code: unknown; readonly tookMs: number }[] = [];
   const endMs = performance.now() + 25_000;

@@ -87,7 +87,10 @@ test('with --json each call is one line; an interruption ends the demo early and
   await expectNothingLeft();
 });
 
-test('a reader that ends early ends the demo, which leaves nothing behind', { timeout: DEMO_MS }, async () => {
+test('a reader that ends early ends the demo, which leaves nothing behind', {
+  timeout: DEMO_MS,
+  tags: ['slow'],
+}, async () => {
   const { demo, expectNothingLeft } = startDemo({ flags: ['--json'] });
   await demo.line('"type":"call"');
   demo.closeOutput();
