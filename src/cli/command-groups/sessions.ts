@@ -1,7 +1,7 @@
 /** The commands below `sessions`. Each loads the module of its work when it runs. */
 import { type Command, Option } from 'commander';
 import { PRIORITIES } from '../../shared/queues/priority-names.ts';
-import { CHANNEL_KINDS, SESSION_KINDS } from '../../shared/sessions/channel-kinds.ts';
+import { CHANNEL_KINDS, REMOTE_CHANNELS, SESSION_KINDS } from '../../shared/sessions/channel-kinds.ts';
 import { type Action, command, commandGroup, jsonOption, jsonValue, limitOption } from '../command-options.ts';
 
 const captureModule = () => import('../commands/capture.ts');
@@ -58,8 +58,10 @@ function openCommand(sessions: Command, runs: Action): void {
     .option('--tenant <id>', 'its tenant (default: that of its parent, if any)')
     .addOption(new Option('--importance <class>', 'priority of its calls').choices([...PRIORITIES]))
     .option('--workspace <folder>', 'root of the files that its tools may touch (default: this folder)')
-    .addOption(new Option('--channel <kind>', 'its channel to people').choices([...CHANNEL_KINDS]))
-    .option('--webhook <url>', 'of a webhook channel')
+    .addOption(new Option('--channel <kind>', 'its channel to people').choices([...CHANNEL_KINDS]));
+  for (const [kind, { field }] of Object.entries(REMOTE_CHANNELS))
+    open.option(`--${kind} <${field}>`, `of a ${kind} channel`);
+  open
     .option('--skill <name...>', 'skills that it works with, and that restrict its tools')
     .option('--budget <json>', 'the budget of it and its descendants: {"calls":50,"costUnits":10}', jsonValue);
   jsonOption(open).action(runs(sessionsModule, 'openSession'));

@@ -3,7 +3,13 @@ import { callSummary } from '../../producer/http/core/views.ts';
 import { spentBy } from '../../producer/http/routes/sessions.ts';
 import type { Budget } from '../../shared/limits/budget.ts';
 import type { Priority } from '../../shared/queues/priority-names.ts';
-import type { CHANNEL_KINDS, SessionKind } from '../../shared/sessions/channel-kinds.ts';
+import {
+  type CHANNEL_KINDS,
+  REMOTE_CHANNELS,
+  REMOTE_KINDS,
+  type RemoteChannel,
+  type SessionKind,
+} from '../../shared/sessions/channel-kinds.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeLine } from '../../shared/util/text/visible-text.ts';
@@ -22,7 +28,7 @@ const COLUMNS: readonly Column<SessionRecord>[] = [
 ];
 const CALLS_SHOWN = 20;
 
-interface OpenSessionOptions {
+interface OpenSessionOptions extends Readonly<Partial<Record<RemoteChannel, string>>> {
   readonly kind: SessionKind;
   readonly key?: string;
   readonly parent?: string;
@@ -35,7 +41,6 @@ interface OpenSessionOptions {
   readonly importance?: Priority;
   readonly workspace?: string;
   readonly channel?: (typeof CHANNEL_KINDS)[number];
-  readonly webhook?: string;
   readonly skill?: readonly string[];
   /** Unchecked; `openSession` validates it. */
   readonly budget?: Budget;
@@ -43,14 +48,17 @@ interface OpenSessionOptions {
 
 export const openSession = signingCommand(async (context, pawl, options: OpenSessionOptions) => {
   const { key, parent, actor, agent, tenant, importance, workspace, kind, skill, budget } = options;
-  const { agentName: name, model, state, webhook: url } = options;
-  const channel = options.channel ?? (url === undefined ? undefined : 'webhook');
+  const { agentName: name, model, state } = options;
+  const remote = REMOTE_KINDS.find((each) => options[each] !== undefined);
+  const channel = options.channel ?? remote;
   const { record } = await pawl.openSession({
     kind,
     ...defined({ sessionKey: key, parent, state, actorId: actor, agentId: agent }),
     ...(name === undefined && model === undefined ? {} : { agent: defined({ name, model }) }),
     ...defined({ tenantId: tenant, importance, workspaceRoot: workspace }),
-    ...(channel !== undefined && { channel: { kind: channel, ...defined({ url }) } }),
+    ...(channel !== undefined && {
+      channel: { kind: channel, ...(remote && { [REMOTE_CHANNELS[remote].field]: options[remote] }) },
+    }),
     ...(skill !== undefined && { skills: [...skill] }),
     ...(budget !== undefined && { budget }),
   });

@@ -7,11 +7,28 @@ export type SessionKind = (typeof SESSION_KINDS)[number];
 export const LOCAL_CHANNELS = ['console', 'operator'] as const;
 export type LocalChannel = (typeof LOCAL_CHANNELS)[number];
 
-/** A `webhook` is a chat service, at the `url` of the channel. */
-export const CHANNEL_KINDS = [...LOCAL_CHANNELS, 'webhook'] as const;
+/**
+ * The channels to services of people, each with the field of its target. `allowed` names the setting with the targets that the API's
+ * agents may use: who receives messages can decide approvals. A further service is an entry here and a delivery
+ * in `workers/approvals/channels.ts`.
+ */
+export const REMOTE_CHANNELS = {
+  webhook: {
+    field: 'url',
+    isValid: (url: string) => /^https?:/.test(url) && URL.canParse(url),
+    expected: 'of a webhook must be an http or https URL',
+    allowed: 'webhooks',
+  },
+} as const;
+export type RemoteChannel = keyof typeof REMOTE_CHANNELS;
+export const REMOTE_KINDS = Object.keys(REMOTE_CHANNELS) as RemoteChannel[];
 
-/** The URL of a webhook; undefined for a channel within the fleet. */
-export function webhookUrl(channel: { readonly kind: string; readonly [name: string]: unknown }): string | undefined {
-  if (channel.kind !== 'webhook') return undefined;
-  return typeof channel['url'] === 'string' ? channel['url'] : '';
+export const CHANNEL_KINDS = [...LOCAL_CHANNELS, ...REMOTE_KINDS];
+
+/** The target of a remote channel; undefined for a local one. */
+export function channelTarget(channel: { readonly kind: string; readonly [name: string]: unknown }) {
+  const kind = REMOTE_KINDS.find((candidate) => candidate === channel.kind);
+  if (kind === undefined) return undefined;
+  const value = channel[REMOTE_CHANNELS[kind].field];
+  return { ...REMOTE_CHANNELS[kind], kind, value: typeof value === 'string' ? value : '' };
 }

@@ -13,7 +13,14 @@ import { TIERS, type Tier } from '../tools/tool.ts';
 import type { SessionAgent } from '../tools/tool-context.ts';
 import { findUnserializable } from '../util/json/json-support.ts';
 import { defined } from '../util/json/omit-undefined.ts';
-import { CHANNEL_KINDS, SESSION_KINDS, type SessionKind, webhookUrl } from './channel-kinds.ts';
+import {
+  CHANNEL_KINDS,
+  channelTarget,
+  REMOTE_CHANNELS,
+  REMOTE_KINDS,
+  SESSION_KINDS,
+  type SessionKind,
+} from './channel-kinds.ts';
 import { sessionAgent, sessionAgentSchema } from './session-agent.ts';
 import type { SkillRule } from './skill-rule.ts';
 
@@ -35,14 +42,13 @@ export const SESSION_TIERS: Readonly<Record<SessionKind, readonly Tier[]>> = {
 };
 
 export const channelSchema = z.looseObject({ kind: z.enum(CHANNEL_KINDS) }).superRefine((channel, context) => {
-  const url = webhookUrl(channel);
-  if (url !== undefined && !(/^https?:/.test(url) && URL.canParse(url)))
-    context.addIssue({ code: 'custom', path: ['url'], message: 'of a webhook must be an http or https URL' });
+  const target = channelTarget(channel);
+  if (target !== undefined && !target.isValid(target.value))
+    context.addIssue({ code: 'custom', path: [target.field], message: target.expected });
 });
 
 /** The advice for a caller whose session has no channel and needs one. */
-export const CHANNEL_ADVICE =
-  "open a session with channel: { kind: 'operator' } (the operator's page), { kind: 'console' } or { kind: 'webhook', url }";
+export const CHANNEL_ADVICE = `open a session with channel: { kind: 'operator' } (the operator's page), { kind: 'console' }${REMOTE_KINDS.map((kind) => ` or { kind: '${kind}', ${REMOTE_CHANNELS[kind].field} }`).join('')}`;
 /** The final state of a session. Its owner sets any other state. */
 const CLOSED = 'closed';
 /** The state of a session whose owner names none. */

@@ -8,7 +8,7 @@ import type { Settings } from '../../shared/config/config.ts';
 import { PawlError } from '../../shared/errors/failure.ts';
 import { evaluate } from '../../shared/policy/policy.ts';
 import type { Ruling } from '../../shared/policy/policy-request.ts';
-import { webhookUrl } from '../../shared/sessions/channel-kinds.ts';
+import { channelTarget, type RemoteChannel } from '../../shared/sessions/channel-kinds.ts';
 import type { SessionRecord } from '../../shared/sessions/session.ts';
 import type { Signatures } from '../../shared/signing/signatures.ts';
 import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
@@ -28,7 +28,7 @@ import { defined } from '../../shared/util/json/omit-undefined.ts';
 import { escapeInvisible } from '../../shared/util/text/visible-text.ts';
 import { ChannelBackoff } from './channel-backoff.ts';
 import { ElicitationState } from './questions.ts';
-import { POST_TIMEOUT_MS, postApproval, postMessage } from './webhook-channel.ts';
+import { webhook } from './webhook-channel.ts';
 
 interface WorkerChannelsDeps {
   readonly settings: Settings;
@@ -43,6 +43,15 @@ interface WorkerChannelsDeps {
   /** Redis' clock. */
   now(): Promise<number>;
 }
+
+/** The delivery of one kind of remote channel. It throws when the message may not have been accepted. */
+interface Delivery {
+  readonly timeoutMs: number;
+  send(target: string, message: ChannelMessage & { readonly session: string; readonly call: string }): Promise<void>;
+  announce(target: string, record: ApprovalRecord, signatures: Signatures): Promise<void>;
+}
+
+const REMOTE: Readonly<Record<RemoteChannel, Delivery>> = { webhook };
 
 export class WorkerChannels implements Channels {
   readonly #deps: WorkerChannelsDeps;
@@ -67,8 +76,8 @@ export class WorkerChannels implements Channels {
     if (route === undefined) return undefined;
     const { kind } = route.channel;
     const send: Channel['send'] = (message) => this.#send(route, session, owner, message);
-    // A webhook is one way.
-    if (kind === 'webhook') return { kind, send };
+    // A remote channel is one way.
+    if (channelTarget(route.channel) !== undefined) return { kind, send };
     let askedCount = 0;
     const ask = (question: Question) => {
       askedCount += 1;
@@ -127,8 +136,9 @@ export class WorkerChannels implements Channels {
     const { text, format } = typeof message === 'string' ? { text: message } : message;
     const escaped = { text: escapeInvisible(text), ...(format !== undefined && { format }) };
     const { callId } = owner;
-    const url = webhookUrl(route.channel);
-    if (url !== undefined) return postMessage(url, { ...escaped, session: session.sessionKey, call: callId });
+    const target = channelTarget(route.channel);
+    if (target !== undefined)
+      return REMOTE[target.kind].send(target.value, { ...escaped, session: session.sessionKey, call: callId });
     const { messages, now } = this.#deps;
     return messages.add(route.sessionKey, { ...escaped, from: session.sessionKey, callId, sentAtMs: await now() });
   }
@@ -136,15 +146,16 @@ export class WorkerChannels implements Channels {
   /** Announces an approval through its route. False when it should be tried again. */
   async announce(record: ApprovalRecord): Promise<boolean> {
     const { request } = record;
-    const url = webhookUrl(request.route.channel);
-    if (url === undefined) return true;
-    if (!this.#backoff.mayTry(url, POST_TIMEOUT_MS)) return false;
+    const target = channelTarget(request.route.channel);
+    if (target === undefined) return true;
+    const { kind, value } = target;
+    if (!this.#backoff.mayTry(value, REMOTE[kind].timeoutMs)) return false;
     try {
-      await postApproval(url, record, this.#deps.signatures);
-      this.#backoff.succeeded(url);
+      await REMOTE[kind].announce(value, record, this.#deps.signatures);
+      this.#backoff.succeeded(value);
       return true;
     } catch {
-      this.#backoff.failed(url);
+      this.#backoff.failed(value);
       this.#deps.log.warn({ event: 'channel_down', approvalId: request.id }, 'an approval could not be announced yet');
       return false;
     }

@@ -7,27 +7,30 @@ import type { ApprovalRecord } from '../../shared/store/approvals/approvals.ts';
 import { startOf, withEllipsis } from '../../shared/util/text/text-cut.ts';
 import { escapeInvisible, formatForDisplay } from '../../shared/util/text/visible-text.ts';
 
-export const POST_TIMEOUT_MS = 5_000;
+const POST_TIMEOUT_MS = 5_000;
 /** Characters of one section of a message: Slack refuses longer ones. */
 const MAX_SECTION = 3_000;
 /** The limits of the note about hidden parameters, and of one text of a caller. */
 const MAX_NOTE = 200;
 const MAX_LINE = 300;
 
-/** Posts an approval with its buttons. */
-export function postApproval(url: string, record: ApprovalRecord, signatures: Signatures): Promise<void> {
-  const { request } = record;
-  const text = announcement(record);
-  const buttons = approvalButtons(request, signatures);
-  return postMessage(url, {
-    text,
-    blocks: [
-      { type: 'section', text: { type: 'mrkdwn', text } },
-      ...(buttons.length === 0 ? [] : [{ type: 'actions', block_id: 'pawl-approval', elements: buttons }]),
-    ],
-    approval: { id: request.id, callId: request.callId, digest: digestOf(request), expiresAtMs: request.expiresAtMs },
-  });
-}
+export const webhook = {
+  timeoutMs: POST_TIMEOUT_MS,
+  send: post,
+  announce(url: string, record: ApprovalRecord, signatures: Signatures): Promise<void> {
+    const { request } = record;
+    const text = announcement(record);
+    const buttons = approvalButtons(request, signatures);
+    return post(url, {
+      text,
+      blocks: [
+        { type: 'section', text: { type: 'mrkdwn', text } },
+        ...(buttons.length === 0 ? [] : [{ type: 'actions', block_id: 'pawl-approval', elements: buttons }]),
+      ],
+      approval: { id: request.id, callId: request.callId, digest: digestOf(request), expiresAtMs: request.expiresAtMs },
+    });
+  },
+};
 
 /** The text of an approval for people. It says when parameters are truncated, because the decision covers all of them. */
 function announcement({ request, preview }: ApprovalRecord): string {
@@ -59,7 +62,7 @@ function escapeMarkup(text: string): string {
 }
 
 /** The error says whether the message may have been accepted: a service that answers late, or with a failure, may still show it. */
-export async function postMessage(url: string, body: object): Promise<void> {
+async function post(url: string, body: object): Promise<void> {
   const response = await fetch(url, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },

@@ -4,7 +4,7 @@ import type { Settings } from '../../../shared/config/config.ts';
 import { PawlError } from '../../../shared/errors/failure.ts';
 import { sessionAccount } from '../../../shared/limits/budget.ts';
 import { requireAllowedRoot } from '../../../shared/policy/workspace-root.ts';
-import { webhookUrl } from '../../../shared/sessions/channel-kinds.ts';
+import { channelTarget } from '../../../shared/sessions/channel-kinds.ts';
 import {
   changeSessionSchema,
   type OpenSession,
@@ -29,7 +29,7 @@ export const sessionRoutes: readonly Route[] = [
     responses: { 201: ['The session', 'Session'] },
     async handle({ pawl, body, caller }) {
       if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
-      checkWebhook(caller, body.channel, pawl.settings);
+      checkChannelTarget(caller, body.channel, pawl.settings);
       const parent = body.parent === undefined ? undefined : await sessionFor(pawl, caller, body.parent);
       const tenantId = caller.tenantId ?? body.tenantId;
       const workspaceRoot = workspaceRootFor(caller, body, pawl, tenantId ?? parent?.record.tenantId);
@@ -92,11 +92,16 @@ export const sessionRoutes: readonly Route[] = [
   }),
 ];
 
-/** A webhook receives the approval's buttons, so an agent may only name one of the settings. Throws `PERMISSION_DENIED`. */
-function checkWebhook(caller: Caller, channel: OpenSession['channel'], { webhooks }: Settings): void {
-  const url = channel && webhookUrl(channel);
-  if (url === undefined || webhooks.includes(url) || permissionsOf(caller).includes('administer')) return;
-  throw new PawlError('PERMISSION_DENIED', 'The url of the webhook channel is not one of the setting `webhooks`.');
+/** A remote channel receives the approval's buttons, so an agent may only name a target of the settings. Throws `PERMISSION_DENIED`. */
+function checkChannelTarget(caller: Caller, channel: OpenSession['channel'], settings: Settings): void {
+  const target = channel && channelTarget(channel);
+  if (target === undefined || settings[target.allowed].includes(target.value)) return;
+  if (permissionsOf(caller).includes('administer')) return;
+  const { kind, field, allowed } = target;
+  throw new PawlError(
+    'PERMISSION_DENIED',
+    `The ${field} of the ${kind} channel is not one of the setting \`${allowed}\`.`,
+  );
 }
 
 /** The part of its own budget that the session and its descendants have spent. */
