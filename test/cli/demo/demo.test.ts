@@ -75,6 +75,7 @@ test('the demo prints plain lines, exits 0 and leaves no files or processes', { 
 
 test('with --json each call is one line; an interruption ends the demo early and cleanly', {
   timeout: DEMO_MS,
+  tags: ['slow'],
 }, async () => {
   const { demo, expectNothingLeft } = startDemo({ flags: ['--json'] });
   await demo.line('"type":"call"');
