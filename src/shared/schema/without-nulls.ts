@@ -7,11 +7,18 @@ import { resolvedParts } from './schema-references.ts';
 type Memo<Result> = Map<JsonSchema, Map<unknown, Result>>;
 const MAX_DEPTH = 64;
 
-/** The state of one conversion. Alternatives of a recursive schema lead to the same value repeatedly, so each schema sees a value once. */
-interface Walk {
+/** A search for the schemas that a value could be meant for. */
+interface Search {
   readonly root: JsonSchema;
-  readonly normalized: Memo<unknown>;
+  readonly keepsBounds: boolean;
   readonly matches: Memo<boolean>;
+}
+
+/** The state of one conversion. Alternatives of a recursive schema lead to the same value repeatedly, so each schema sees a value once. */
+interface Walk extends Search {
+  readonly normalized: Memo<unknown>;
+  /** The same search by shape alone, whatever the bounds say. */
+  readonly byShape: Search;
 }
 
 /**
@@ -20,7 +27,9 @@ interface Walk {
  */
 export function withoutNulls(schema: JsonSchema, value: unknown): unknown {
   if (!holdsNull(value)) return value;
-  return normalize(schema, value, { root: schema, normalized: new Map(), matches: new Map() }, 0);
+  const byShape: Search = { root: schema, keepsBounds: false, matches: new Map() };
+  const walk: Walk = { root: schema, keepsBounds: true, matches: new Map(), normalized: new Map(), byShape };
+  return normalize(schema, value, walk, 0);
 }
 
 /** Whether a value holds a null at all. Most values hold none, and their schema need not be read. */
@@ -58,7 +67,10 @@ function normalizeParts(parts: JsonSchema, value: object, walk: Walk, depth: num
     const isDeclared = Object.hasOwn(properties, name);
     const memberSchema = isDeclared ? properties[name] : parts['additionalProperties'];
     const isAbsent =
-      member === null && isDeclared && !required.includes(name) && !matchesSchema(memberSchema, null, walk, depth + 1);
+      member === null &&
+      isDeclared &&
+      !required.includes(name) &&
+      !matchesSchema(memberSchema, null, walk.byShape, depth + 1);
     const newMember = isAbsent ? undefined : normalize(memberSchema, member, walk, depth + 1);
     changed ||= isAbsent || newMember !== member;
     return isAbsent ? [] : [[name, newMember] as const];
@@ -71,12 +83,14 @@ function normalizeParts(parts: JsonSchema, value: object, walk: Walk, depth: num
  */
 function normalizeByBranch(branches: readonly JsonSchema[], value: unknown, walk: Walk, depth: number): unknown {
   const names = new Set(branches.flatMap((branch) => Object.keys(branch['properties'] ?? {})));
-  const matching = branches
-    .map((branch) => ({
-      branch,
-      normalized: normalize(branch, withoutForeignNulls(branch, value, names), walk, depth + 1),
-    }))
-    .filter(({ branch, normalized }) => matchesSchema(branch, normalized, walk, depth + 1));
+  const candidates = branches.map((branch) => ({
+    branch,
+    normalized: normalize(branch, withoutForeignNulls(branch, value, names), walk, depth + 1),
+  }));
+  const matchingBy = (search: Search) =>
+    candidates.filter(({ branch, normalized }) => matchesSchema(branch, normalized, search, depth + 1));
+  const exact = matchingBy(walk);
+  const matching = exact.length > 0 ? exact : matchingBy(walk.byShape);
   if (matching.length <= 1) return matching[0]?.normalized ?? value;
   return matching.toSorted((a, b) => lengthOf(b.normalized) - lengthOf(a.normalized))[0]?.normalized;
 }
@@ -104,24 +118,25 @@ function branchesOf(parts: JsonSchema, root: JsonSchema, seen = new Set<JsonSche
 }
 
 /** Whether a value could be meant for a schema, by its shape, its constant values and their bounds. Other restrictions are ignored. */
-function matchesSchema(schema: unknown, value: unknown, walk: Walk, depth: number): boolean {
+function matchesSchema(schema: unknown, value: unknown, search: Search, depth: number): boolean {
   if (depth > MAX_DEPTH || schema === undefined || schema === true) return true;
   if (schema === false) return false;
-  const parts = resolvedParts(schema, walk.root);
-  return memoized(resultsOf(walk.matches, parts), value, true, () => matchesParts(parts, value, walk, depth));
+  const parts = resolvedParts(schema, search.root);
+  return memoized(resultsOf(search.matches, parts), value, true, () => matchesParts(parts, value, search, depth));
 }
 
-function matchesParts(parts: JsonSchema, value: unknown, walk: Walk, depth: number): boolean {
+function matchesParts(parts: JsonSchema, value: unknown, search: Search, depth: number): boolean {
+  const matches = (part: unknown, member: unknown) => matchesSchema(part, member, search, depth + 1);
   if (parts['const'] !== undefined && !isSame(parts['const'], value)) return false;
   if (Array.isArray(parts['enum']) && !parts['enum'].some((other) => isSame(other, value))) return false;
-  if (!isOfType(parts['type'], value) || !isWithinBounds(parts, value)) return false;
+  if (!isOfType(parts['type'], value)) return false;
+  if (search.keepsBounds && !isWithinBounds(parts, value)) return false;
   for (const keyword of ['anyOf', 'oneOf'])
-    if (Array.isArray(parts[keyword]) && !parts[keyword].some((part) => matchesSchema(part, value, walk, depth + 1)))
-      return false;
-  if (!listOf(parts['allOf']).every((part) => matchesSchema(part, value, walk, depth + 1))) return false;
+    if (Array.isArray(parts[keyword]) && !parts[keyword].some((part) => matches(part, value))) return false;
+  if (!listOf(parts['allOf']).every((part) => matches(part, value))) return false;
   if (Array.isArray(value)) {
     const first = listOf(parts['prefixItems']);
-    return value.every((item, index) => matchesSchema(first[index] ?? parts['items'], item, walk, depth + 1));
+    return value.every((item, index) => matches(first[index] ?? parts['items'], item));
   }
   if (typeof value !== 'object' || value === null) return true;
   const properties = (parts['properties'] ?? {}) as JsonSchema;
@@ -129,7 +144,7 @@ function matchesParts(parts: JsonSchema, value: unknown, walk: Walk, depth: numb
   if (required.some((name) => !Object.hasOwn(value, name))) return false;
   return Object.entries(value).every(([name, member]) =>
     Object.hasOwn(properties, name)
-      ? matchesSchema(properties[name], member, walk, depth + 1)
+      ? matches(properties[name], member)
       : parts['additionalProperties'] !== false || parts['properties'] === undefined,
   );
 }

@@ -72,6 +72,17 @@ describe('C12 to C14: what a model sends', () => {
     expect(withoutNulls(schema, { a: null, b: value })).toEqual({ b: value });
   });
 
+  test('a null is removed for the one alternative that it can be meant for, although its bounds refuse the rest', () => {
+    const part = {
+      type: 'object',
+      properties: { a: { type: 'string' } },
+      additionalProperties: false,
+      minProperties: 1,
+    };
+    const schema = { type: 'object', properties: { a: { anyOf: [part] } } };
+    expect(withoutNulls(schema, { a: { a: null } })).toEqual({ a: {} });
+  });
+
   test('a null stays for an alternative whose list begins with members of their own', () => {
     const list = { type: 'array', prefixItems: [{ type: 'string' }], items: { type: 'number' } };
     const branch = (properties: object) => ({ type: 'object', properties, additionalProperties: false });
