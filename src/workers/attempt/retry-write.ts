@@ -5,7 +5,7 @@ import type { RunningAttempt } from './running-attempts.ts';
 
 const RETRY_AFTER_MS = 250;
 
-export class LeaseWrites {
+export class AttemptWrites {
   readonly #log: Logger;
   readonly #schedule: Schedule;
 
@@ -14,7 +14,10 @@ export class LeaseWrites {
     this.#schedule = schedule;
   }
 
-  /** Repeats a write while Redis or the blob store is unavailable. The answer is undefined when the attempt was given up: its lease is lost, or its worker is closed. */
+  /**
+   * Repeats a write while Redis or the blob store is unavailable. The answer is undefined when the attempt was given up: its code lost its
+   * lease, or its worker is closed.
+   */
   async retry<T>(running: RunningAttempt | undefined, write: () => Promise<T>): Promise<T | undefined> {
     for (let tries = 0; ; tries += 1) {
       try {

@@ -4,11 +4,11 @@ import type { CallLedger } from '../../shared/store/ports.ts';
 import { formatCheckpoint } from '../../shared/tools/checkpoint.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
-import type { LeaseWrites } from '../attempt/retry-write.ts';
+import type { AttemptWrites } from '../attempt/retry-write.ts';
 
 export interface CheckpointDeps {
   readonly ledger: Pick<CallLedger, 'checkpoint'>;
-  readonly writes: Pick<LeaseWrites, 'retry'>;
+  readonly writes: Pick<AttemptWrites, 'retry'>;
 }
 
 export function checkpointsOf(

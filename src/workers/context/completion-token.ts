@@ -6,11 +6,11 @@ import type { PendingRecords } from '../../shared/store/ports.ts';
 import { pendingResult } from '../../shared/tools/pending.ts';
 import type { ToolContext } from '../../shared/tools/tool-context.ts';
 import { type Attempt, termsOf, timeLimitMs } from '../attempt/attempt-state.ts';
-import type { LeaseWrites } from '../attempt/retry-write.ts';
+import type { AttemptWrites } from '../attempt/retry-write.ts';
 
 export interface CompletionTokenDeps {
   readonly completions: Pick<PendingRecords, 'issue'>;
-  readonly writes: Pick<LeaseWrites, 'retry'>;
+  readonly writes: Pick<AttemptWrites, 'retry'>;
 }
 
 /**

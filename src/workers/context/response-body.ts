@@ -23,9 +23,7 @@ export function withHost(error: NodeJS.ErrnoException, { host }: URL, when: stri
     return new PawlError(
       'CONNECTION_RESET',
       `The TLS connection to ${host} broke: ${TLS_REASON.exec(message)?.[1] ?? message}.`,
-      {
-        cause: error,
-      },
+      { cause: error },
     );
   if (code !== 'ECONNRESET' && code !== ZLIB_CUT) return error;
   return new PawlError('CONNECTION_RESET', `${host} closed the connection ${when}.`, { cause: error });

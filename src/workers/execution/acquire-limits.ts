@@ -4,7 +4,7 @@ import { type TenantSettings, tenantLimits } from '../../shared/limits/tenant.ts
 import type { Limits, Starter } from '../../shared/store/limits/concurrency-limits.ts';
 import type { Logger } from '../../shared/telemetry/log.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
-import { LeaseWrites } from '../attempt/retry-write.ts';
+import { AttemptWrites } from '../attempt/retry-write.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 
 /** A slot that a waiting call holds outlives that wait by this time. */
@@ -38,12 +38,12 @@ interface HeldSlot {
 export class LimitAcquirer {
   readonly #deps: LimitAcquirerDeps;
   /** A slot that is not released stays unusable until its lease ends. */
-  readonly #writes: LeaseWrites;
+  readonly #writes: AttemptWrites;
   readonly #held = new WeakMap<RunningAttempt, readonly HeldSlot[]>();
 
   constructor(deps: LimitAcquirerDeps) {
     this.#deps = deps;
-    this.#writes = new LeaseWrites(deps.log);
+    this.#writes = new AttemptWrites(deps.log);
   }
 
   /** Acquires all limits of the call, one after the other. Undefined when it may start now. */

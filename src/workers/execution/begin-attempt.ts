@@ -13,7 +13,7 @@ import type { ApprovalGate } from '../approvals/approval-gate.ts';
 import type { Attempt, RegisteredTool } from '../attempt/attempt-state.ts';
 import type { CircuitHold } from '../attempt/circuit-hold.ts';
 import type { JobOutcome, Step } from '../attempt/job-outcome.ts';
-import type { LeaseWrites } from '../attempt/retry-write.ts';
+import type { AttemptWrites } from '../attempt/retry-write.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import type { CallSettler } from '../outcome/settle-call.ts';
 import type { CircuitAdmitter, OpenCircuit } from './admit-circuit.ts';
@@ -31,7 +31,7 @@ interface AttemptStarterDeps {
   readonly tools: Pick<WorkerTools, 'toolNamed' | 'toolOf'>;
   readonly switches: Pick<SwitchCache, 'modes'>;
   readonly suspects: Suspects;
-  readonly writes: LeaseWrites;
+  readonly writes: AttemptWrites;
   readonly circuits: CircuitAdmitter;
   readonly incompatible: IncompatibleCalls;
   readonly attempts: AttemptFactory;

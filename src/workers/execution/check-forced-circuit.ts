@@ -4,7 +4,7 @@ import { failureOf } from '../../shared/errors/failure.ts';
 import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import type { LeaseWrites } from '../attempt/retry-write.ts';
+import type { AttemptWrites } from '../attempt/retry-write.ts';
 import type { ForcedCircuits } from '../circuits/forced-circuits.ts';
 import type { CallEnder } from '../outcome/end-call.ts';
 import type { Parking } from '../outcome/park-call.ts';
@@ -14,7 +14,7 @@ interface ForcedCircuitCheckDeps {
   readonly forced?: Pick<ForcedCircuits, 'mayBeAny' | 'reasonFor'> | undefined;
   readonly ender: Pick<CallEnder, 'fail'>;
   readonly parking: Pick<Parking, 'requeue'>;
-  readonly writes: LeaseWrites;
+  readonly writes: AttemptWrites;
   onEvent(event: WorkerEvent): void;
 }
 

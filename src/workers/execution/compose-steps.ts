@@ -2,7 +2,7 @@
 import { secretsOf } from '../../shared/errors/redaction.ts';
 import { defined } from '../../shared/util/json/omit-undefined.ts';
 import type { Attempt } from '../attempt/attempt-state.ts';
-import { LeaseWrites } from '../attempt/retry-write.ts';
+import { AttemptWrites } from '../attempt/retry-write.ts';
 import { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import { contextFor } from '../context/tool-context.ts';
 import { Consensus } from '../outcome/consensus.ts';
@@ -61,7 +61,7 @@ export function composeSteps(deps: ExecutorDeps, reachCode: (attempt: Attempt) =
 function composeEndings({ backend, settings, log, schedule, environment, ...deps }: ExecutorDeps) {
   const { ledger, breakers } = backend;
   const { successes, taint, onEvent } = deps;
-  const writes = new LeaseWrites(log, schedule);
+  const writes = new AttemptWrites(log, schedule);
   const circuits = new FleetCircuits(
     breakers,
     () => ledger.now(),
@@ -95,7 +95,7 @@ function composeStarter(
   });
 }
 
-function composePreparation(deps: ExecutorDeps, writes: LeaseWrites): Preparation {
+function composePreparation(deps: ExecutorDeps, writes: AttemptWrites): Preparation {
   const services = { ...deps, ledger: deps.backend.ledger, completions: deps.backend.completions, writes };
   return new Preparation({
     ...deps,

@@ -18,7 +18,7 @@ import { getOrInsert } from '../../shared/util/get-or-insert.ts';
 import type { Clock } from '../../shared/util/time.ts';
 import type { Attempt, RegisteredTool } from '../attempt/attempt-state.ts';
 import type { CircuitHold } from '../attempt/circuit-hold.ts';
-import type { LeaseWrites } from '../attempt/retry-write.ts';
+import type { AttemptWrites } from '../attempt/retry-write.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 import type { AttemptTraces } from '../attempt/traces.ts';
 
@@ -29,7 +29,7 @@ interface AttemptFactoryDeps {
   readonly ledger: Pick<CallLedger, 'requestWithParams'>;
   /** The keys of other shards are on other servers. */
   readonly clustered: boolean;
-  readonly writes: LeaseWrites;
+  readonly writes: AttemptWrites;
   readonly traces?: AttemptTraces | undefined;
 }
 

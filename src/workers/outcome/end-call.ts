@@ -6,7 +6,7 @@ import type { WorkerEvent } from '../../shared/telemetry/call-events.ts';
 import { qualifiedName } from '../../shared/tools/tool.ts';
 import { type Attempt, allParams, nowMs } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import type { LeaseWrites } from '../attempt/retry-write.ts';
+import type { AttemptWrites } from '../attempt/retry-write.ts';
 import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import type { SerializedSuccess } from './serialize-result.ts';
 import type { CallSettler, FailureDetails } from './settle-call.ts';
@@ -14,7 +14,7 @@ import type { CallSettler, FailureDetails } from './settle-call.ts';
 export interface CallEnderDeps {
   readonly settler: CallSettler;
   readonly circuits: FleetCircuits;
-  readonly writes: LeaseWrites;
+  readonly writes: AttemptWrites;
   /** The secrets of this process, which no message may quote. */
   readonly secrets: readonly string[];
   /** Records that a session has seen text from outside. */

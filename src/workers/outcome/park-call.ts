@@ -1,14 +1,14 @@
 /** Releases a job without consuming an attempt: for a time, or until its call is ready to run. */
 import type { Attempt } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import type { LeaseWrites } from '../attempt/retry-write.ts';
+import type { AttemptWrites } from '../attempt/retry-write.ts';
 import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import type { CallSettler, Postponed } from './settle-call.ts';
 
 interface ParkingDeps {
   readonly settler: Pick<CallSettler, 'postpone'>;
   readonly circuits: Pick<FleetCircuits, 'release'>;
-  readonly writes: LeaseWrites;
+  readonly writes: AttemptWrites;
 }
 
 export class Parking {

@@ -5,7 +5,7 @@ import type { PendingRecords } from '../../shared/store/ports.ts';
 import type { PendingResult } from '../../shared/tools/pending.ts';
 import { type Attempt, attemptsWith, termsOf } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import type { LeaseWrites } from '../attempt/retry-write.ts';
+import type { AttemptWrites } from '../attempt/retry-write.ts';
 import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import type { Consensus } from './consensus.ts';
 import type { CallEnder } from './end-call.ts';
@@ -18,7 +18,7 @@ interface PendingCallsDeps {
   readonly consensus: Pick<Consensus, 'isNeededFor'>;
   readonly ender: Pick<CallEnder, 'fail'>;
   readonly failed: Pick<FailedAttempts, 'resolve'>;
-  readonly writes: LeaseWrites;
+  readonly writes: AttemptWrites;
 }
 
 export class PendingCalls {

@@ -11,7 +11,7 @@ import { qualifiedName } from '../../shared/tools/tool.ts';
 import type { Random } from '../../shared/util/time.ts';
 import { type Attempt, attemptsWith, nowMs, remainingMs } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import type { LeaseWrites } from '../attempt/retry-write.ts';
+import type { AttemptWrites } from '../attempt/retry-write.ts';
 import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
 import type { NodeCircuits } from '../circuits/node-circuit.ts';
 import type { ConsensusDeps } from './consensus.ts';
@@ -25,7 +25,7 @@ interface FailedAttemptsDeps extends Pick<ConsensusDeps, 'othersWith'> {
   readonly hooks: { mayRetry(attempt: Attempt, failure: Failure, delayMs: number): Promise<boolean> };
   readonly circuits: Pick<FleetCircuits, 'failed'>;
   readonly nodeCircuits: Pick<NodeCircuits, 'failsInARow'>;
-  readonly writes: LeaseWrites;
+  readonly writes: AttemptWrites;
   readonly random: Random;
   onEvent(event: WorkerEvent): void;
 }

@@ -30,7 +30,7 @@ import type { Logger } from '../../shared/telemetry/log.ts';
 import type { AnyTool } from '../../shared/tools/tool.ts';
 import { type Attempt, attemptsWith, outcomeBase } from '../attempt/attempt-state.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import type { LeaseWrites } from '../attempt/retry-write.ts';
+import type { AttemptWrites } from '../attempt/retry-write.ts';
 import { ImmediateSettle, notWritten, type SettlePort } from './settle-port.ts';
 
 export interface FailureDetails {
@@ -74,7 +74,7 @@ interface CallSettlerDeps {
   readonly ledger: Pick<CallLedger, 'settle' | 'postpone'>;
   readonly settings: Settings;
   readonly log: Logger;
-  readonly writes: LeaseWrites;
+  readonly writes: AttemptWrites;
   /** Writes the outcome of a success. Default: at once. */
   readonly successes?: SettlePort | undefined;
 }

@@ -5,7 +5,7 @@
 import type { Settle, WriteAnswer } from '../../shared/store/calls/settle.ts';
 import type { CallLedger } from '../../shared/store/ports.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import type { LeaseWrites } from '../attempt/retry-write.ts';
+import type { AttemptWrites } from '../attempt/retry-write.ts';
 import type { RunningAttempt } from '../attempt/running-attempts.ts';
 
 export interface SettlePort {
@@ -16,9 +16,9 @@ export interface SettlePort {
 /** Writes the outcome at once. Only the newest fence may write. */
 export class ImmediateSettle implements SettlePort {
   readonly #ledger: Pick<CallLedger, 'settle'>;
-  readonly #writes: LeaseWrites;
+  readonly #writes: AttemptWrites;
 
-  constructor(ledger: Pick<CallLedger, 'settle'>, writes: LeaseWrites) {
+  constructor(ledger: Pick<CallLedger, 'settle'>, writes: AttemptWrites) {
     this.#ledger = ledger;
     this.#writes = writes;
   }

@@ -30,7 +30,7 @@ import type { Logger } from '../../shared/telemetry/log.ts';
 import { membersIn, parseJson } from '../../shared/util/json/json-types.ts';
 import { startOf } from '../../shared/util/text/text-cut.ts';
 import type { JobOutcome } from '../attempt/job-outcome.ts';
-import { LeaseWrites } from '../attempt/retry-write.ts';
+import { AttemptWrites } from '../attempt/retry-write.ts';
 import type { RunningAttempt, RunningAttempts } from '../attempt/running-attempts.ts';
 import type { Executor } from '../execution/execute-job.ts';
 import type { WorkerMetrics } from '../execution/metrics.ts';
@@ -71,12 +71,12 @@ export class JobQueue {
   readonly #dispatches: DispatchReader | undefined;
   readonly #bull: BullWorker<CallJob>;
   readonly #locks: LockRenewal;
-  readonly #writes: LeaseWrites;
+  readonly #writes: AttemptWrites;
 
   constructor(deps: JobQueueDeps) {
     this.#deps = deps;
     const { settings, clock, running, onError } = deps;
-    this.#writes = new LeaseWrites(deps.log);
+    this.#writes = new AttemptWrites(deps.log);
     this.#fetcher = this.#openFetcher();
     if (deps.isOnlyQueue()) this.#dispatches = this.#openDispatches();
     this.#bull = this.#openBull();

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import type { Schedule } from '../../../src/shared/util/time.ts';
-import { LeaseWrites } from '../../../src/workers/attempt/retry-write.ts';
+import { AttemptWrites } from '../../../src/workers/attempt/retry-write.ts';
 import { RunningAttempt } from '../../../src/workers/attempt/running-attempts.ts';
 
 /** A write that fails `failures` times; `onTry` is called before each. */
@@ -16,7 +16,7 @@ async function retry(
     queueMicrotask(run);
     return () => {};
   };
-  const writes = new LeaseWrites(silentLogger, atOnce);
+  const writes = new AttemptWrites(silentLogger, atOnce);
   let tries = 0;
   const write = async () => {
     tries += 1;

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/errors/failure.ts';
 import { type Logger, silentLogger } from '../../../src/shared/telemetry/log.ts';
-import { LeaseWrites } from '../../../src/workers/attempt/retry-write.ts';
+import { AttemptWrites } from '../../../src/workers/attempt/retry-write.ts';
 import { RunningAttempt } from '../../../src/workers/attempt/running-attempts.ts';
 
 test('a write that fails while Redis is away is logged once, with its call, however often it is tried', async () => {
@@ -18,6 +18,6 @@ test('a write that fails while Redis is away is logged once, with its call, howe
     queueMicrotask(task);
     return () => {};
   };
-  expect(await new LeaseWrites(log, at).retry(running, write)).toBe('written');
+  expect(await new AttemptWrites(log, at).retry(running, write)).toBe('written');
   expect(logged).toEqual([{ callId: 'call', error: 'away 1' }]);
 });

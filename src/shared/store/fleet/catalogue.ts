@@ -149,7 +149,10 @@ export class Catalogue extends FleetRecords {
     });
   }
 
-  /** Renews the worker's record. `changed`: it offers something else than before. Returns whether the worker is new to the others, also because Redis' clock was set. */
+  /**
+   * Renews the worker's record. `changed`: it offers something else than before. Returns whether the worker is new to the others, also
+   * because Redis' clock was set.
+   */
   async beat(worker: WorkerRecord, changed = false): Promise<boolean> {
     const [, joined] = await heartbeatScript.run(
       this.redis,

@@ -8,7 +8,10 @@ import { callOfJob } from './jobs.ts';
 const promoteScript = new Script(new URL('./promote.lua', import.meta.url));
 const boundScript = new Script(new URL('./bound-delays.lua', import.meta.url));
 
-/** Promotes a parked call: its delayed job becomes due at once. `absent`: the job is already queued, not parked yet, or removed. `ended`: its call has ended. */
+/**
+ * Promotes a parked call: its delayed job becomes due at once. `absent`: the job is already queued, not parked yet, or removed. `ended`: its
+ * call has ended.
+ */
 export async function promote(redis: Redis, prefix: string, jobId: string): Promise<'promoted' | 'absent' | 'ended'> {
   const { callId } = callOfJob(jobId);
   const partition = partitionOf(callId);
