@@ -2,14 +2,11 @@ import { mkdirSync } from 'node:fs';
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { ToolError } from '../../src/shared/errors/failure.ts';
 import { defineTool } from '../../src/shared/tools/define-tool.ts';
-import type { AnyTool } from '../../src/shared/tools/tool.ts';
-import { message } from '../../src/workers/tools/message.ts';
-import { requestUserInput } from '../../src/workers/tools/request-user-input.ts';
-import { eventually, signal } from '../helpers/signal.ts';
+import { eventually } from '../helpers/signal.ts';
 import { startRig } from '../producer/http/rig.ts';
 import { clickOnTheNext, describeInBrowser, openPage } from './browser.ts';
+import { rig, row } from './operator-rig.ts';
 
 /** `PAWL_IMAGES=docs/images` keeps what the page looked like. */
 const images = process.env['PAWL_IMAGES'];
@@ -20,72 +17,7 @@ async function keep(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: `${images}/${name}.png` });
 }
 
-function fleetTools(): { readonly tools: readonly AnyTool[]; readonly release: () => void } {
-  const release = signal();
-  const weather = defineTool({
-    name: 'get_weather',
-    version: '1.4.0',
-    description: 'Current weather of a city.',
-    tier: 'read-only',
-    input: z.object({ city: z.string(), token: z.string().optional() }),
-    run: ({ city }) => ({ output: { city, celsius: 21 } }),
-  });
-  const flaky = defineTool({
-    name: 'sync_orders',
-    version: '2.0.1',
-    description: 'Fails once, then works.',
-    tier: 'workspace',
-    effects: 'idempotent',
-    input: z.object({ since: z.string() }),
-    run: (_params, ctx) => {
-      if (ctx.attempt === 1) throw Object.assign(new Error('the service is busy'), { status: 503 });
-      return { output: { orders: 128 } };
-    },
-  });
-  const charge = defineTool({
-    name: 'charge_card',
-    version: '1.0.0',
-    description: 'Charges a card, once.',
-    tier: 'workspace',
-    effects: 'once',
-    input: z.object({ amount: z.number() }),
-    run: () => {
-      throw new ToolError('the connection broke off', { code: 'OUTCOME_UNKNOWN' });
-    },
-  });
-  const index = defineTool({
-    name: 'rebuild_index',
-    version: '1.0.0',
-    description: 'Takes until it is let go.',
-    tier: 'workspace',
-    effects: 'idempotent',
-    input: z.object({}),
-    async run(_params, ctx) {
-      ctx.progress({ progress: 3, total: 8, message: 'shards' });
-      const aborted = new Promise<never>((_resolve, reject) => {
-        ctx.signal.addEventListener('abort', () => reject(ctx.signal.reason as Error), { once: true });
-      });
-      await Promise.race([release.promise, aborted]);
-      return { output: 'rebuilt' };
-    },
-  });
-  return { tools: [weather, flaky, charge, index, message, requestUserInput], release: () => release.fire() };
-}
-
-async function rig(settings = {}, token?: string) {
-  const { tools, release } = fleetTools();
-  const started = await startRig({ tools, tiers: ['read-only', 'workspace', 'system'], settings });
-  const headers = token === undefined ? {} : { token };
-  const session = { sessionKey: 'trip', actorId: 'ada', channel: { kind: 'operator' } };
-  expect((await started.ask('/v1/sessions', { method: 'POST', json: session, ...headers })).status).toBe(201);
-  const traceparent = `00-${'4bf92f3577b34da6a3ce929d0e0e4736'}-00f067aa0ba902b7-01`;
-  const call = async (tool: string, params: object = {}, wait = 8_000) =>
-    (await started.call({ tool, session: 'trip', params, traceparent }, { wait, ...headers })).body;
-  return { ...started, call, release };
-}
-
 const widthOf = async (page: Page) => Number(await page.evaluate('document.documentElement.scrollWidth'));
-const row = (page: Page, text: string | RegExp) => page.getByRole('row').filter({ hasText: text });
 
 /** The files that the page loads to open, and their bytes. */
 async function openingOf(page: Page): Promise<{ readonly files: number; readonly bytes: number }> {
@@ -319,68 +251,6 @@ describeInBrowser('the operator’s page in Chromium', () => {
     expect(await page.getByRole('button', { name: 'Cancel' }).count()).toBe(0);
   });
 
-  test('a token of a role sees what it may see and do; a wrong one is refused; signing out forgets it', async () => {
-    const apiTokens = [
-      { token: 'agent-secret', role: 'agent' },
-      { token: 'operator-secret', role: 'operator' },
-    ];
-    const { server } = await rig({ apiTokens }, 'agent-secret');
-    const page = await openPage(server.url);
-    const sections = () => page.getByRole('navigation').getByRole('link').allInnerTexts();
-    await page.getByLabel('API token').fill('guessed-secret');
-    await page.keyboard.press('Enter');
-    await page.getByText('The server does not know this token.').waitFor();
-    // As it is copied from a text; no header can carry it.
-    await page.getByLabel('API token').fill('agent-secret…');
-    await page.keyboard.press('Enter');
-    await eventually(async () => (await page.getByLabel('API token').inputValue()) === '', {
-      what: 'the next question',
-    });
-    await page.getByText('The server does not know this token.').waitFor();
-    await page.getByLabel('API token').fill('agent-secret');
-    await page.keyboard.press('Enter');
-    await page.getByRole('link', { name: 'Tools' }).click();
-    await row(page, 'get_weather').waitFor();
-    expect((await sections()).map((text) => text.trim())).toEqual(['Calls', 'Tools', 'Sessions', 'Schedules', 'Plans']);
-    expect(await page.getByRole('button', { name: 'Disable' }).count()).toBe(0);
-    await page.getByRole('button', { name: 'Sign out' }).click();
-    await page.getByLabel('API token').fill('operator-secret');
-    await page.keyboard.press('Enter');
-    await page.getByRole('link', { name: 'Fleet' }).click();
-    await page.getByRole('button', { name: 'Drain' }).waitFor();
-    await page.getByRole('link', { name: 'Tools' }).click();
-    await row(page, 'get_weather').waitFor();
-    // An admin's, not an operator's.
-    expect(await page.getByRole('button', { name: 'Disable' }).count()).toBe(0);
-  });
-
-  test('a token that is refused later is asked for once more, and with another one the page is live at once', async () => {
-    const apiTokens = [
-      { token: 'first-secret', role: 'operator' },
-      { token: 'second-secret', role: 'operator' },
-    ];
-    const { server } = await rig({ apiTokens }, 'first-secret');
-    const page = await openPage(server.url);
-    await page.getByLabel('API token').fill('first-secret');
-    await page.keyboard.press('Enter');
-    await page.getByRole('link', { name: 'Fleet' }).click();
-    await page.getByRole('button', { name: 'Drain' }).waitFor();
-    await page.route('**/v1/**', (route) =>
-      route.request().headers()['authorization'] === 'Bearer first-secret'
-        ? route.fulfill({ status: 401, json: { error: { code: 'UNAUTHENTICATED', message: 'revoked' } } })
-        : route.continue(),
-    );
-    await page.getByText('The server does not know this token.').waitFor();
-    await page.evaluate(`new MutationObserver(() => (document.body.dataset.states += document.getElementById('live').textContent))
-      .observe(document.getElementById('live'), { childList: true })`);
-    const answered = page.waitForResponse((response) => response.ok() && response.url().includes('/v1/workers'));
-    await page.getByLabel('API token').fill('second-secret');
-    await page.keyboard.press('Enter');
-    await answered;
-    await page.getByText('Live', { exact: true }).waitFor();
-    expect(await page.evaluate('document.body.dataset.states ?? ""')).not.toContain('Refused');
-  });
-
   test('a question that is open when the operator leaves its section goes with it', async () => {
     const { server } = await rig();
     const page = await openPage(server.url);
@@ -476,32 +346,5 @@ describeInBrowser('the operator’s page in Chromium', () => {
     await eventually(async () => (await page.locator('#live').innerText()) === 'Live', {
       what: 'the page to be live again',
     });
-  });
-
-  test('a server that stands still is not called live', { tags: 'slow' }, async () => {
-    const { server } = await rig();
-    const page = await openPage(server.url);
-    const live = page.locator('#live');
-    await live.filter({ hasText: 'Live' }).waitFor();
-    await page.context().route('**/v1/**', () => {});
-    await live.filter({ hasText: 'Reconnecting' }).waitFor({ timeout: 60_000 });
-    await page.context().unroute('**/v1/**');
-    await live.filter({ hasText: 'Live' }).waitFor();
-  });
-
-  test('a page of which only a part is answered is not called live', { tags: 'slow' }, async () => {
-    const { server } = await rig();
-    const page = await openPage(server.url);
-    await page.goto(`${server.url}/#sessions/trip`);
-    await page.getByText('It made no call that is remembered.').waitFor();
-    const away = { error: { code: 'BACKEND_UNAVAILABLE', message: 'Redis is away.' } };
-    await page.context().route('**/v1/calls?**', (route) => route.fulfill({ status: 503, json: away }));
-    const live = page.locator('#live');
-    await live.filter({ hasText: 'Reconnecting' }).waitFor();
-    for (let answers = 0; answers < 3; answers += 1)
-      await page.waitForResponse((answer) => answer.url().endsWith('/v1/sessions/trip') && answer.ok());
-    expect(await live.innerText()).toBe('Reconnecting');
-    await page.context().unroute('**/v1/calls?**');
-    await live.filter({ hasText: 'Live' }).waitFor();
   });
 });
